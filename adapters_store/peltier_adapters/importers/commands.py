@@ -4,7 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -12,6 +12,8 @@ from rich.console import Console
 from peltier_adapters.artifact.manifest import NAME_PATTERN, Manifest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.names import parse_names
+from peltier_adapters.spec.parts import Pooling
+from peltier_adapters.spec.tasks import TaskType
 
 _T5 = "On a T5"
 
@@ -23,13 +25,33 @@ def import_(  # noqa: PLR0913 - one parameter per flag
     output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
     name: Annotated[str | None, typer.Option(help="Name of the task. Default: the name of PATH.")] = None,
     head: Annotated[
-        Path | None, typer.Option(help="File or directory with the classifier's tensors, if they are not in PATH.")
+        Path | None,
+        typer.Option(
+            help="File with the head's tensors, or directory of a model of transformers or sentence-transformers, if "
+            "PATH has no head."
+        ),
     ] = None,
     labels: Annotated[str | None, typer.Option(help="Names of the labels in order: a,b,c or a JSON file.")] = None,
     task_type: Annotated[
-        str | None, typer.Option(help="classification, multilabel, regression or text2text. Default: by the head.")
+        str | None,
+        typer.Option(
+            help="classification, multilabel, regression, ranking, token-classification, span, embedding or text2text. "
+            "Default: by the head."
+        ),
     ] = None,
-    inputs: Annotated[str, typer.Option(help="Texts of one input: single, pair or triple.")] = "single",
+    inputs: Annotated[
+        str | None, typer.Option(help="Texts of one input: single, pair or triple. Default: by the task type.")
+    ] = None,
+    pooling: Annotated[
+        str | None,
+        typer.Option(
+            help="Pooling of embeddings: first, mean, max or pooler. Default: the checkpoint's or the backbone's."
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(help="Tokens that neighbouring windows of a long text share, for token-classification and span."),
+    ] = None,
     max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
     examples: Annotated[
         Path | None, typer.Option(help="Texts for the golden examples, one per line; pairs as JSON lists.")
@@ -59,7 +81,9 @@ def import_(  # noqa: PLR0913 - one parameter per flag
         raise AdapterError(f"origin {origin!r} is unknown; it is one of {', '.join(READERS)}")
     options = TaskOptions(
         inputs=inputs,
-        task_type=task_type,
+        task_type=cast("TaskType | None", task_type),  # an unknown type is refused with the task
+        pooling=cast("Pooling | None", pooling),
+        stride=stride,
         labels=parse_names("labels", labels) if labels is not None else None,
         template=template,
         targets=parse_names("targets", targets) if targets is not None else None,

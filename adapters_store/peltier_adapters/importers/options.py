@@ -13,8 +13,8 @@ from peltier_adapters.artifact.label_tree import target_problems
 from peltier_adapters.artifact.manifest import Input
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
-from peltier_adapters.spec.parts import HeadSpec, position_offset
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.parts import HeadSpec, Pooling, position_offset
+from peltier_adapters.spec.tasks import INPUTS_OF, SPAN_LABELS, TOKEN_TYPES, TaskSpec, TaskType
 from peltier_adapters.validation import sentences
 
 _MAX_EXAMPLES = 64
@@ -24,6 +24,8 @@ _SENTENCES = (
     "Prices rose by three percent last year, said the bank.",
     "When does the next train leave?",
 )
+# The types with one output, and the name of its label.
+_ONE_LABEL = {"regression": "value", "ranking": "score"}
 _TEMPLATES = {"single": "{text}", "pair": "sentence1: {text} sentence2: {pair}"}
 _TEMPLATES["triple"] = _TEMPLATES["pair"] + " sentence3: {third}"
 
@@ -31,23 +33,27 @@ _TEMPLATES["triple"] = _TEMPLATES["pair"] + " sentence3: {third}"
 @dataclass(frozen=True)
 class TaskOptions:
     """Options of the task. Their defaults: `task_type` is that of the checkpoint's head, or follows from its outputs
-    (one output is a regression); on a T5 it is classification with labels and text2text without. `labels` are those of
-    the checkpoint, or "0", "1", …; `targets` on a T5 are the positions of the labels; `template` is the plain text."""
+    (one output is a regression); on a T5 it is classification with labels and text2text without. `inputs` are those of
+    the type, or single. `labels` are those of the checkpoint, or "0", "1", …; `targets` on a T5 are the positions of
+    the labels; `template` is the plain text; `pooling` is that of the checkpoint or the backbone."""
 
-    inputs: str = "single"
-    task_type: str | None = None
+    inputs: str | None = None
+    task_type: TaskType | None = None
     labels: tuple[str, ...] | None = None
     template: str | None = None
     targets: tuple[str, ...] | None = None
     max_length: int = 128
     max_new_tokens: int = 64
     completion_temperature: float = 1.0
+    pooling: Pooling | None = None
+    stride: int | None = None
 
     def task(self, foreign: ImportedAdapter, backbone: Backbone) -> TaskSpec:
         """The task of an imported adapter; raises `AdapterError` for invalid options."""
         fields = self._text_fields() if backbone.config.generates else self._encoder_fields(foreign)
         longest = backbone.config.max_tokens - position_offset(foreign.parts)
-        fields |= {"inputs": self.inputs, "max_length": min(self.max_length, longest)}
+        inputs = self.inputs or INPUTS_OF.get(fields["type"], "single")
+        fields |= {"inputs": inputs, "max_length": min(self.max_length, longest), "stride": self.stride}
         try:
             task = TaskSpec.model_validate(fields)
         except ValidationError as error:
@@ -61,18 +67,29 @@ class TaskOptions:
         given = [name for name in ("template", "targets") if getattr(self, name) is not None]
         if given:
             raise AdapterError(f"{given[0]} is an option of T5; this backbone answers with a head")
-        assert foreign.head is not None, "`_import` has added a head"
-        assert isinstance(foreign.head.spec, HeadSpec)
-        outputs = foreign.head.spec.outputs
-        kind = self.task_type or foreign.task_type or ("regression" if outputs == 1 else "classification")
-        if kind == "regression":
+        assert foreign.head is not None, "`_with_head` has added a head"
+        head = foreign.head.spec
+        assert isinstance(head, HeadSpec)
+        kind = self.task_type or foreign.task_type or _type_of(head)
+        if (kind in TOKEN_TYPES) != (head.pooling == "tokens"):
+            reads = "every token" if head.pooling == "tokens" else "one vector of an input"
+            raise AdapterError(f"task type {kind} does not fit the checkpoint's head, which reads {reads}")
+        labels = self._labels(kind, foreign, head.outputs)
+        return {"type": kind, "labels": labels, "padded": foreign.padded, "normalized": foreign.normalized}
+
+    def _labels(self, kind: str, foreign: ImportedAdapter, outputs: int) -> tuple[str, ...]:
+        if kind == "embedding":
+            return self.labels or ()
+        if kind == "span":
+            return self.labels or SPAN_LABELS
+        if kind in _ONE_LABEL:
             if outputs != 1:
-                raise AdapterError(f"a regression has one output; the checkpoint's head has {outputs}")
-            return {"type": kind, "labels": self.labels or ("value",), "padded": foreign.padded}
+                raise AdapterError(f"a {kind} has one output; the checkpoint's head has {outputs}")
+            return self.labels or (_ONE_LABEL[kind],)
         labels = self.labels or foreign.labels or tuple(map(str, range(outputs)))
         if len(labels) != outputs:
             raise AdapterError(f"{len(labels)} labels were given; the checkpoint's head has {outputs} outputs")
-        return {"type": kind, "labels": labels, "padded": foreign.padded}
+        return labels
 
     def _text_fields(self) -> dict[str, Any]:
         kind = self.task_type or ("classification" if self.labels else "text2text")
@@ -81,7 +98,7 @@ class TaskOptions:
         return {
             "type": kind,
             "labels": labels,
-            "template": self.template or _TEMPLATES.get(self.inputs),
+            "template": self.template or _TEMPLATES.get(self.inputs or "single"),
             "targets": self.targets or digits,
             "decoding": {
                 "answer": "generate" if kind == "text2text" else "score",
@@ -89,6 +106,13 @@ class TaskOptions:
                 "completion_temperature": self.completion_temperature,
             },
         }
+
+
+def _type_of(head: HeadSpec) -> TaskType:
+    """The type of a head that says none."""
+    if head.pooling == "tokens":
+        return "span"  # a classifier reads tokens only where the type says so
+    return "regression" if head.outputs == 1 else "classification"
 
 
 def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[Input]:

@@ -1,9 +1,10 @@
 """Imports a foreign adapter as an artifact."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from peltier_backbone.config import BertConfig
 from peltier_backbone.load import Backbone
 from pydantic import ValidationError
 
@@ -17,11 +18,10 @@ from peltier_adapters.importers.authors.compacter import read_compacter
 from peltier_adapters.importers.authors.unipelt import read_unipelt
 from peltier_adapters.importers.options import TaskOptions, example_inputs
 from peltier_adapters.importers.peft.peft import read_peft
-from peltier_adapters.importers.shared.checkpoint import find_file, read_checkpoint
-from peltier_adapters.importers.shared.head import take_head
+from peltier_adapters.importers.shared.head import SavedHead, vector_head
 from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.shared.imported_part import ImportedPart
-from peltier_adapters.importers.shared.module_sites import base_names
+from peltier_adapters.importers.shared.plain_head import read_plain_head
+from peltier_adapters.importers.shared.sentence_head import MODULES_FILE, read_sentence_head
 from peltier_adapters.spec.parts import part_problems
 from peltier_adapters.validation import sentences
 
@@ -32,7 +32,6 @@ READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
     "unipelt": read_unipelt,
     "adamix": read_adamix,
 }
-_HEADS = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def import_adapter(wanted: Import, backbone: Backbone) -> Artifact:
 def _import(wanted: Import, backbone: Backbone) -> Artifact:
     foreign = READERS[wanted.origin](wanted.path, backbone)
     if not backbone.config.generates:
-        foreign = replace(foreign, head=_head(foreign, wanted, backbone))
+        foreign = _with_head(foreign, wanted, backbone)
     elif wanted.head is not None:
         raise AdapterError(f"head {wanted.head} was given, but a T5 answers in text and has no head")
     problems = part_problems(foreign.parts, backbone.config)
@@ -74,17 +73,30 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
     return read_artifact(prove(backbone, adapter, example_inputs(wanted.examples, task), record), backbone)
 
 
-def _head(foreign: ImportedAdapter, wanted: Import, backbone: Backbone) -> ImportedPart:
-    if wanted.head is None:
-        if foreign.head is None:
-            raise AdapterError(
-                f"{wanted.path} has an adapter but no head; give the file or directory with the classifier's tensors "
-                "with --head"
-            )
-        return foreign.head
+def _with_head(foreign: ImportedAdapter, wanted: Import, backbone: Backbone) -> ImportedAdapter:
+    """The adapter with a head: its own, that of `--head`, or none but the pooling of an embedding."""
+    if wanted.head is not None:
+        if foreign.head is not None:
+            raise AdapterError(f"{wanted.path} has its own head; --head {wanted.head} is for checkpoints without one")
+        return foreign.with_head(read_plain_head(wanted.head, wanted.options.task_type, backbone.config), wanted.head)
     if foreign.head is not None:
-        raise AdapterError(f"{wanted.path} has its own head; --head {wanted.head} is for checkpoints without one")
-    head = take_head(read_checkpoint(find_file(wanted.head, _HEADS)).renamed(base_names), backbone.config)
-    if head is None:
-        raise AdapterError(f"{wanted.head} has no tensor 'classifier.weight' or 'classifier.out_proj.weight'")
-    return head
+        return foreign
+    if (wanted.options.task_type or foreign.task_type) == "embedding":
+        return foreign.with_head(_pooling(wanted, backbone), wanted.path)
+    raise AdapterError(
+        f"{wanted.path} has an adapter but no head; give the file or directory with the classifier's tensors with "
+        "--head"
+    )
+
+
+def _pooling(wanted: Import, backbone: Backbone) -> SavedHead:
+    """The head of an embedding: as --pooling, the adapter's own directory, or the backbone's says."""
+    pooling, config = wanted.options.pooling, backbone.config
+    if pooling is None and (wanted.path / MODULES_FILE).is_file():
+        return read_sentence_head(wanted.path, config)
+    pooling = pooling or (config.sentence_pooling if isinstance(config, BertConfig) else None)
+    if pooling is None:
+        raise AdapterError(
+            f"{wanted.path} does not say how its embeddings are pooled; give --pooling first, mean or max"
+        )
+    return SavedHead(vector_head(pooling, config), (), "embedding", normalized=True)

@@ -28,8 +28,10 @@ def lower(spec: HeadSpec, tensors: Tensors, context: Context) -> Iterator[FusedM
 
 
 def steps(spec: HeadSpec, tensors: Tensors) -> tuple[MatmulStep, ...]:
-    """The steps of the head: x W + b, or tanh(x D + d) W + b with a hidden layer; none without a projection."""
+    """The steps of the head: x W + b, or act(x D + d) W + b with a hidden layer; none without a projection."""
     if not spec.projection:
         return ()
-    hidden = (MatmulStep(tensors["dense.weight"], tensors["dense.bias"], activation="tanh"),) if spec.hidden else ()
-    return (*hidden, MatmulStep(tensors["weight"], tensors["bias"]))
+    output = MatmulStep(tensors["weight"], tensors["bias"])
+    if not spec.hidden:
+        return (output,)
+    return MatmulStep(tensors["dense.weight"], tensors["dense.bias"], activation=spec.activation), output

@@ -23,6 +23,7 @@ Activation = Literal["relu", "gelu", "gelu_new", "swish"]
 LoraTarget = Literal["query", "key", "value", "output", "intermediate", "ffn_output"]
 BiasSite = Literal["query", "key", "value", "attention_output", "intermediate", "output", "pooler", "lm_head"]
 Pooling = Literal["pooler", "first", "mean", "max", "tokens"]
+HeadActivation = Literal["tanh", "relu", "gelu"]
 FEED_FORWARD: tuple[LoraTarget, ...] = ("intermediate", "ffn_output")
 ALL_LINEAR: tuple[LoraTarget, ...] = ("query", "key", "value", "output", *FEED_FORWARD)
 _INTERMEDIATE: tuple[LoraTarget, ...] = ("intermediate",)
@@ -348,14 +349,15 @@ class HeadSpec(_PartSpec):
 
     `pooling` picks the vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token, `mean`
     the mean over tokens, `max` the largest value over tokens in each place; with `tokens` the head reads each token.
-    `hidden` adds a dense tanh layer before it, as in RoBERTa's head. Without `projection` the vector itself is the
-    output, and the head has no tensors.
+    `hidden` adds a dense layer before it, as in RoBERTa's head, with this `activation`: RoBERTa's tanh, DistilBERT's
+    relu or ELECTRA's gelu. Without `projection` the vector itself is the output, and the head has no tensors.
     """
 
     kind: Literal["head"] = "head"
     pooling: Pooling = "pooler"
     hidden: bool = False
-    # A file of a head with a projection does not mention it, so older releases read the file too.
+    # The files of most heads do not mention these, so older releases read them too.
+    activation: Annotated[HeadActivation, Field(exclude_if="tanh".__eq__)] = "tanh"
     projection: Annotated[bool, Field(exclude_if=bool)] = True
     outputs: Size
 

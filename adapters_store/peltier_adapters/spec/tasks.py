@@ -22,7 +22,7 @@ TOKEN_TYPES: frozenset[TaskType] = frozenset({"token-classification", "span"})
 ENCODER_TYPES: frozenset[TaskType] = TOKEN_TYPES | {"embedding", "ranking"}
 SPAN_LABELS = ("start", "end")
 # The types that have inputs of one form.
-_INPUTS_OF: Mapping[TaskType, Inputs] = {
+INPUTS_OF: Mapping[TaskType, Inputs] = {
     "token-classification": "single",
     "embedding": "single",
     "span": "pair",
@@ -111,7 +111,7 @@ class TaskSpec(Spec):
 
     @model_validator(mode="after")
     def _inputs_fit(self) -> Self:
-        wanted = _INPUTS_OF.get(self.type, self.inputs)
+        wanted = INPUTS_OF.get(self.type, self.inputs)
         if self.inputs != wanted:
             raise ValueError(f"{self.type} has {wanted} inputs, not {self.inputs} ones")
         if self.span is not None and self.type != "span":

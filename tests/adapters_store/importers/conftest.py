@@ -24,10 +24,16 @@ TARGETS = ("good", "film", "bad actor")
 
 def served(origin: str, path: Path, backbone: Backbone, options: TaskOptions | None = None) -> torch.Tensor:
     """What the imported adapter answers to `TEXTS` in one batch, [texts, outputs]."""
-    artifact = import_adapter(Import(origin, path, "imported", options=options or TaskOptions()), backbone)
-    resident = Banks(backbone).add(artifact)
-    rows = [Row(encode_input(backbone, artifact.manifest.task, text), resident) for text in TEXTS]
-    return torch.stack([output.logits for output in forward(backbone, rows)])
+    return torch.stack(outputs(Import(origin, path, "imported", options=options or TaskOptions()), backbone))
+
+
+def outputs(wanted: Import, backbone: Backbone) -> list[torch.Tensor]:
+    """The output for each of `TEXTS`, [outputs] or [tokens, outputs]; a task of pairs reads single texts here."""
+    artifact = import_adapter(wanted, backbone)
+    resident, task = Banks(backbone).add(artifact), artifact.manifest.task
+    single = task if backbone.config.generates else task.model_copy(update={"inputs": "single"})
+    rows = [Row(encode_input(backbone, single, text), resident) for text in TEXTS]
+    return [output.logits for output in forward(backbone, rows)]
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Reads the heads that AdapterHub saves with an adapter: those of its own classes and of transformers."""
 
-import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,25 +11,28 @@ from torch import Tensor
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
 from peltier_adapters.importers.shared.config_file import ConfigFile, read_config
-from peltier_adapters.importers.shared.head import Pooling, create_head, take_dense, take_head
-from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.head import (
+    SavedHead,
+    create_head,
+    label_names,
+    take_dense,
+    take_head,
+    type_of_class,
+)
 from peltier_adapters.importers.shared.module_sites import base_names
+from peltier_adapters.spec.parts import Pooling
+from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _CONFIG = "head_config.json"
 _FILES = ("model_head.safetensors", "pytorch_model_head.bin")
 # Task types by AdapterHub's name of a head; None depends on the outputs: one output is a regression.
-_TYPES = {"classification": None, "multilabel_classification": "multilabel"}
-_DESCRIPTION = ("name", "model_type", "model_name", "model_class", "hidden_size", "version", "num_labels")
-
-
-@dataclass(frozen=True)
-class SavedHead:
-    """A saved head. `piece` is None if there is no head or if it is the backbone's; `labels` and `task_type` are None
-    if the file does not contain them."""
-
-    piece: ImportedPart | None = None
-    labels: tuple[str, ...] | None = None
-    task_type: str | None = None
+_TYPES: Mapping[str, TaskType | None] = {
+    "classification": None,
+    "multilabel_classification": "multilabel",
+    "tagging": "token-classification",
+    "question_answering": "span",
+}
+_DESCRIPTION = ("name", "model_type", "model_name", "hidden_size", "version", "num_labels")
 
 
 def read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
@@ -40,8 +43,9 @@ def read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
     checkpoint = read_checkpoint(find_file(path, _FILES)).renamed(base_names)
     raw = outer.get("config")
     config = ConfigFile(raw if isinstance(raw, dict) else {}, outer.where)
-    labels = _labels(config.get("label2id") if raw else outer.get("label2id"))
-    head = _flexible(config, checkpoint, name, backbone) if raw else SavedHead(_plain(checkpoint, backbone))
+    labels = label_names(config.get("label2id") if raw else outer.get("label2id"))
+    plain = type_of_class(outer.get("model_class"))
+    head = _flexible(config, checkpoint, name, backbone) if raw else _plain(checkpoint, plain, backbone)
     outer.ignore("label2id", *_DESCRIPTION)
     for settings in (outer, config):
         settings.finish()
@@ -49,14 +53,14 @@ def read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
     return replace(head, labels=labels)
 
 
-def _plain(checkpoint: Checkpoint, backbone: Backbone) -> ImportedPart | None:
+def _plain(checkpoint: Checkpoint, task_type: TaskType | None, backbone: Backbone) -> SavedHead:
     if backbone.config.generates:
         _check_own(checkpoint, "lm_head.weight", backbone)
-        return None
-    head = take_head(checkpoint, backbone.config)
+        return SavedHead()
+    head = take_head(checkpoint, backbone.config, task_type)
     if head is None:
         raise AdapterError(f"{checkpoint.where} has no classifier, which an encoder needs")
-    return head
+    return SavedHead(head, task_type=task_type)
 
 
 def _flexible(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: Backbone) -> SavedHead:
@@ -69,7 +73,7 @@ def _flexible(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: B
         _check_own(checkpoint, f"heads.{name}.0.weight", backbone)
         return SavedHead()
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise AdapterError(f"{config.where}: head_type is {kind!r}; supported are {' and '.join(_TYPES)}")
+        raise AdapterError(f"{config.where}: head_type is {kind!r}; supported are {', '.join(_TYPES)}")
     config.only("layers", 1, 2)
     layers, hidden = config.get("layers", 1), backbone.config.hidden_size
     dense = None
@@ -77,9 +81,11 @@ def _flexible(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: B
         config.only("activation_function", "tanh")
         dense = take_dense(checkpoint, f"heads.{name}.1", hidden, hidden)
     config.ignore("activation_function")
-    output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", None, hidden)
+    task_type = _TYPES[kind]
+    outputs = len(SPAN_LABELS) if task_type == "span" else None
+    output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", outputs, hidden)
     pooling: Pooling = "pooler" if config.get("use_pooler", False) else "first"
-    return SavedHead(create_head(output, pooling, dense), task_type=_TYPES[kind])
+    return SavedHead(create_head(output, "tokens" if task_type in TOKEN_TYPES else pooling, dense), task_type=task_type)
 
 
 def _check_own(checkpoint: Checkpoint, name: str, backbone: Backbone) -> None:
@@ -90,11 +96,3 @@ def _check_own(checkpoint: Checkpoint, name: str, backbone: Backbone) -> None:
         raise AdapterError(
             f"{checkpoint.where}: tensor {name!r} is not the backbone's own; a T5 answers with its frozen output layer"
         )
-
-
-def _labels(ids: object) -> tuple[str, ...] | None:
-    """Names in the order of their ids; None if they are only LABEL_0, LABEL_1, …"""
-    if not isinstance(ids, dict) or sorted(ids.values(), key=str) != sorted(range(len(ids)), key=str):
-        return None
-    names = sorted(ids, key=lambda name: int(ids[name]))
-    return None if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else tuple(names)

@@ -30,7 +30,7 @@ def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) ->
     inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
     modules = [name.removesuffix(_A) for name in inner if name.endswith(_A)]
     stable = bool(config.get("use_rslora", False))
-    alphas = {base_names(module): _alpha(module, config) for module in modules}
+    alphas = {base_names(f"{module}{_A}").removesuffix(_A): _alpha(module, config) for module in modules}
     # With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
     inner.skip(r".*\.(modules_to_save|original_module)\..*")
     rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))

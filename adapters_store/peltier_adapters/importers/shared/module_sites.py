@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from peltier_backbone.bert_family import BERT_FAMILIES
 from peltier_backbone.config import BackboneConfig, ModernBertConfig, T5Config
 
 from peltier_adapters.errors import AdapterError
 
 ModuleSite = tuple[str, int]
 
-_PREFIXES = ("bert.", "roberta.", "transformer.", "base_model.model.", "base_model.")
+_PREFIXES = ("bert.", "roberta.", "electra.", "distilbert.", "transformer.", "base_model.model.", "base_model.")
+_DISTILBERT = "transformer.layer."
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,11 @@ def _blocks(config: T5Config) -> Iterator[tuple[str, int, int]]:
 
 
 def base_names(name: str) -> str:
-    """A tensor's name below the base model, without the prefixes of wrappers and task classes."""
+    """BERT's or T5's name of a tensor below the base model, without the prefixes of wrappers and task classes."""
     shortened = True
     while shortened:
         shortened = False
         for prefix in _PREFIXES:
-            if name.startswith(prefix):
+            if name.startswith(prefix) and not name.startswith(_DISTILBERT):
                 name, shortened = name.removeprefix(prefix), True
-    return name
+    return BERT_FAMILIES["distilbert"].bert_name(name) if name.startswith(_DISTILBERT) else name

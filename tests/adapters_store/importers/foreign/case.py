@@ -26,7 +26,8 @@ def shake(model: torch.nn.Module, seed: int = 0) -> None:
 
 @torch.no_grad()
 def answers(model: Any, backbone: Path) -> list[list[float]]:
-    """Logits of each text alone, without padding; of a T5 the log-likelihood of each target."""
+    """The output of each text alone, without padding: its logits, those of each token in turn, or the mean of its
+    states; of a T5 the log-likelihood of each target."""
     model.eval()
     tokenizer = Tokenizer.from_file(str(backbone / "tokenizer.json"))
     found = []
@@ -36,8 +37,14 @@ def answers(model: Any, backbone: Path) -> list[list[float]]:
         if "t5" in backbone.name:
             found.append([_likelihood(model, row, tokenizer.encode(target).ids) for target in TARGETS])
         else:
-            found.append(model(**row).logits[0].tolist())
+            found.append(_output(model(**row)).flatten().tolist())
     return found
+
+
+def _output(output: Any) -> torch.Tensor:
+    if "start_logits" in output:
+        return torch.stack((output.start_logits[0], output.end_logits[0]), -1)
+    return output.logits[0] if "logits" in output else output.last_hidden_state[0].mean(0)
 
 
 def _likelihood(model: Any, row: dict[str, torch.Tensor], ids: list[int]) -> float:

@@ -23,7 +23,12 @@ from adapters import (
     UniPELTConfig,
 )
 from case import save_case, shake
-from transformers import AutoModelForSequenceClassification, T5ForConditionalGeneration
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    T5ForConditionalGeneration,
+)
 
 _SMALL = {"reduction_factor": 6}
 _PHM = {"reduction_factor": 3, "phm_dim": 4}
@@ -46,6 +51,7 @@ class Case:
     headless: bool = False
     pooled: bool = False
     multilabel: bool = False
+    task: str = "classification"
     safetensors: bool = False
 
 
@@ -63,6 +69,11 @@ CASES = {
     "bert-seq_bn-multilabel": Case("bert", SeqBnConfig(**_SMALL), flexible=True, multilabel=True),
     "bert-seq_bn-headless": Case("bert", SeqBnConfig(**_SMALL), flexible=True, headless=True),
     "bert-seq_bn-safetensors": Case("bert", SeqBnConfig(**_SMALL), flexible=True, safetensors=True),
+    "bert-seq_bn-tagging": Case("bert", SeqBnConfig(**_SMALL), flexible=True, task="tagging", layers=1),
+    "bert-seq_bn-tagging-deep": Case("bert", SeqBnConfig(**_SMALL), flexible=True, task="tagging"),
+    "bert-seq_bn-qa": Case("bert", SeqBnConfig(**_SMALL), flexible=True, task="qa", layers=1),
+    "bert-lora-plain-tagging": Case("bert", LoRAConfig(r=4), task="tagging"),
+    "roberta-lora-plain-qa": Case("roberta", LoRAConfig(r=4), task="qa"),
     "bert-double_seq_bn": Case("bert", DoubleSeqBnConfig(**_SMALL)),
     "bert-par_bn": Case("bert", ParBnConfig(**_SMALL)),
     "bert-compacter": Case("bert", CompacterConfig(**_PHM)),
@@ -114,12 +125,20 @@ def _model(case: Case, directory: Path) -> Any:
     elif case.family.startswith("t5"):
         # transformers 5 writes every T5 as tied, and this library's older one reads only that.
         model = T5ForConditionalGeneration.from_pretrained(directory, tie_word_embeddings="gated" not in case.family)
+    elif case.task == "qa":
+        model = AutoModelForQuestionAnswering.from_pretrained(directory)
     else:
-        model = AutoModelForSequenceClassification.from_pretrained(directory, num_labels=3)
+        tagging = case.task == "tagging"
+        auto = AutoModelForTokenClassification if tagging else AutoModelForSequenceClassification
+        model = auto.from_pretrained(directory, num_labels=3)
     adapters.init(model)
     model.add_adapter("task", config=case.config)
     if case.flexible and case.family.startswith("t5"):
         model.add_seq2seq_lm_head("task")
+    elif case.flexible and case.task == "qa":
+        model.add_qa_head("task", layers=case.layers)
+    elif case.flexible and case.task == "tagging":
+        model.add_tagging_head("task", num_labels=3, layers=case.layers, id2label={0: "O", 1: "B-a", 2: "I-a"})
     elif case.flexible:
         labels = {0: "no", 1: "maybe", 2: "yes"}
         own = {"layers": case.layers, "use_pooler": case.pooled, "multilabel": case.multilabel}

@@ -7,9 +7,16 @@ from typing import Any
 import torch
 from case import save_case, shake
 from peft import LNTuningConfig, LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
-from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 _PATTERNS = {"rank_pattern": {"layer.0.attention.self.query": 2}, "alpha_pattern": {r"layer\.[12].*value": 20}}
+_DISTILBERT = {"r": 4, "lora_alpha": 6, "target_modules": ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"]}
 CASES: dict[str, tuple[str, Any]] = {
     "bert-lora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6)),
     "bert-lora-patterns": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6, **_PATTERNS)),
@@ -39,6 +46,11 @@ CASES: dict[str, tuple[str, Any]] = {
         ),
     ),
     "bert-dora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, use_dora=True)),
+    "bert-lora-tokens": ("bert", LoraConfig(task_type="TOKEN_CLS", r=4)),
+    "bert-lora-tokens-by-class": ("bert-TOKEN_CLS", LoraConfig(r=4, modules_to_save=["classifier"])),
+    "bert-lora-span": ("bert", LoraConfig(task_type="QUESTION_ANS", r=4, target_modules=["value", "output.dense"])),
+    "bert-lora-features": ("bert", LoraConfig(task_type="FEATURE_EXTRACTION", r=4, target_modules="all-linear")),
+    "bert-prefix-tokens": ("bert", PrefixTuningConfig(task_type="TOKEN_CLS", num_virtual_tokens=5)),
     "bert-ln": ("bert", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
     "bert-prefix": ("bert", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=5)),
     "bert-prefix-projected": (
@@ -48,6 +60,15 @@ CASES: dict[str, tuple[str, Any]] = {
     "bert-prompt": ("bert", PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=5)),
     "roberta-lora": ("roberta", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6)),
     "roberta-lora-everywhere": ("roberta", LoraConfig(task_type="SEQ_CLS", r=4, target_modules="all-linear")),
+    "roberta-lora-tokens": ("roberta", LoraConfig(task_type="TOKEN_CLS", r=4)),
+    "roberta-lora-span": ("roberta", LoraConfig(task_type="QUESTION_ANS", r=4, target_modules=["query"])),
+    "distilbert-lora": ("distilbert", LoraConfig(task_type="SEQ_CLS", **_DISTILBERT)),
+    "distilbert-lora-tokens": (
+        "distilbert",
+        LoraConfig(task_type="TOKEN_CLS", target_modules=["q_lin", "ffn.lin2"], r=4, bias="lora_only"),
+    ),
+    "electra-lora": ("electra", LoraConfig(task_type="SEQ_CLS", target_modules=["query", "value"], r=4)),
+    "electra-lora-tokens": ("electra", LoraConfig(task_type="TOKEN_CLS", target_modules=["query", "dense"], r=4)),
     "roberta-ln": ("roberta", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
     "roberta-prefix": ("roberta", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)),
     "t5-lora": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=6)),
@@ -60,15 +81,20 @@ CASES: dict[str, tuple[str, Any]] = {
 }
 
 
+def _base(directory: Path, task_type: str) -> Any:
+    if task_type in ("SEQ_CLS", "TOKEN_CLS"):
+        model = {"SEQ_CLS": AutoModelForSequenceClassification, "TOKEN_CLS": AutoModelForTokenClassification}[task_type]
+        return model.from_pretrained(directory, num_labels=3)
+    others = {"SEQ_2_SEQ_LM": AutoModelForSeq2SeqLM, "QUESTION_ANS": AutoModelForQuestionAnswering}
+    return others.get(task_type, AutoModel).from_pretrained(directory)
+
+
 def main(backbones: Path, output: Path) -> None:
     for number, (name, (family, config)) in enumerate(CASES.items()):
         torch.manual_seed(number)
+        family, _, task_type = family.partition("-")
         directory = backbones / family
-        if family.startswith("t5"):
-            base = AutoModelForSeq2SeqLM.from_pretrained(directory)
-        else:
-            base = AutoModelForSequenceClassification.from_pretrained(directory, num_labels=3)
-        model = get_peft_model(base, config)
+        model = get_peft_model(_base(directory, task_type or config.task_type), config)
         shake(model, number)
         save_case(model, directory, output / name, model.save_pretrained)
 

@@ -24,7 +24,7 @@ QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
         ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must map names to numbers"),
         ({"lora_alpha": 10**400}, "lora_alpha is an integer of 401 digits; it must be smaller"),
         ({"peft_type": "OFT"}, "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING"),
-        ({"task_type": "TOKEN_CLS"}, 'task_type is "TOKEN_CLS", which is not supported'),
+        ({"task_type": "CAUSAL_LM"}, 'task_type is "CAUSAL_LM", which is not supported'),
         ({"init_lora_weights": "pissa"}, 'init_lora_weights is "pissa"'),
         ({"use_qalora": True}, "use_qalora is true, which this importer does not know"),
         ({"lora_alpha": "four"}, "lora_alpha is 'four'; it must be a number"),
