@@ -15,11 +15,13 @@ from peltier_training.data.data import Data
 MakeRun = Callable[..., Run]
 
 _FILLERS = ("a", "film", "the", "plot", "is", "very", "actor", "and")
+_TAGS = {"good": "B-praise", "very": "B-praise", "film": "I-praise", "actor": "B-who"}
 _LABELS: dict[str, Callable[[list[str]], Any]] = {
     "classification": lambda words: "positive" if "good" in words else "negative",
     "multilabel": lambda words: [word for word in ("actor", "film", "plot") if word in words],
     "regression": lambda words: words.count("good") - words.count("bad") + 0.25,
     "text2text": lambda words: "a very good film" if "good" in words else "bad",
+    "token-classification": lambda words: [_TAGS.get(word, "O") for word in words],
 }
 
 
@@ -31,7 +33,8 @@ def _rows(task_type: str, count: int, seed: int) -> list[dict[str, Any]]:
     for _ in range(count):
         words = [*draw.choices(_FILLERS, k=draw.randint(1, 6)), draw.choice(("good", "bad"))]
         draw.shuffle(words)
-        rows.append({"text": " ".join(words), "label": _LABELS[task_type](words)})
+        text = words if task_type == "token-classification" else " ".join(words)
+        rows.append({"text": text, "label": _LABELS[task_type](words)})
     return rows
 
 

@@ -14,6 +14,7 @@ from peltier_adapters.golden.golden import check_golden
 from peltier_backbone import load
 from peltier_backbone.linear import PlainLinear
 from peltier_backbone.load import Backbone, load_backbone
+from peltier_training.config.preparation import prepare_evaluation
 from peltier_training.config.ranking_loss import RANKING_LOSSES
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data
@@ -66,6 +67,21 @@ def test_a_ranking_learns_which_documents_fit(make_run: MakeRun, preset: str, lo
     """Good documents come before the others, by both losses; chance gives a reciprocal rank of 0.52."""
     run = make_run("ranking", preset, epochs=8, learning_rate=1e-2 if preset == "lora" else 1e-3, ranking_loss=loss)
     assert train(run).metrics["mrr"] > 0.8
+
+
+def test_a_token_classification_writes_a_proved_artifact(make_run: MakeRun, bert: Backbone):
+    """It learns, and its report has the scores of each label and the mistakes."""
+    run = make_run("token-classification", "compacter", epochs=8, learning_rate=2e-2, stride=4, max_length=8)
+    result = train(run)
+    artifact = proved(run, bert)
+    assert artifact.manifest.task.labels == ("O", "B-praise", "I-praise", "B-who", "I-who")
+    assert (artifact.manifest.task.stride, artifact.manifest.parts[-1].outputs) == (4, 5)
+    rows = prepare_evaluation(run.output, run.data.validation, bert.name, {})
+    assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics)
+    assert set(result.metrics) == {"f1", "precision", "recall"}
+    assert result.metrics["f1"] > 0.5
+    assert [one.label for one in result.report.label_scores] == ["praise", "who"]
+    assert result.report.mistakes is not None
 
 
 def test_the_record_says_how_it_was_made(make_run: MakeRun):

@@ -10,11 +10,10 @@ from peltier_backbone.packing import Encoded
 from peltier_backbone.token_places import NO_WORD, Span
 from torch import Tensor
 
+from peltier_adapters.answers.tags import OUTSIDE, split_tag
+
 Array = np.ndarray[Any, Any]
 Aggregation = Literal["none", "simple", "first", "average", "max"]
-OUTSIDE = "O"
-# The prefixes of BIO and BILOU, and of BIOES, which has E and S for L and U.
-_BEGINS, _CONTINUES = ("B-", "U-", "S-"), ("I-", "L-", "E-")
 
 
 class Entity(NamedTuple):
@@ -119,11 +118,6 @@ def _groups(units: Sequence[Entity]) -> Iterator[tuple[str, list[Entity]]]:
         label = own
     if group:
         yield label, group
-
-
-def split_tag(tag: str) -> tuple[bool, str]:
-    """Whether a tag begins an entity, and its label. A tag without a prefix continues an entity."""
-    return tag.startswith(_BEGINS), tag[2:] if tag.startswith(_BEGINS + _CONTINUES) else tag
 
 
 def _join(label: str, members: Sequence[Entity]) -> Entity:

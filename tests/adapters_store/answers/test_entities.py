@@ -7,7 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.answers.entities import Aggregation, TextTokens, find_entities, join_windows, split_tag
+from peltier_adapters.answers.entities import Aggregation, TextTokens, find_entities, join_windows
+from peltier_adapters.answers.tags import split_tag
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded

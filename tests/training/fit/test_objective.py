@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from peltier_training.data.padding import IGNORED
+from peltier_training.data.tag_rows import NO_TOKEN
 from peltier_training.fit.objective import HeadObjective, TextObjective
 
 
@@ -45,3 +47,13 @@ def test_the_divergence_of_a_text_is_its_tokens():
     first, second = torch.randn(6, 9), torch.randn(6, 9)
     as_rows = HeadObjective("classification", 1.0).divergence(first, second, [1] * 6)
     torch.testing.assert_close(TextObjective(1.0).divergence(first, second, [3, 3]), 3 * as_rows)
+
+
+def test_tokens_that_carry_no_tag_are_left_out_of_the_loss():
+    """Other tokens of a word, and what fills a row up; a batch without any tag costs nothing."""
+    logits = torch.randn(5, 3)
+    labels = torch.tensor([[0, 2, IGNORED, NO_TOKEN], [IGNORED, 1, NO_TOKEN, NO_TOKEN]])
+    wanted = torch.nn.functional.cross_entropy(logits[[0, 1, 4]], torch.tensor([0, 2, 1]))
+    objective = HeadObjective("token-classification", 0.0)
+    torch.testing.assert_close(objective.task_loss(logits, labels), wanted)
+    assert objective.task_loss(logits[:1], torch.tensor([[IGNORED, NO_TOKEN]])) == 0

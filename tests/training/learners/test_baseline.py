@@ -29,7 +29,12 @@ from peltier_training.train import train
 MakeRun = Callable[..., Run]
 SAID = {"preset": "intrinsic-said", "overrides": {"dimension": "300"}}
 
-METRICS = {"classification": "accuracy", "multilabel": "f1_micro", "regression": "spearman"}
+METRICS = {
+    "classification": "accuracy",
+    "multilabel": "f1_micro",
+    "regression": "spearman",
+    "token-classification": "f1",
+}
 
 
 def weights_of(directory: str) -> bytes:
@@ -46,6 +51,7 @@ def cases(kept: Sequence[tuple[str, ...]], *axes: Sequence[str]) -> list[Any]:
 ENCODERS = [
     ("bert", "full", "classification"), ("bert", "intrinsic-said", "regression"), ("roberta", "full", "multilabel"),
     ("modernbert", "intrinsic-said", "classification"), ("distilbert", "full", "classification"),
+    ("bert", "full", "token-classification"),
 ]  # fmt: skip
 
 
@@ -55,7 +61,7 @@ ENCODERS = [
         ENCODERS,
         ["bert", "roberta", "modernbert", "distilbert"],
         list(BASELINES),
-        ["classification", "multilabel", "regression"],
+        list(METRICS),
     ),
 )
 def test_encoders_are_tuned_and_nothing_is_left(

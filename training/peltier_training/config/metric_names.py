@@ -9,6 +9,7 @@ BEST: dict[TaskType, str] = {
     "text2text": "bleu",
     "ranking": "ndcg@10",
     "span": "f1",
+    "token-classification": "f1",
 }
 NAMES: dict[TaskType, tuple[str, ...]] = {
     "classification": ("accuracy", "f1", "f1_macro", "matthews"),
@@ -17,5 +18,6 @@ NAMES: dict[TaskType, tuple[str, ...]] = {
     "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
     "ranking": ("mrr", "ndcg@10"),
     "span": ("exact_match", "f1"),
+    "token-classification": ("f1", "precision", "recall"),
 }
 LOWER_IS_BETTER = frozenset({"mse", "loss"})

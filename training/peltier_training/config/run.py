@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
-from peltier_adapters.spec.tasks import ENCODER_TYPES, TaskType
+from peltier_adapters.spec.tasks import ENCODER_TYPES, TOKEN_TYPES, TaskType
 from peltier_backbone.config import BackboneConfig
 from typer import Option
 
@@ -26,6 +26,7 @@ _AT_LEAST = {
     "batch_size": 1,
     "max_length": 3,
     "max_answer_length": 1,
+    "stride": 0,
     "seed": 0,
     "warmup": 0.0,
     "weight_decay": 0.0,
@@ -59,6 +60,13 @@ class Hyperparameters:
     max_length: Annotated[int, Option(help="Maximum length of an input in tokens.")] = 128
     max_answer_length: Annotated[
         int | None, Option(help="Span: maximum length of an answer in tokens. Default: 30.")
+    ] = None
+    stride: Annotated[
+        int | None,
+        Option(
+            help="Token classification, span: tokens that windows of a longer text share. Default: a quarter of the "
+            "maximum length, for span a third."
+        ),
     ] = None
     metric: Annotated[str | None, Option(help="Metric that chooses the best epoch. Default: the task type's own.")] = (
         None
@@ -179,6 +187,8 @@ class Run:
         self.data.check(self.task_type)
         if self.hyperparameters.max_answer_length is not None and self.task_type != "span":
             raise TrainingError(f"max_answer_length is for span; the task type is {self.task_type}")
+        if self.hyperparameters.stride is not None and self.task_type not in TOKEN_TYPES:
+            raise TrainingError(f"stride is for {' and '.join(sorted(TOKEN_TYPES))}; the task type is {self.task_type}")
         self.hyperparameters.check()
         if self.hyperparameters.ranking_loss is not None and self.task_type != "ranking":
             raise TrainingError(f"ranking_loss is for ranking; the task type is {self.task_type}")
@@ -189,7 +199,7 @@ class Run:
 
     def check_metric(self, labels: Sequence[str]) -> None:
         """Raise a `TrainingError` for a metric that a task with these labels does not have."""
-        if self.metric == "f1" and len(labels) != 2:
+        if self.task_type == "classification" and self.metric == "f1" and len(labels) != 2:
             raise TrainingError(
                 f"task {self.task!r}: metric 'f1' is for two labels and it has {len(labels)}; f1_macro has no limit"
             )

@@ -16,7 +16,9 @@ from peltier_training.data.targets import DEFAULT_STEP, class_targets, number_ta
 from peltier_training.errors import TrainingError
 
 # As in transformers' question answering: windows of 384 tokens share 128.
-_STRIDES_IN_A_WINDOW = 3
+_STRIDES_IN_A_CONTEXT = 3
+# A word needs less context than an answer does.
+_STRIDES_IN_A_TEXT = 4
 
 
 def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example]) -> TaskSpec:
@@ -25,6 +27,8 @@ def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence
     own = _text_fields(run, backbone, labels, examples, inputs) if backbone.config.generates else {}
     if labels.type == "span":
         own = _span_fields(run, examples)
+    if labels.type == "token-classification":
+        own = {"stride": _stride(run, _STRIDES_IN_A_TEXT)}
     try:
         task = TaskSpec(
             type=labels.type,
@@ -41,6 +45,11 @@ def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence
     return task
 
 
+def _stride(run: Run, strides_in_a_window: int) -> int:
+    numbers = run.hyperparameters
+    return numbers.max_length // strides_in_a_window if numbers.stride is None else numbers.stride
+
+
 def _explain(error: ValidationError, run: Run) -> str:
     first = error.errors()[0]
     rule = first["msg"].removeprefix("Value error, ")
@@ -55,7 +64,7 @@ def _span_fields(run: Run, examples: Sequence[Example]) -> dict[str, Any]:
     numbers = run.hyperparameters
     length = numbers.max_answer_length or SpanSpec().max_answer_length
     spec = SpanSpec(max_answer_length=length, no_answer=not all(example.label for example in examples))
-    return {"span": spec, "stride": numbers.max_length // _STRIDES_IN_A_WINDOW}
+    return {"span": spec, "stride": _stride(run, _STRIDES_IN_A_CONTEXT)}
 
 
 def _text_fields(

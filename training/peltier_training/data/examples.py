@@ -1,18 +1,20 @@
 """Labelled examples from JSONL, CSV and TSV files and from SQuAD's JSON, plain or gzipped. Imports no torch."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from peltier_adapters.artifact.manifest import Input
 
+from peltier_training.data import conll
 from peltier_training.data.bad_rows import BadRow, refuse
 from peltier_training.data.delimited import read_delimited
 from peltier_training.data.json_lines import read_json_lines
 from peltier_training.data.raw_row import RawRow, no_column
 from peltier_training.data.squad_json import read_squad_json
 from peltier_training.data.text_file import read_text
+from peltier_training.data.word_lists import OfWords, join_words
 from peltier_training.errors import TrainingError, shown
 
 T = TypeVar("T")
@@ -46,18 +48,23 @@ def read_examples(path: Path, text_columns: Sequence[str], label_column: str) ->
     return list(rows.examples)
 
 
-def read_rows(path: Path, text_columns: Sequence[str], label_column: str, check: Check | None = None) -> Rows:
+def read_rows(
+    path: Path, text_columns: Sequence[str], label_column: str, check: Check | None = None, *, words: bool = False
+) -> Rows:
     """Read `path` (.jsonl, .csv, .tsv or SQuAD's .json, also .gz); two text columns are a pair, three a triple. `check`
-    may change an example, or raise a `TrainingError` about its label.
+    may change an example, or raise a `TrainingError` about its label. With `words` a text may be a list of words, whose
+    label is then `OfWords`, and `path` may be a CoNLL file.
 
     Raises a `TrainingError` that names the file and the rule that it breaks.
     """
     if len(text_columns) not in (1, 2, 3):
         raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two or three")
     examples, bad = [], []
-    for row in _raw_rows(path, [*dict.fromkeys((*text_columns, label_column))]):
+    for row in _raw_rows(path, [*dict.fromkeys((*text_columns, label_column))], words=words):
         where = f"{path}:{row.line}"
         try:
+            if words:
+                row = _joined(row, where, text_columns, label_column)
             example = _example(row, where, text_columns, label_column)
             examples.append(check(example) if check else example)
         except TrainingError as error:
@@ -89,8 +96,21 @@ def _spread(values: Sequence[T], num: int) -> set[T]:
     return {values[number * len(values) // num] for number in range(num)}
 
 
-def _raw_rows(path: Path, wanted: list[str]) -> list[RawRow]:
+def _joined(row: RawRow, where: str, text_columns: Sequence[str], label_column: str) -> RawRow:
+    """The row with a text for its list of words."""
+    cells = dict(row.cells)
+    for column in text_columns:
+        if isinstance(own := cells.get(column), list):
+            cells[column], spans = join_words(own, column, where)
+            if label_column in cells:
+                cells[label_column] = OfWords(spans, cells[label_column])
+    return replace(row, cells=cells)
+
+
+def _raw_rows(path: Path, wanted: list[str], *, words: bool) -> list[RawRow]:
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if words and kind in conll.KINDS:
+        return conll.read_conll(read_text(path), wanted[0], wanted[-1])
     if kind not in _KINDS:
         raise TrainingError(f"{path} is not a data file; its name must end in .jsonl, .csv or .tsv, or these with .gz")
     text = read_text(path)

@@ -14,6 +14,7 @@ from peltier_training.data.examples import Example, Rows, read_rows
 from peltier_training.data.gold_spans import read_gold_spans
 from peltier_training.data.label_cells import read_label_cell
 from peltier_training.data.labels import Labels, find_labels
+from peltier_training.data.tags import read_tagged
 from peltier_training.errors import TrainingError
 
 HINT = " (--skip-bad-rows skips such rows)"
@@ -30,8 +31,8 @@ class LabelReader:
     positions: bool = False
 
     def read(self, example: Example) -> Example:
-        """The example with names instead of positions, with a tuple of labels for a multi-label task and of right
-        answers for a span. Raises a `TrainingError` for an invalid label."""
+        """The example with names instead of positions, with a tuple of labels for a multi-label task, of right answers
+        for a span, and `Tagged` for a token classification. Raises a `TrainingError` for an invalid label."""
         try:
             example = replace(example, label=self._parsed(example))
         except TrainingError as error:
@@ -47,6 +48,8 @@ class LabelReader:
                 return read_label_cell(example.label, self.separator, self.names or ())
             case "span":
                 return read_gold_spans(example.label, example.input[-1])
+            case "token-classification":
+                return read_tagged(example.input, example.label, self.names)
         return example.label
 
     @cached_property
@@ -89,7 +92,8 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
 def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> Rows:
     """The rows of one file. Raises a `TrainingError` if bad rows are skipped and no row is left."""
     reader = LabelReader(task_type, names, data.label_separator, data.has_given_labels)
-    rows = read_rows(path, data.text_columns, data.label_column, reader.read)
+    words = task_type == "token-classification"
+    rows = read_rows(path, data.text_columns, data.label_column, reader.read, words=words)
     if data.skip_bad_rows and not rows.examples:
         raise TrainingError(f"{path} has no valid row: {'; '.join(describe(rows.bad))}")
     return rows

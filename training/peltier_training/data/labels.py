@@ -10,6 +10,7 @@ from peltier_adapters.spec.tasks import SPAN_LABELS, TaskType
 
 from peltier_training.data.examples import Example
 from peltier_training.data.label_cells import label_name, read_label_cell
+from peltier_training.data.tags import tag_names
 from peltier_training.errors import TrainingError, shown
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Labels:
         if self.type in ("regression", "ranking"):
             self.numbers([example])
             return
-        if self.type == "span":
-            return  # it was read with its context
+        if self.type in ("span", "token-classification"):
+            return  # it was read with its text
         labels = _several(example) if self.type == "multilabel" else [_name(example.label, example)]
         for label in labels if self.names else ():
             self._index(label, example)
@@ -99,6 +100,8 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
         if names:
             raise TrainingError(f"{kind} has no label names")
         return Labels(kind, _UNNAMED[kind])
+    if kind == "token-classification":
+        return Labels(kind, tag_names(examples, names))
     if names is None:
         found = {
             name

@@ -13,6 +13,7 @@ from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels, number_queries
 from peltier_training.data.span_rows import span_rows
+from peltier_training.data.tag_rows import tag_rows
 from peltier_training.data.targets import gold_texts, target_ids
 from peltier_training.errors import TrainingError
 
@@ -21,6 +22,8 @@ def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> 
     """Inputs and targets of a task with a head. Raises a `TrainingError` with the line of an invalid example."""
     if task.type == "span":
         return span_rows(backbone, task, examples)
+    if task.type == "token-classification":
+        return tag_rows(backbone, task, examples)
     encoded = [_encode(backbone, task, example) for example in examples]
     queries = number_queries(examples) if task.type == "ranking" else None
     return EncodedRows(encoded, Labels(task.type, task.labels).targets(examples), queries)

@@ -15,7 +15,9 @@ from torch import Tensor
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
 from peltier_training.data.span_rows import context_windows
+from peltier_training.data.tag_rows import tag_text
 from peltier_training.evaluate import metrics, text_examination
+from peltier_training.evaluate.entity_examination import judge_tags
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates
 from peltier_training.evaluate.scores import run_rows
 from peltier_training.evaluate.span_examination import judge_spans
@@ -35,6 +37,8 @@ def examine(
         return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
     if task.type == "span":
         return _examine_spans(backbone, task, resident, examples, record_gates)
+    if task.type == "token-classification":
+        return _examine_tags(backbone, task, resident, examples, record_gates)
     rows = [Row(encode_input(backbone, task, example.input), resident) for example in examples]
     outputs = run_rows(backbone, rows, record_gates=record_gates)
     scores = torch.stack([output.logits for output in outputs])
@@ -47,6 +51,16 @@ def _examine_spans(
     windows = [context_windows(backbone, task, example) for example in examples]
     outputs = run_rows(backbone, [Row(row, resident) for rows in windows for row in rows], record_gates=record_gates)
     judged = judge_spans(task, examples, windows, [output.logits for output in outputs])
+    return replace(judged, gates=mean_gates(outputs))
+
+
+def _examine_tags(
+    backbone: Backbone, task: TaskSpec, resident: Resident, examples: Sequence[Example], record_gates: bool
+) -> Evaluation:
+    texts = [tag_text(backbone, task, example) for example in examples]
+    rows = [Row(row, resident) for text in texts for row in text.rows]
+    outputs = run_rows(backbone, rows, record_gates=record_gates)
+    judged = judge_tags(task, examples, texts, [output.logits for output in outputs])
     return replace(judged, gates=mean_gates(outputs))
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from peltier_training.config.run import Run
 from peltier_training.fit.ranking_objective import RankingObjective
 from peltier_training.fit.span_objective import SpanObjective
+from peltier_training.fit.tag_objective import tag_loss
 from peltier_training.models.experts import consistency_loss
 
 
@@ -30,7 +31,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class HeadObjective:
-    """The objective of a head's logits [rows, outputs]."""
+    """The objective of a head's logits [rows, outputs], or [tokens, outputs] of a head of tokens."""
 
     type: TaskType
     weight: float
@@ -48,6 +49,8 @@ class HeadObjective:
                 return F.binary_cross_entropy_with_logits(logits, labels)
             case "regression":
                 return F.mse_loss(logits[:, 0], labels)
+            case "token-classification":
+                return tag_loss(logits, labels)
         raise AssertionError("text2text has no head")
 
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:

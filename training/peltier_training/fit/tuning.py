@@ -25,8 +25,10 @@ from peltier_training.data.examples import Example
 from peltier_training.data.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.data.span_rows import context_windows
+from peltier_training.data.tag_rows import tag_text
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import text_examination
+from peltier_training.evaluate.entity_examination import judge_tags
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import judge_scores
 from peltier_training.evaluate.span_examination import judge_spans
@@ -92,6 +94,11 @@ class HeadTuning:
             rows = [row for own in windows for row in own]
             logits = torch.split(self._logits(rows), [len(row) for row in rows])
             return judge_spans(self._task, examples, windows, logits)
+        if self._task.type == "token-classification":
+            texts = [tag_text(self._reader, self._task, example) for example in examples]
+            rows = [row for text in texts for row in text.rows]
+            logits = torch.split(self._logits(rows), [len(row) for row in rows])
+            return judge_tags(self._task, examples, texts, logits)
         read = self.rows(examples)
         rows = [read[number][0] for number in range(len(read))]
         return judge_scores(self._reader, self._task, self._logits(rows), examples)

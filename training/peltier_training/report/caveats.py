@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from peltier_adapters.errors import and_more
 from peltier_adapters.spec.tasks import TaskType
 
+from peltier_training.data.tags import entity_labels
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.majority import Majority
@@ -55,19 +57,18 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 def _unanswered(evidence: Evidence) -> str | None:
     """Labels of validation rows that no answer has."""
-    if evidence.task_type not in ("classification", "multilabel"):
+    if evidence.task_type not in ("classification", "multilabel", "token-classification"):
         return None
-    wanted, given = (
-        _used(evidence.task_type, answers) for answers in (evidence.evaluation.gold, evidence.evaluation.found)
-    )
-    missing = [evidence.labels[place] for place in sorted(wanted - given)]
+    labels, answers = _labels(evidence), (evidence.evaluation.gold, evidence.evaluation.found)
+    wanted, given = (_used(evidence.task_type, labels, own) for own in answers)
+    missing = [label for label in labels if label in wanted - given]
     if not missing:
         return None
     named = ", ".join(_short(label) for label in missing[:_MAX_NAMES])
     more = f" {and_more(len(missing) - _MAX_NAMES)}" if len(missing) > _MAX_NAMES else ""
     verb = "is" if len(missing) == 1 else "are"
     return (
-        f"{len(missing)} of {len(evidence.labels)} labels {verb} never predicted on the validation rows "
+        f"{len(missing)} of {len(labels)} labels {verb} never predicted on the validation rows "
         f"({named}{more}); train for longer (--epochs), raise --learning-rate, or add rows of them."
     )
 
@@ -100,11 +101,17 @@ def _is_poor(evidence: Evidence, majority: Majority) -> bool:
     return value <= constant + _MAX_CHANCE_ERRORS * chance and value < 1
 
 
-def _used(task_type: TaskType, answers: Sequence[object]) -> set[int]:
-    """The positions of the labels in `answers`."""
+def _labels(evidence: Evidence) -> Sequence[str]:
+    return entity_labels(evidence.labels) if evidence.task_type == "token-classification" else evidence.labels
+
+
+def _used(task_type: TaskType, labels: Sequence[str], answers: Sequence[Any]) -> set[str]:
+    """The labels in `answers`."""
+    if task_type == "token-classification":
+        return {entity.label for entities in answers for entity in entities}
     values = np.array(answers)
     places = np.flatnonzero(values.any(0)) if task_type == "multilabel" else np.unique(values)
-    return {int(place) for place in places if place >= 0}
+    return {labels[int(place)] for place in places if place >= 0}
 
 
 def _short(name: str) -> str:

@@ -8,6 +8,7 @@ from peltier_adapters.artifact.manifest import Input
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
 
+from peltier_training.data.tags import GoldEntity, describe_entities
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.span_metrics import score_span
 
@@ -16,13 +17,14 @@ MAX_TEXT_LEN = 300
 MAX_LABEL_LEN = 120
 _NO_LABEL = "no label"
 _NO_ANSWER = "no answer"
+_NO_ENTITY = "no entity"
 
 
 class Mistake(Spec):
     """One row: its texts, its label and the answer. Texts and labels are truncated to 300 and 120 characters.
 
     `score` is the probability of the predicted label or answer, or in a multilabel task the largest error of a label's
-    probability. It is None for generated texts and for numbers."""
+    probability. It is None for generated texts, numbers and entities."""
 
     input: tuple[str, ...]
     label: str
@@ -31,8 +33,8 @@ class Mistake(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, task: TaskSpec) -> "tuple[Mistake, ...] | None":
-        """The mistakes with the highest scores, or in a regression with the largest errors; None for generated texts,
-        which have samples instead."""
+        """The mistakes with the highest scores, in a regression those with the largest errors, in a token
+        classification those with the most wrong entities; None for generated texts, which have samples instead."""
         match task.type:
             case "classification":
                 return _of_classes(evaluation, task)
@@ -42,6 +44,8 @@ class Mistake(Spec):
                 return _of_numbers(evaluation)
             case "span":
                 return _of_spans(evaluation)
+            case "token-classification":
+                return _of_entities(evaluation)
         return None
 
 
@@ -98,6 +102,24 @@ def _of_spans(evaluation: Evaluation) -> tuple[Mistake, ...]:
         )
         for row in _worst(wrong, np.array([found.score for found, _ in pairs]))
     )
+
+
+def _of_entities(evaluation: Evaluation) -> tuple[Mistake, ...]:
+    wrong = np.array([len({*gold} ^ {*found}) for gold, found in zip(evaluation.gold, evaluation.found, strict=True)])
+    return tuple(
+        Mistake(
+            input=_texts(evaluation.inputs[row]),
+            label=_entities(evaluation.inputs[row], evaluation.gold[row]),
+            answer=_entities(evaluation.inputs[row], evaluation.found[row]),
+            score=None,
+        )
+        for row in _worst(wrong > 0, wrong.astype(float))
+    )
+
+
+def _entities(value: Input, entities: Sequence[GoldEntity]) -> str:
+    assert isinstance(value, str), "a token classification has single texts"
+    return _cut(", ".join(describe_entities(value, entities)) or _NO_ENTITY, MAX_LABEL_LEN)
 
 
 def _worst(

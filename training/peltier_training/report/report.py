@@ -9,6 +9,7 @@ from peltier_adapters.artifact.manifest import BackboneRef, Manifest, TrainingRe
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
 
+from peltier_training.data.tags import entity_labels
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.majority import Majority
 from peltier_training.report.answers import Confusion, LabelCounts, Residuals, Sample
@@ -133,7 +134,7 @@ def create_report(subject: Subject, findings: Findings) -> Report:
         cost=findings.cost,
         confusion=confusion,
         label_counts=label_counts,
-        label_scores=_label_scores(confusion, label_counts),
+        label_scores=_label_scores(confusion, label_counts, evaluation, task),
         mistakes=Mistake.create(evaluation, task),
         residuals=Residuals.create(evaluation) if task.type == "regression" else None,
         samples=Sample.create(evaluation) if task.type == "text2text" else None,
@@ -155,8 +156,10 @@ def _evidence(findings: Findings, task: TaskSpec, majority: Majority | None) -> 
 
 
 def _label_scores(
-    confusion: Confusion | None, label_counts: tuple[LabelCounts, ...] | None
+    confusion: Confusion | None, label_counts: tuple[LabelCounts, ...] | None, evaluation: Evaluation, task: TaskSpec
 ) -> tuple[LabelScores, ...] | None:
+    if task.type == "token-classification":
+        return LabelScores.of_entities(evaluation, entity_labels(task.labels))
     if confusion is not None:
         return LabelScores.of_confusion(confusion)
     return None if label_counts is None else LabelScores.of_label_counts(label_counts)
