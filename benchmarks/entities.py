@@ -1,0 +1,172 @@
+"""Entities of WNUT-17: adapters of MiniLM against full fine-tuning on the same rows, with the same tuning.
+
+    .venv/bin/python benchmarks/entities.py run --data DIR [--method compacter] [--learning-rate 3e-3] [--seed 0]
+    .venv/bin/python benchmarks/entities.py show
+
+DIR is the folder of wnut17, with {train,validation,test}.jsonl.gz. Each method has as many learning rates, as many
+epochs and the same batches. The validation rows choose the epoch and the learning rate, the test rows choose nothing.
+Full fine-tuning is plain transformers, with its own alignment of words and tokens.
+
+A run appends one line to the output, and runs that have a line there do not run again. All train in bfloat16 with
+float32 parameters (full fine-tuning: bfloat16 autocast), on one thread; adapters are measured in float32.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import torch
+from common.full_tagging import TagRun, full_tagging
+from peltier_adapters.spec.parts import count_parameters
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import load_config
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.data.data import Data
+from peltier_training.data.labelled_data import read_file
+from peltier_training.data.tags import tag_names
+from peltier_training.train import train
+
+PARTS = ("train", "validation", "test")
+EPOCHS, MAX_LENGTH = 8, 128
+RATES: Mapping[str, tuple[float, ...]] = {
+    "full": (5e-5, 1e-4, 2e-4),
+    "compacter": (1e-3, 3e-3, 1e-2),
+    "unipelt-apl": (5e-4, 1e-3, 3e-3),
+    "adamix": (5e-4, 1e-3, 3e-3),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One training."""
+
+    method: str
+    learning_rate: float
+    seed: int
+
+
+def run(point: Point, root: Path, epochs: int) -> dict[str, Any]:
+    """One line of the output."""
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as scratch:
+        found = (_run_full if point.method == "full" else _run_adapter)(point, root, epochs, Path(scratch))
+    return {**asdict(point), "epochs": epochs, **found, "cpu_seconds": round(time.process_time() - start)}
+
+
+def _run_full(point: Point, root: Path, epochs: int, directory: Path) -> dict[str, Any]:
+    parts = {part: _read(root / f"{part}.jsonl.gz") for part in PARTS}
+    tags = tag_names((), json.loads((root / "labels.json").read_text()))
+    settings = TagRun(epochs, point.learning_rate, seed=point.seed, max_length=MAX_LENGTH, bf16=True)
+    return {
+        **full_tagging(tags, parts, settings, directory),
+        "parameters": load_config(find_checkpoint("minilm")).num_parameters,
+    }
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def _run_adapter(point: Point, root: Path, epochs: int, directory: Path) -> dict[str, Any]:
+    train_file, validation, test = (root / f"{part}.jsonl.gz" for part in PARTS)
+    labels = tuple(json.loads((root / "labels.json").read_text()))
+    data = Data(train_file, validation, ("tokens",), "tags", labels)
+    done = train(
+        Run(
+            task="wnut17",
+            task_type="token-classification",
+            preset=point.method,
+            backbone="minilm",
+            data=data,
+            output=directory / "wnut17.safetensors",
+            directory=directory / "run",
+            hyperparameters=Hyperparameters(
+                epochs=epochs,
+                learning_rate=point.learning_rate,
+                batch_size=32,
+                max_length=MAX_LENGTH,
+                seed=point.seed,
+            ),
+            device="cpu",
+            dtype="bfloat16",
+            merge_report=False,
+        )
+    )
+    assert done.manifest is not None, "an adapter has an artifact"
+    rows = read_file(data, test, "token-classification", labels)
+    return {
+        "validation": done.metrics,
+        "test": done.measure(rows.examples),
+        "parameters": count_parameters(done.manifest.parts, load_config(find_checkpoint("minilm"))),
+    }
+
+
+def show(output: Path) -> None:
+    """Prints, for each method, the learning rate that is best on the validation rows and its metrics."""
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    print(
+        f"{'method':14}{'rate':>8}{'runs':>6}{'seeds':>7}{'validation F1':>15}{'test F1':>9}{'- full':>8}{'cpu s':>8}"
+    )
+    full = None
+    for method in RATES:
+        own = [line for line in lines if line["method"] == method]
+        if not own:
+            continue
+        by_rate = {rate: [line for line in own if line["learning_rate"] == rate] for rate in RATES[method]}
+        rate, best = max(((rate, runs) for rate, runs in by_rate.items() if runs), key=lambda pair: _mean(pair[1]))
+        value = _mean(best, "test")
+        full = value if method == "full" else full
+        gap = "" if full is None else f"{100 * (value - full):+.1f}"
+        seconds = sum(line["cpu_seconds"] for line in own)
+        print(f"{method:14}{rate:8.0e}{len(own):6}{len(best):7}{_mean(best):15.4f}{value:9.4f}{gap:>8}{seconds:8}")
+
+
+def _mean(runs: list[dict[str, Any]], part: str = "validation") -> float:
+    return fmean(line[part]["f1"] for line in runs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("run", "show"))
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--method", choices=list(RATES), action="append")
+    parser.add_argument("--learning-rate", type=float, action="append")
+    parser.add_argument("--seed", type=int, action="append")
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--output", type=Path, default=Path("runs/entities.jsonl"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    if options.command == "run":
+        if options.data is None:
+            parser.error("run needs --data")
+        _run_all(options)
+    show(options.output)
+
+
+def _run_all(options: argparse.Namespace) -> None:
+    options.output.touch()
+    keys = ("method", "learning_rate", "seed", "epochs")
+    done = [[json.loads(line)[key] for key in keys] for line in options.output.read_text().splitlines()]
+    for seed in options.seed or [0]:
+        for method in options.method or RATES:
+            for rate in options.learning_rate or RATES[method]:
+                if [method, rate, seed, options.epochs] not in done:
+                    line = json.dumps(run(Point(method, rate, seed), options.data, options.epochs))
+                    with options.output.open("a") as file:
+                        file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()
