@@ -264,6 +264,13 @@ def mt5_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def umt5_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 + 2 x 48 umT5 (a relative bias for each block, untied) with a Unigram tokenizer."""
+    sizes = {"num_layers": 3, "num_decoder_layers": 2, "d_kv": 12}
+    return _save_t5(tmp_path_factory.mktemp("umt5"), 13, kind="umt5", tied=False, **sizes)
+
+
+@pytest.fixture(scope="session")
 def bert(bert_directory: Path) -> Backbone:
     """The small random BERT."""
     return load_backbone(str(bert_directory))
@@ -327,6 +334,18 @@ def t5_gated(t5_gated_directory: Path) -> Backbone:
 def mt5(mt5_directory: Path) -> Backbone:
     """The small random mT5."""
     return load_backbone(str(mt5_directory))
+
+
+@pytest.fixture(scope="session")
+def umt5(umt5_directory: Path) -> Backbone:
+    """The small random umT5."""
+    return load_backbone(str(umt5_directory))
+
+
+@pytest.fixture(scope="session")
+def umt5_int8(umt5_directory: Path) -> Backbone:
+    """The small random umT5 in int8."""
+    return load_backbone(str(umt5_directory), dtype="int8")
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ class DecoderBlock:
 
 @dataclass(frozen=True)
 class Decoder:
-    """All blocks share one relative bias; cross-attention has none."""
+    """Self-attentions have a relative bias; cross-attentions have none."""
 
     num_heads: int
     bias: RelativeBias
@@ -54,7 +54,7 @@ class Decoder:
     @cached_property
     def _native(self) -> NativeStack | None:
         layers = [(block.own, block.cross, block.feed_forward) for block in self.blocks]
-        return lay_out(layers, self.norm, self.norm_index, self.num_heads)
+        return lay_out(layers, self.norm, self.norm_index, self.bias)
 
     def norms(self) -> list[Norm]:
         """Three norms for each block, then the final norm."""

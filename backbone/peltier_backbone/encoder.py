@@ -13,7 +13,7 @@ from peltier_backbone.native_stack import run_stack
 from peltier_backbone.norm import Norm, RMSNorm
 from peltier_backbone.prefix_attention import Attended, PrefixAttention, Prefixes
 from peltier_backbone.ragged_attention import RaggedAttention
-from peltier_backbone.relative import RelativeBias
+from peltier_backbone.relative import RelativeBias, RowBias
 from peltier_backbone.sublayers import FeedForward, SelfAttention
 from peltier_backbone.t5_stack import lay_out
 from peltier_backbone.view import SelfView
@@ -32,10 +32,11 @@ class _RowView:
     """Each token sees its whole row."""
 
     rows: RaggedAttention
+    bias: RelativeBias
 
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         size = qkv.shape[1] // 3
-        return self.rows.attend(qkv[:, :size], qkv[:, size:], prefixes)
+        return self.rows.attend(qkv[:, :size], qkv[:, size:], prefixes, self.bias.first_head(layer))
 
     def place(self, prefixes: Table | None) -> StackRows:
         return StackRows(self.rows.place(prefixes))
@@ -43,7 +44,7 @@ class _RowView:
 
 @dataclass(frozen=True)
 class Encoder:
-    """All blocks share one relative bias."""
+    """Self-attentions have a relative bias."""
 
     num_heads: int
     bias: RelativeBias
@@ -52,8 +53,8 @@ class Encoder:
 
     def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded packed rows `x` of `lengths` tokens, both [tokens, hidden]."""
-        biases = [self.bias.square(max(lengths))] * len(lengths)
-        view = _RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases))
+        biases = RowBias(self.bias, max(lengths))
+        view = _RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases), self.bias)
         states = run_stack(self._native, x, view, adaptation)
         return self.run(x, view, lengths, adaptation) if states is None else states
 
@@ -68,7 +69,7 @@ class Encoder:
     @cached_property
     def _native(self) -> NativeStack | None:
         layers = [(block.attention, None, block.feed_forward) for block in self.blocks]
-        return lay_out(layers, self.norm, 2 * len(self.blocks), self.num_heads)
+        return lay_out(layers, self.norm, 2 * len(self.blocks), self.bias)
 
     def norms(self) -> list[Norm]:
         """Two norms for each block, then the final norm."""

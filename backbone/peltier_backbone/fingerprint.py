@@ -36,6 +36,7 @@ _FIELDS: dict[Family, tuple[str, ...]] = dict.fromkeys(POST_NORM_FAMILIES, _COMM
 _FIELDS["electra"] += ("embedding_size",)
 _FIELDS |= dict.fromkeys(TEXT_FAMILIES, _COMMON + _T5)
 _FIELDS["modernbert"] = _COMMON + _MODERNBERT
+_FIELDS["umt5"] += ("scaled",)
 
 
 def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> str:

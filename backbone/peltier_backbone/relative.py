@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.native.placed_rows import LineBias
+
 
 def buckets(relative: Tensor, num_buckets: int, max_distance: int, *, bidirectional: bool) -> Tensor:
     """The bucket of each relative position (key - query). A near position has its own; far ones share logarithmic
@@ -28,7 +30,8 @@ def buckets(relative: Tensor, num_buckets: int, max_distance: int, *, bidirectio
 
 @dataclass(frozen=True)
 class RelativeBias:
-    """The bias of each relative position, `line` [positions, heads], which begins at the relative position `first`.
+    """The bias of each relative position, `line` [positions, heads], which begins at the relative position `first`. If
+    each block has biases of its own (umT5), heads are those of all blocks, of which a block has `num_heads`.
 
     Positions beyond either end of the line have the bias of that end. A decoder's line ends in -inf at +1: no token
     attends to a later one.
@@ -36,6 +39,16 @@ class RelativeBias:
 
     line: Tensor
     first: int
+    num_heads: int
+
+    def first_head(self, layer: int) -> int:
+        """The first head of block `layer`."""
+        return layer * self.num_heads if self.by_block else 0
+
+    @property
+    def by_block(self) -> bool:
+        """Whether each block has biases of its own."""
+        return self.line.shape[1] > self.num_heads
 
     def between(self, relative: Tensor) -> Tensor:
         """The biases [..., heads] of relative positions [...] (key - query)."""
@@ -75,9 +88,28 @@ class RelativeBias:
         return self.between(reach).t().unfold(1, width, 1).flip(1)
 
 
-def create_bias(table: Tensor, max_distance: int, *, bidirectional: bool) -> RelativeBias:
-    """The bias by relative position, from a checkpoint's table [buckets, heads]."""
+def create_bias(table: Tensor, num_heads: int, max_distance: int, *, bidirectional: bool) -> RelativeBias:
+    """The bias by relative position, from a checkpoint's table [buckets, heads]; a block has `num_heads` of them."""
     relative = torch.arange(-max_distance, (max_distance if bidirectional else 0) + 1)
     bucket = buckets(relative, len(table), max_distance, bidirectional=bidirectional)
     line = table.index_select(0, bucket.to(table.device))
-    return RelativeBias(line if bidirectional else F.pad(line, (0, 0, 0, 1), value=-math.inf), -max_distance)
+    line = line if bidirectional else F.pad(line, (0, 0, 0, 1), value=-math.inf)
+    return RelativeBias(line, -max_distance, num_heads)
+
+
+@dataclass(frozen=True)
+class RowBias:
+    """The biases of rows of up to `width` consecutive tokens each."""
+
+    relative: RelativeBias
+    width: int
+
+    @cached_property
+    def square(self) -> Tensor:
+        """See `RelativeBias.square`."""
+        return self.relative.square(self.width)
+
+    @cached_property
+    def line(self) -> LineBias:
+        """The same for the kernels."""
+        return LineBias(self.relative.line_around(self.width))

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 from peltier_backbone.sentence_pooling import SentencePooling
 
 PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]
-TextFamily = Literal["t5", "mt5"]
+TextFamily = Literal["t5", "mt5", "umt5"]
 Family = PostNormFamily | TextFamily | Literal["modernbert"]
 POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)
 TEXT_FAMILIES: tuple[TextFamily, ...] = get_args(TextFamily)

@@ -79,13 +79,14 @@ class StepView:
         rows = [row_of.get(slot, 0) for slot in range(self._num_slots)]
         return None if rows == list(range(len(self._row_slots))) else torch.tensor(rows, device=self._slots.device)
 
-    def _bias(self) -> Tensor:
-        """Of the step's queries in torch, for all layers."""
+    def _bias(self, layer: int) -> Tensor:
+        """Of the step's queries in torch, [slots * heads, 1, width]. It is computed once for all layers."""
         if self._step_bias is None:
             own = self._cache.own
             bias = _own_bias(own.lengths[: self._num_slots], self._width, self._relative)
             self._step_bias = bias.to(own.data.dtype)
-        return self._step_bias
+        first, num_heads = self._relative.first_head(layer), self._relative.num_heads
+        return self._step_bias[:, first : first + num_heads].flatten(0, 1)[:, None]
 
     @cached_property
     def _memory_bias(self) -> Tensor | None:
@@ -98,8 +99,9 @@ class StepView:
         self._cache.own.write(layer, qkv[:, size:], self._key_numbers)
         if self._native is not None and not isinstance(prefixes, list):
             assert self._own_rows is not None, "a native step has begun"
-            return self._attend_placed(qkv[:, :size], store, self._own_rows, prefixes)
-        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias(), prefixes is not None)
+            rows = self._own_rows.from_head(self._relative.first_head(layer))
+            return self._attend_placed(qkv[:, :size], store, rows, prefixes)
+        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias(layer), prefixes is not None)
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         store = self._cache.memory.data[layer]
@@ -137,18 +139,18 @@ class StepView:
 
 
 def _own_bias(lengths: Sequence[int], width: int, bias: RelativeBias) -> Tensor:
-    """The bias of each slot's next token to `width` tokens, -inf to those after it, [slots * heads, 1, width]."""
+    """The bias of each slot's next token to `width` tokens, -inf to those after it, [slots, heads, width]."""
     device = bias.line.device
     places = torch.tensor(lengths, device=device)
     table = bias.between(torch.arange(width, device=device) - places[:, None])  # [slots, width, heads]
-    return table.transpose(1, 2).reshape(-1, 1, width)
+    return table.transpose(1, 2).contiguous()
 
 
 def _memory_bias(lengths: Sequence[int], width: int, bias: RelativeBias, dtype: torch.dtype) -> Tensor | None:
     """-inf beyond the end of a slot's encoder row, [slots * heads, 1, width]; None if all rows have `width` tokens."""
     if all(length == width for length in lengths):
         return None
-    heads, device = bias.line.shape[1], bias.line.device
+    heads, device = bias.num_heads, bias.line.device
     ended = torch.arange(width, device=device) >= torch.tensor(lengths, device=device).clamp(min=1)[:, None]
     mask = torch.zeros(ended.shape, dtype=dtype, device=device).masked_fill_(ended, -math.inf)
     return mask[:, None].expand(-1, heads, -1).reshape(-1, 1, width)

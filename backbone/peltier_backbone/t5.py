@@ -1,4 +1,4 @@
-"""The frozen T5, v1.0 and v1.1, and mT5 (Raffel et al. 2020; docs/methods.md#sites)."""
+"""The frozen T5, v1.0 and v1.1, mT5 and umT5 (Raffel et al. 2020; docs/methods.md#sites)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class T5:
 
     def logits(self, hidden: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Next-token logits of decoder states, [n, hidden] -> [n, vocab]."""
-        x = hidden * self.config.hidden_size**-0.5 if self.config.tied else hidden
+        x = hidden * self.config.hidden_size**-0.5 if self.config.scaled else hidden
         return adaptation.project(0, "lm_head", x, self.lm_head(x))
 
     def norms(self) -> list[Norm]:

@@ -1,4 +1,4 @@
-"""The configuration of T5, v1.0 and v1.1, and of mT5; imports no torch."""
+"""The configuration of T5, v1.0 and v1.1, mT5 and umT5; imports no torch."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
@@ -16,7 +16,8 @@ _PADDED_VOCABULARY, _VOCABULARY = 32128, 32100
 class T5Config(BackboneConfig):
     """The shape of an encoder-decoder with relative positions; `num_layers` is the number of encoder layers.
 
-    `tied`: the output layer is the embedding, and hidden states are first scaled by hidden_size ** -0.5.
+    `tied`: the output layer is the embedding. `scaled`: hidden states are multiplied by hidden_size ** -0.5 before the
+    output layer.
     """
 
     generates: ClassVar[bool] = True
@@ -30,6 +31,7 @@ class T5Config(BackboneConfig):
     gated: bool
     activation: Activation
     tied: bool
+    scaled: bool
     start_token_id: int
     eos_token_id: int
     num_positions: int = 512
@@ -64,9 +66,15 @@ class T5Config(BackboneConfig):
         return 2 * self.intermediate_size if self.gated else self.intermediate_size
 
     @property
+    def block_biases(self) -> bool:
+        """Whether each block has relative biases of its own (umT5); otherwise the blocks of a stack share them."""
+        return self.family == "umt5"
+
+    @property
     def num_parameters(self) -> int:
         """The number of elements without the vocabulary's padding; a tied output layer counts once."""
-        tables = self.vocab_size * self.hidden_size * (1 if self.tied else 2) + 2 * self.num_buckets * self.num_heads
+        biases = (self.num_blocks if self.block_biases else 2) * self.num_buckets * self.num_heads
+        tables = self.vocab_size * self.hidden_size * (1 if self.tied else 2) + biases
         attentions = self.num_attentions * 4 * self.hidden_size * self.attention_size
         feed_forwards = self.num_blocks * self.hidden_size * (self.expansion_size + self.intermediate_size)
         return tables + attentions + feed_forwards + self.num_norms * self.hidden_size
@@ -86,6 +94,7 @@ def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
     """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
     fields.only("is_encoder_decoder", True)
     gated, activation = _feed_forward(fields)
+    tied, scaled = _output_layer(fields, family)
     layers = fields.size("num_layers")
     padding = fields.token("pad_token_id", 0)
     config = T5Config(
@@ -103,7 +112,8 @@ def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
         max_distance=fields.size("relative_attention_max_distance", 128),
         gated=gated,
         activation=activation,
-        tied=_tied(fields, family),
+        tied=tied,
+        scaled=scaled,
         start_token_id=fields.token("decoder_start_token_id", padding),
         eos_token_id=fields.token("eos_token_id", 1),
         num_positions=fields.size("n_positions", 512),
@@ -126,13 +136,18 @@ def _feed_forward(fields: Fields) -> tuple[bool, Activation]:
     return gated, cast(Activation, name)
 
 
-def _tied(fields: Fields, family: TextFamily) -> bool:
-    """Whether the output layer is tied. transformers 5 saves every T5 as tied, and keeps the checkpoint's own value as
-    `scale_decoder_outputs`. mT5's is never tied, whatever its configuration says."""
-    return (
-        family == "t5"
-        and (fields.raw.get("scale_decoder_outputs"), fields.raw.get("tie_word_embeddings")).count(False) == 0
-    )
+def _output_layer(fields: Fields, family: TextFamily) -> tuple[bool, bool]:
+    """Whether the output layer is tied and its input scaled (docs/backbones.md#output-layers-of-text-models).
+    transformers 5 saves every configuration as tied, and T5's own value as `scale_decoder_outputs`."""
+    ties = fields.raw.get("tie_word_embeddings") is not False
+    match family:
+        case "t5":
+            tied = ties and fields.raw.get("scale_decoder_outputs") is not False
+            return tied, tied
+        case "mt5":
+            return False, False
+        case "umt5":
+            return False, ties
 
 
 def _check(config: T5Config, fields: Fields) -> None:

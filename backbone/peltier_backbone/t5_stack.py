@@ -10,23 +10,26 @@ from peltier_backbone.native.program import ACTIVATIONS
 from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout
 from peltier_backbone.native_stack import place_map, place_norm
 from peltier_backbone.norm import RMSNorm
+from peltier_backbone.relative import RelativeBias
 from peltier_backbone.sublayers import CrossAttention, FeedForward, SelfAttention
 
 Layer = tuple[SelfAttention, CrossAttention | None, FeedForward]
 _NONE = FrozenMap(None, None, None, 0, 0)
 
 
-def lay_out(layers: Sequence[Layer], final: RMSNorm, final_index: int, num_heads: int) -> NativeStack | None:
-    """`layers` and their final norm for the kernels; None if these do not compute all maps."""
+def lay_out(layers: Sequence[Layer], final: RMSNorm, final_index: int, bias: RelativeBias) -> NativeStack | None:
+    """`layers`, whose self-attentions have the `bias`, and their final norm for the kernels; None if these do not
+    compute all maps."""
     if any(linear.place() is None for layer in layers for linear in _maps(layer)):
         return None
     placed = (StackLayer * len(layers))(*map(_lay_out_layer, layers))
     own, _, feed_forward = layers[0]
     layout = StackLayout(
         layers=addressof(placed), count=len(layers), final=place_norm(final, final_index),
-        norms_half=final.weight.dtype == torch.bfloat16, hidden=len(final.weight), heads=num_heads,
-        size=place_map(own.output).inner // num_heads, activation=ACTIVATIONS[feed_forward.kind],
-        gated=feed_forward.gated, post=False, centered=False, rounded=False, eps=final.eps, scale=1,
+        norms_half=final.weight.dtype == torch.bfloat16, hidden=len(final.weight), heads=bias.num_heads,
+        size=place_map(own.output).inner // bias.num_heads, activation=ACTIVATIONS[feed_forward.kind],
+        gated=feed_forward.gated, post=False, centered=False, rounded=False, block_biases=bias.by_block,
+        eps=final.eps, scale=1,
     )  # fmt: skip
     return NativeStack(layout, (placed, layers, final))
 

@@ -26,7 +26,7 @@ _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weigh
 
 def canonical_t5(tensors: dict[str, Tensor], config: T5Config, directory: Path) -> dict[str, Tensor]:
     """The tensors by their names in `T5ForConditionalGeneration`, each once, without the vocabulary's padding. An mT5
-    without an output layer of its own has the embedding's weights, as in transformers."""
+    or umT5 without an output layer of its own has the embedding's weights, as in transformers."""
     kept = {name: tensor for name, tensor in tensors.items() if name != _UNUSED}
     for alias in (*_ALIASES, _HEAD) if config.tied else _ALIASES:
         tensor = kept.pop(alias, None)
@@ -34,7 +34,7 @@ def canonical_t5(tensors: dict[str, Tensor], config: T5Config, directory: Path) 
             raise BackboneError(
                 f"{directory}: tensor {alias!r} differs from {_EMBEDDING!r}, which the configuration says it is"
             )
-    if config.family == "mt5" and _EMBEDDING in kept:
+    if config.family in ("mt5", "umt5") and _EMBEDDING in kept:
         kept.setdefault(_HEAD, kept[_EMBEDDING])
     for name in (_EMBEDDING, _HEAD):
         if name in kept:
@@ -149,6 +149,16 @@ class _Builder:
         return RMSNorm(self._weights.take(f"{name}.weight", self._config.hidden_size), self._config.norm_eps)
 
     def _bias(self, stack: str) -> RelativeBias:
-        config, name = self._config, f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        table = self._weights.take(name, config.num_buckets, config.num_heads)
-        return create_bias(table, config.max_distance, bidirectional=stack == "encoder")
+        """Of the first block, for all, or of all blocks side by side."""
+        config, names = self._config, [f"{stack}.block.0"]
+        if config.block_biases:
+            num_blocks = config.num_layers if stack == "encoder" else config.num_decoder_layers
+            names = [f"{stack}.block.{i}" for i in range(num_blocks)]
+        tables = [
+            self._weights.take(
+                f"{name}.layer.0.SelfAttention.relative_attention_bias.weight", config.num_buckets, config.num_heads
+            )
+            for name in names
+        ]
+        table = torch.cat(tables, 1)
+        return create_bias(table, config.num_heads, config.max_distance, bidirectional=stack == "encoder")

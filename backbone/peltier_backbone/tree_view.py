@@ -9,7 +9,7 @@ from peltier_backbone.native.program import Table
 from peltier_backbone.native.stack import LayerKeys, StackRows
 from peltier_backbone.prefix_attention import Attended, Prefixes
 from peltier_backbone.ragged_attention import RaggedAttention
-from peltier_backbone.relative import RelativeBias
+from peltier_backbone.relative import RelativeBias, RowBias
 from peltier_backbone.targets import Targets, ancestry
 
 
@@ -20,11 +20,13 @@ class TreeView:
         assert len(targets.lengths) == len(memory.lengths), "one memory a row"
         lengths = targets.lengths
         self._memory, self._num_heads, self._size = memory, num_heads, memory.key_values[0].shape[-1] // 2
+        self._bias = bias
         self._own = RaggedAttention(num_heads, lengths, lengths, bias.line, _biases(targets, bias))
         self._cross = RaggedAttention(num_heads, lengths, memory.lengths, bias.line)
 
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
-        return self._own.attend(qkv[:, : self._size], qkv[:, self._size :], prefixes)
+        query, key_value = qkv[:, : self._size], qkv[:, self._size :]
+        return self._own.attend(query, key_value, prefixes, self._bias.first_head(layer))
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         return self._cross.attend(query, self._memory.key_values[layer], prefixes)
@@ -35,10 +37,10 @@ class TreeView:
         return StackRows(self._own.place(prefixes), self._cross.place(prefixes), placed)
 
 
-def _biases(targets: Targets, bias: RelativeBias) -> list[Tensor]:
-    """The self-attention bias of each row, [heads, nodes, nodes]; equal trees share one."""
+def _biases(targets: Targets, bias: RelativeBias) -> RowBias | list[Tensor]:
+    """The self-attention bias of each row, of trees [heads, nodes, nodes]; equal trees share one."""
     if targets.parents is None:
-        return [bias.square(max(targets.lengths))] * len(targets.lengths)
+        return RowBias(bias, max(targets.lengths))
     distinct = {parents: _tree_bias(ancestry(parents), bias) for parents in dict.fromkeys(targets.parents)}
     return [distinct[parents] for parents in targets.parents]
 

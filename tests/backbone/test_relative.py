@@ -12,8 +12,11 @@ ENCODER = {-130: 15, -100: 15, -50: 13, -10: 8, -7: 7, 0: 0, 1: 17, 7: 23, 8: 24
 DECODER = {-130: 31, -100: 30, -50: 24, -20: 17, -10: 10, -7: 7, 0: 0, 1: 0, 100: 0}
 
 
-def _table(num_buckets: int = 32, heads: int = 3) -> Tensor:
-    return torch.randn(num_buckets, heads, generator=torch.Generator().manual_seed(0))
+HEADS = 3
+
+
+def _table(num_buckets: int = 32) -> Tensor:
+    return torch.randn(num_buckets, HEADS, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize(("bidirectional", "expected"), [(True, ENCODER), (False, DECODER)])
@@ -35,7 +38,7 @@ def test_buckets_are_those_of_transformers(num_buckets: int, max_distance: int, 
 @pytest.mark.parametrize("width", [1, 2, 40, 300])
 def test_an_encoders_square_is_its_table_by_bucket(width: int):
     """[heads, queries, keys], beyond the longest distance too."""
-    bias = create_bias(_table(), 128, bidirectional=True)
+    bias = create_bias(_table(), HEADS, 128, bidirectional=True)
     places = torch.arange(width)
     relative = places[None, :] - places[:, None]
     expected = _table()[buckets(relative, 32, 128, bidirectional=True)].permute(2, 0, 1)
@@ -44,7 +47,7 @@ def test_an_encoders_square_is_its_table_by_bucket(width: int):
 
 def test_a_decoders_square_shows_no_later_token():
     """-inf above the diagonal, the table by bucket on it and below."""
-    square = create_bias(_table(), 128, bidirectional=False).square(200)
+    square = create_bias(_table(), HEADS, 128, bidirectional=False).square(200)
     later = torch.ones(200, 200, dtype=torch.bool).triu(1)
     assert (square[:, later] == -math.inf).all()
     places = torch.arange(200)
@@ -55,7 +58,7 @@ def test_a_decoders_square_shows_no_later_token():
 @pytest.mark.parametrize("width", [1, 2, 40, 300])
 def test_a_line_has_every_row_of_a_square(width: int):
     """A query's biases lie one element before those of the query before it, so kernels read the line as a square."""
-    bias = create_bias(_table(), 128, bidirectional=True)
+    bias = create_bias(_table(), HEADS, 128, bidirectional=True)
     line = bias.line_around(width)
     middle = line.shape[1] // 2
     rows = [line[:, middle - query : middle - query + width] for query in range(width)]
@@ -64,5 +67,5 @@ def test_a_line_has_every_row_of_a_square(width: int):
 
 def test_there_are_few_lines():
     """Rows of any length up to 512 share ten."""
-    bias = create_bias(_table(), 128, bidirectional=True)
+    bias = create_bias(_table(), HEADS, 128, bidirectional=True)
     assert len({bias.line_around(width).data_ptr() for width in range(1, 513)}) == 10

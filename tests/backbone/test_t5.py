@@ -29,6 +29,8 @@ SHAPES: list[dict[str, Any]] = [
         "relative_attention_max_distance": 20,
     },
     {**V1, "model_type": "mt5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    # a bias for each block
+    {**V1, "model_type": "umt5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
 ]
 
 

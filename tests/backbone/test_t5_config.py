@@ -76,12 +76,21 @@ def test_kinds_of_t5(change: dict[str, Any], expected: tuple[bool, str, bool]):
     """v1.0 and v1.1 as published, and as transformers 5 saves them again."""
     config = _parse({**SMALL, **change})
     assert (config.gated, config.activation, config.tied) == expected
+    assert config.scaled == config.tied
 
 
 @pytest.mark.parametrize("tied", [False, True, None])
 def test_an_mt5_is_never_tied(tied: bool | None):
     """transformers 5 saves every mT5 as tied."""
-    assert not _parse({**SMALL, **GATED, "model_type": "mt5", "tie_word_embeddings": tied}).tied
+    config = _parse({**SMALL, **GATED, "model_type": "mt5", "tie_word_embeddings": tied})
+    assert (config.tied, config.scaled) == (False, False)
+
+
+@pytest.mark.parametrize(("tied", "scaled"), [(False, False), (True, True), (None, True)])
+def test_an_umt5_is_scaled_unless_its_file_says_no(tied: bool | None, scaled: bool):
+    """As published it is not; transformers 5 scales all, and saves that."""
+    config = _parse({**SMALL, **GATED, "model_type": "umt5", "tie_word_embeddings": tied})
+    assert (config.tied, config.scaled) == (False, scaled)
 
 
 def test_defaults_are_those_of_transformers():

@@ -67,13 +67,18 @@ class FrameSteps:
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         size = qkv.shape[1] // 3
         self._cache.own.write(layer, qkv[:, size:], self._indices["numbers"])
-        return self._attend(qkv[:, :size], self._cache.own.data[layer], "own", prefixes)
+        places = self._places("own").from_head(self._backbone.t5.decoder.bias.first_head(layer))
+        return _attend(qkv[:, :size], self._cache.own.data[layer], places, prefixes)
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
-        return self._attend(query, self._cache.memory.data[layer], "cross", prefixes)
+        return _attend(query, self._cache.memory.data[layer], self._places("cross"), prefixes)
 
-    def _attend(self, query: Tensor, store: Tensor, places: str, prefixes: Prefixes | None) -> Attended:
-        """`store` is [2, slots, heads, width, head size]."""
-        _, _, heads, width, size = store.shape
-        key, value = store.view(2, -1, size).unbind()
-        return Places(self._indices[places], 1, heads).attend(query, key, value, width * size, prefixes)
+    def _places(self, name: str) -> Places:
+        return Places(self._indices[name], 1, self._backbone.config.num_heads)
+
+
+def _attend(query: Tensor, store: Tensor, places: Places, prefixes: Prefixes | None) -> Attended:
+    """`store` is [2, slots, heads, width, head size]."""
+    width, size = store.shape[3:]
+    key, value = store.view(2, -1, size).unbind()
+    return places.attend(query, key, value, width * size, prefixes)

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import torch
 from peltier_backbone.encoder_kv import EncoderKV
 from peltier_backbone.load import Backbone
-from peltier_backbone.native.placed_rows import RowKernels
+from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.prefix_attention import Attended, Prefixes
+from peltier_backbone.relative import RelativeBias
 from peltier_backbone.targets import ancestry
 from torch import Tensor
 
@@ -54,6 +55,11 @@ class Places(NamedTuple):
     longest: int
     num_heads: int
 
+    def from_head(self, first: int) -> "Places":
+        """The places with the biases of the heads from `first` on."""
+        placed = PlacedRows(self.words.view(-1, ROW_WORDS), ())
+        return self._replace(words=placed.from_head(first).layout)
+
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, prefixes: Prefixes | None
     ) -> Attended:
@@ -69,10 +75,12 @@ class _RowView:
     """Each token sees its whole row."""
 
     rows: Places
+    bias: RelativeBias
 
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         query, key, value = qkv.chunk(3, -1)
-        return self.rows.attend(query, key, value, query.shape[1] // self.rows.num_heads, prefixes)
+        rows = self.rows.from_head(self.bias.first_head(layer))
+        return rows.attend(query, key, value, query.shape[1] // rows.num_heads, prefixes)
 
 
 class EncoderPass:
@@ -101,7 +109,7 @@ class EncoderPass:
         x = model.embedding(indices["ids"])
         if self._prompts:
             x = write_prompts(x, indices["prompts"], self._prompts)
-        view = _RowView(Places(indices["rows"], longest, model.config.num_heads))
+        view = _RowView(Places(indices["rows"], longest, model.config.num_heads), model.encoder.bias)
         states = model.encoder.run(x, view, self.lengths, adaptation)
         return model.project_kv(self, states, adaptation)
 
@@ -120,10 +128,12 @@ class _NodeView:
     own: Places
     cross: Places
     memory: EncoderKV
+    bias: RelativeBias
 
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         query, key, value = qkv.chunk(3, -1)
-        return self.own.attend(query, key, value, query.shape[1] // self.own.num_heads, prefixes)
+        own = self.own.from_head(self.bias.first_head(layer))
+        return own.attend(query, key, value, query.shape[1] // own.num_heads, prefixes)
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         key, value = self.memory.key_values[layer].chunk(2, -1)
@@ -162,7 +172,7 @@ class TreePass:
         rows = Rows(indices["nodes"], indices["node_bases"], indices["node_programs"], 1)
         adaptation = FrameAdaptation(TritonOps(rows, self._adapters.tables))
         own, cross = (Places(indices[name], 1, model.config.num_heads) for name in ("own", "cross"))
-        view = _NodeView(own, cross, memory)
+        view = _NodeView(own, cross, memory, model.decoder.bias)
         hidden = model.decoder.run(model.embedding(indices["node_ids"]), view, adaptation)
         return model.logits(hidden, adaptation)
 

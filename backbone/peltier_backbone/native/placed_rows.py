@@ -10,24 +10,53 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+_BIAS_BYTES = 4
 # What the layout of a row changes by with one key more: the biases of its line begin one float32 earlier.
 _NEXT = torch.tensor([0, 0, 0, 1, -4, 0, 0])
 
 
+class LineBias(NamedTuple):
+    """The biases of consecutive tokens, `line` [heads, positions] in float32, contiguous, with the relative position 0
+    (key - query) in the middle. The first query is token `first` of the keys' row."""
+
+    line: Tensor
+    first: int = 0
+
+    def layout(self) -> tuple[int, int, int]:
+        """The address of the first bias, and the distances between heads and queries."""
+        place = self.line.shape[1] // 2 - self.first
+        return self.line.data_ptr() + place * self.line.element_size(), self.line.shape[1], -1
+
+
 class PlacedRow(NamedTuple):
     """`queries` queries from number `first` on, which attend to `keys` keys from number `offset` on. `bias` is
-    [heads, at least queries, at least keys] in float32, and contiguous in its keys."""
+    [heads, at least queries, at least keys] in float32, and contiguous in its keys, or a line."""
 
     first: int
     queries: int
     offset: int
     keys: int
-    bias: Tensor | None = None
+    bias: Tensor | LineBias | None = None
+
+    def tokens(self) -> "list[PlacedRow]":
+        """One row for each query."""
+        return [self._token(number) for number in range(self.queries)]
+
+    def _token(self, number: int) -> "PlacedRow":
+        bias = self.bias
+        if isinstance(bias, LineBias):
+            bias = bias._replace(first=bias.first + number)
+        elif bias is not None:
+            bias = bias[:, number:]
+        return PlacedRow(self.first + number, 1, self.offset, self.keys, bias)
 
     def layout(self) -> tuple[int, ...]:
         """`placed_row` in attention.c."""
-        bias = (0, 0, 0) if self.bias is None else (self.bias.data_ptr(), *self.bias.stride()[:2])
-        return (*self[:4], *bias)
+        if self.bias is None:
+            return (*self[:4], 0, 0, 0)
+        if isinstance(self.bias, LineBias):
+            return (*self[:4], *self.bias.layout())
+        return (*self[:4], self.bias.data_ptr(), *self.bias.stride()[:2])
 
 
 @dataclass(frozen=True)
@@ -73,6 +102,14 @@ class PlacedRows:
         starts = accumulate(lengths, initial=0)
         places = [(start, num, start, num, middle, 0, -1) for start, num in zip(starts, lengths, strict=False)]
         return cls(torch.tensor(places), (), line)
+
+    def from_head(self, first: int) -> Self:
+        """The rows with the biases of the heads from `first` on."""
+        if first == 0:
+            return self
+        layout = self.layout.clone()
+        layout[:, 4] += first * _BIAS_BYTES * layout[:, 5]
+        return type(self)(layout, self.rows, self.line)
 
     def see_next(self) -> None:
         """Let each of `tokens` with a line see one key more."""

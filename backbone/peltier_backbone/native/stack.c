@@ -27,12 +27,13 @@ typedef struct {
 } layer;
 
 /* Sub-layers read a norm of the sum so far (T5), whose end has a `final` norm; or if `post` the sum itself, of which a norm
- * takes the place (BERT). Attention is `rounded` as for `peltier_attend`. */
+ * takes the place (BERT). Attention is `rounded` as for `peltier_attend`. With `block_biases` each layer has heads of biases of
+ * its own, which follow those of the layer before. */
 typedef struct {
     const layer *layers;
     int64_t count;
     stack_norm final;
-    int64_t norms_half, hidden, heads, size, activation, gated, post, centered, rounded;
+    int64_t norms_half, hidden, heads, size, activation, gated, post, centered, rounded, block_biases;
     double eps, scale;
 } stack;
 
@@ -62,13 +63,25 @@ typedef struct {
     float *gates;
 } stack_call;
 
-/* A call with its memory: the sum so far, what a sub-layer reads, what an attention gives, what is added to the sum, and
- * room for what a map gives. */
+/* A call with its memory: the sum so far, what a sub-layer reads, what an attention gives, what is added to the sum,
+ * room for what a map gives, and the rows of a layer with its biases. */
 typedef struct {
     const stack *s;
     const stack_call *c;
     matrix x, input, context, y, room;
+    placed_row *rows;
 } run;
+
+/* The rows with the biases of layer `number`. */
+static const placed_row *rows_of(const run *r, int64_t number) {
+    const stack_call *c = r->c;
+    if (!r->s->block_biases) return c->rows;
+    for (int64_t k = 0; k < c->num_rows; k++) {
+        r->rows[k] = c->rows[k];
+        r->rows[k].bias += number * r->s->heads * c->rows[k].bias_head;
+    }
+    return r->rows;
+}
 
 /* Room for what `w` gives. */
 static matrix room_for(const run *r, const frozen_map *w) {
@@ -163,7 +176,7 @@ static int own_attention(const run *r, const layer *l, int64_t number) {
         peltier_keep_keys(
             (void *)own->keys, (void *)own->values, (int)own->half, own->head_stride, keys.data, keys.stride, keys.half,
             c->places, c->tokens, r->s->heads, r->s->size);
-    failed |= attend(r, l->attention, query, own, c->rows, c->num_rows);
+    failed |= attend(r, l->attention, query, own, rows_of(r, number), c->num_rows);
     failed |= project(r, ATTENTION_OUTPUT, l->attention, &l->output, r->y, r->context);
     failed |= adapt(r, ATTENTION, l->block, r->y, r->y, r->x, r->s->hidden);
     return failed | end(r, &l->own_norm);
@@ -220,7 +233,11 @@ EXPORT int peltier_stack(const stack *s, const stack_call *c) {
     float *memory = new_floats(c->tokens * (3 * hidden + context + wide) + 5 * LANES);
     if (!memory) return 1;
     float *rest = memory;
-    run r = {.s = s, .c = c};
+    run r = {.s = s, .c = c, .rows = s->block_biases ? malloc((size_t)c->num_rows * sizeof *c->rows) : NULL};
+    if (s->block_biases && !r.rows) {
+        free(memory);
+        return 1;
+    }
     matrix *made[] = {&r.x, &r.input, &r.y, &r.context, &r.room};
     const int64_t widths[] = {hidden, hidden, hidden, context, wide};
     for (int i = 0; i < 5; i++) *made[i] = cut(&rest, c->tokens, widths[i], half);
@@ -234,6 +251,7 @@ EXPORT int peltier_stack(const stack *s, const stack_call *c) {
         failed |= feed_forward(&r, l);
     }
     if (!s->post) failed |= normalise(&r, &s->final, (matrix){c->y, hidden, (int)half}, (matrix){0});
+    free(r.rows);
     free(memory);
     return failed;
 }

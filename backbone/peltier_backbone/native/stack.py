@@ -48,6 +48,7 @@ class StackLayout(Structure):
         ("final", StackNorm),
         *((name, c_int64) for name in (
             "norms_half", "hidden", "heads", "size", "activation", "gated", "post", "centered", "rounded",
+            "block_biases",
         )),
         *((name, c_double) for name in ("eps", "scale")),
     )  # fmt: skip

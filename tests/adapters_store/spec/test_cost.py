@@ -45,8 +45,8 @@ PUBLISHED: dict[str, BackboneConfig] = {
     "minilm": BertConfig("bert", 30522, 384, 6, 12, 1536, 0, 1e-12, 512, 2, 384),
     "bert-base": BertConfig("bert", 30522, 768, 12, 12, 3072, 0, 1e-12, 512, 2, 768),
     "bert-large": BertConfig("bert", 30522, 1024, 24, 16, 4096, 0, 1e-12, 512, 2, 1024),
-    "t5-small": T5Config("t5", 32100, 512, 6, 8, 2048, 0, 1e-6, 6, 64, 32, 128, False, "relu", True, 0, 1),
-    "t5-base": T5Config("t5", 32100, 768, 12, 12, 3072, 0, 1e-6, 12, 64, 32, 128, False, "relu", True, 0, 1),
+    "t5-small": T5Config("t5", 32100, 512, 6, 8, 2048, 0, 1e-6, 6, 64, 32, 128, False, "relu", True, True, 0, 1),
+    "t5-base": T5Config("t5", 32100, 768, 12, 12, 3072, 0, 1e-6, 12, 64, 32, 128, False, "relu", True, True, 0, 1),
 }
 
 

@@ -5,6 +5,7 @@ import torch
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
 from peltier_backbone.native.program import Gate, NativeProgram, PlacedPrefixes, Table, TableGroup, place_prefix, vector
+from peltier_backbone.relative import RowBias, create_bias
 from torch import Tensor
 
 HEADS, SIZE = 3, 20
@@ -95,3 +96,19 @@ def test_queries_attend_as_one_row_or_as_many(native: Library) -> None:
     apart = PlacedRows.place([PlacedRow(row, 1, 0, 13, bias[:, row:]) for row in range(9)])
     found = [native.attend(query, keys, values, SIZE, rows, HEADS) for rows in (together, apart)]
     assert torch.equal(*found)
+
+
+@torch.inference_mode()
+def test_rows_read_a_line_of_biases_from_any_head_on(native: Library) -> None:
+    """As they read the square of the same biases, whole or query by query: the same bits. With biases of several
+    blocks, each block reads those of its heads."""
+    query, store = _draw(9, HEADS * SIZE), _draw(9, 2, HEADS, SIZE)
+    keys, values = store.flatten(2).unbind(1)
+    bias = RowBias(create_bias(_draw(32, 2 * HEADS), HEADS, 128, bidirectional=True), 9)
+    line = PlacedRow(0, 9, 0, 9, bias.line)
+    for layer, first in enumerate((0, HEADS)):
+        assert bias.relative.first_head(layer) == first
+        expected = PlacedRows.place([PlacedRow(0, 9, 0, 9, bias.square[first : first + HEADS].contiguous())])
+        for rows in (PlacedRows.place([line]), PlacedRows.place(line.tokens())):
+            found = native.attend(query, keys, values, SIZE, rows.from_head(first), HEADS)
+            assert torch.equal(found, native.attend(query, keys, values, SIZE, expected, HEADS))

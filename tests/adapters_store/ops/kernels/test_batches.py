@@ -24,6 +24,7 @@ BATCHES = (
     ("bert", ("pfeiffer", "lowrank", "compacter", "bitfit", "unipelt-apl", "unipelt-apl-central")),
     ("t5", ("prompt-r", "unipelt-apl")),
     pytest.param("t5", ("compacter", "unipelt-apl", "prompt-r", "bitfit"), marks=pytest.mark.slow),
+    pytest.param("umt5", ("unipelt-apl",), marks=pytest.mark.slow),
 )
 HEADS = (
     {"task_type": "token-classification", "labels": ("O", "B-a", "I-a")},
@@ -67,8 +68,12 @@ def test_a_mixed_batch_answers_as_by_torch(
 
 
 @pytest.mark.slow
-def test_texts_are_written_as_by_torch(t5: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("family", ["t5", pytest.param("umt5", marks=pytest.mark.slow)])
+def test_texts_are_written_as_by_torch(
+    family: str, make_artifact: MakeArtifact, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+):
     """Each token attends to its adapter's prefix and to the tokens before it, in two texts of different lengths."""
+    t5: Backbone = request.getfixturevalue(family)
     files = [make_artifact(t5, preset, labels=("good", "bad")) for preset in ("unipelt-apl", "bitfit")]
 
     def texts(chosen: Backend) -> list[list[int]]:
