@@ -45,6 +45,8 @@ def answer_for(task: str, num_inputs: int) -> dict[str, Any]:
         prediction = {"value": 3.7}
     if task.startswith("tags"):
         prediction = {"labels": ["a", "b"], "scores": {"a": 0.9, "b": 0.8, "c": 0.1}}
+    if task.startswith("ner"):
+        prediction = {"entities": [{"start": 0, "end": 3, "text": "Ada", "label": "person", "score": 0.9}]}
     if task.startswith("vectors"):
         prediction = {"embedding": [0.5, -0.25, 0.125, 1e-9, 0.75, 0.5]}
     if task.startswith("e2e"):

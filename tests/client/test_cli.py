@@ -71,11 +71,18 @@ def test_predict_for_people(peltier: Peltier, server: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "shown"), [("stsb", "3.7"), ("tags", "a, b"), ("vectors", "0.5, -0.25, 0.125, 1e-09, … (6")]
+    ("task", "shown"),
+    [("stsb", "3.7"), ("tags", "a, b"), ("ner", "person: Ada"), ("vectors", "0.5, -0.25, 0.125, 1e-09, … (6")],
 )
 def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: str) -> None:
     """Values and several labels are shown as well as one label."""
     assert shown in peltier("predict", task, "text").out
+
+
+def test_parameters_of_token_classifications_are_sent(peltier: Peltier, server: Any) -> None:
+    """As they are given; others are left to the server."""
+    assert peltier("predict", "ner", "text", "--stride", "16", "--aggregation", "max").status == 0
+    assert json.loads(server.received[0].body)["parameters"] == {"stride": 16, "aggregation": "max"}
 
 
 def test_texts_for_people_and_pipes(peltier: Peltier, server: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from peltier_client.bulk.entities import read_entities, score_entities, show_entities
 from peltier_client.bulk.gold import read_label, read_labels, read_number
 from peltier_client.bulk.quality import Classes, Metrics, choose_several, classify, match_texts, regress, sign_test
 from peltier_client.bulk.ranking_quality import gain, reciprocal_rank
@@ -13,7 +14,7 @@ from peltier_client.errors import InvalidInput
 from peltier_client.exchange.results import Prediction
 from peltier_client.protocol import AdapterRef, TextTuple
 
-TaskType = Literal["classification", "multilabel", "regression", "text2text", "ranking"]
+TaskType = Literal["classification", "multilabel", "regression", "text2text", "ranking", "token-classification"]
 # The metric that decides which is better; a lower mean squared error is better.
 _MAIN = {
     "classification": "accuracy",
@@ -21,6 +22,7 @@ _MAIN = {
     "regression": "mse",
     "text2text": "exact_match",
     "ranking": "mrr",
+    "token-classification": "f1",
 }
 _MAX_P_VALUE = 0.05  # of a difference that is unlikely to be chance
 
@@ -147,6 +149,8 @@ def _kind(answers: Answers) -> TaskType:
     found = answers.found
     if any(prediction.labels is not None for prediction in found):
         return "multilabel"
+    if any(prediction.entities is not None for prediction in found):
+        return "token-classification"
     if any(prediction.value is not None for prediction in found):
         return "regression"
     # A generated text has a label if it is one of the task's labels.
@@ -174,6 +178,8 @@ def _judge(kind: TaskType, cases: Sequence[Case], answers: Answers, separator: s
         return _Judged(regress(numbers, values), {}, numbers, values, errors)
     if kind == "ranking":
         return _judge_ranking(cases, answers)
+    if kind == "token-classification":
+        return _judge_entities(cases, answers)
     texts = [text.strip() for text in _read(cases, lambda cell: read_label(cell, ()))]
     written = [(prediction.text or "").strip() for prediction in answers.found]
     return _Judged(match_texts(texts, written), {}, texts, written, _wrong(texts, written))
@@ -194,6 +200,20 @@ def _judge_ranking(cases: Sequence[Case], answers: Answers) -> _Judged:
             gains.append(gain(grades, own))
             errors[rows[0]] = 1 - ranks[-1]
     return _Judged({"mrr": _mean(ranks), "ndcg@10": _mean(gains)}, {}, relevance, scores, errors)
+
+
+def _judge_entities(cases: Sequence[Case], answers: Answers) -> _Judged:
+    """A row is right if all its entities are."""
+    gold = _read(cases, read_entities)
+    found = [
+        frozenset((entity.start, entity.end, entity.label) for entity in prediction.entities or ())
+        for prediction in answers.found
+    ]
+    wanted, answered = (
+        [show_entities(str(case.input), spans) for case, spans in zip(cases, rows, strict=True)]
+        for rows in (gold, found)
+    )
+    return _Judged(*score_entities(gold, found), wanted, answered, _wrong(gold, found))
 
 
 def _mean(values: Sequence[float]) -> float:

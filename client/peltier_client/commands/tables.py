@@ -200,6 +200,8 @@ def _answer(prediction: Prediction) -> str:
         return prediction.label
     if prediction.labels is not None:
         return ", ".join(prediction.labels) or "none"
+    if prediction.entities is not None:
+        return ", ".join(f"{entity.label}: {entity.text}" for entity in prediction.entities) or "none"
     if prediction.embedding is not None:
         return _shown_vector(prediction.embedding)
     if prediction.value is not None:
@@ -215,6 +217,8 @@ def _shown_vector(values: Sequence[float]) -> str:
 def _score(prediction: Prediction) -> str:
     if prediction.labels is not None and prediction.scores is not None:
         return ", ".join(f"{prediction.scores[label]:.3f}" for label in prediction.labels)
+    if prediction.entities is not None:
+        return ", ".join(f"{entity.score:.3f}" for entity in prediction.entities)
     return f"{prediction.score:.3f}" if prediction.score is not None else ""
 
 

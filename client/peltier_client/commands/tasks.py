@@ -30,6 +30,7 @@ from peltier_client.protocol import (
     MAX_PRIORITY,
     MAX_TEMPERATURE,
     AdapterSummary,
+    Aggregation,
     TextTuple,
     UploadedVersion,
     check_alias,
@@ -93,6 +94,12 @@ Resume = Annotated[
 ]
 TopK = Annotated[int | None, typer.Option(min=1, help="Return the scores of this many best labels.")]
 Dimensions = Annotated[int | None, typer.Option(min=1, help="Return this many values of an embedding.")]
+Stride = Annotated[
+    int | None, typer.Option(min=0, help="Read a long text in windows that share so many tokens (entities and spans).")
+]
+Aggregate = Annotated[
+    Aggregation | None, typer.Option(help="How the tokens of a word or an entity get one label. Default: first.")
+]
 Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
 MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Maximum tokens of a generated text.")]
 NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Number of beams.")]
@@ -153,6 +160,8 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     seed: Seed = None,
     top_k: TopK = None,
     dimensions: Dimensions = None,
+    stride: Stride = None,
+    aggregation: Aggregate = None,
     file: File = None,
     output: Output = None,
     text_column: TextColumns = None,
@@ -173,7 +182,10 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
         "seed": seed,
         "top_k": top_k,
         "dimensions": dimensions,
+        "stride": stride,
     }
+    if aggregation is not None:
+        options["aggregation"] = aggregation
     if names_several(task) and (file is not None or stream):
         raise typer.BadParameter("several tasks answer one TEXT, without --file and --stream")
     if file is not None:

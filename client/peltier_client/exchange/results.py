@@ -7,6 +7,7 @@ from typing import overload
 from peltier_client.protocol import (
     AdapterRef,
     BatchInfo,
+    Entity,
     FinishReason,
     Gates,
     Provenance,
@@ -20,7 +21,8 @@ class Prediction(ResponseModel):
     """The prediction for one input. The task decides which fields are set; the others are None.
 
     Classification sets `label`, `score` and `scores`. Multilabel sets `labels` and `scores`. Regression sets `value`,
-    ranking `score`, embedding `embedding`. A span sets `answer`, `start`, `end` and `score`. Generation sets `text`,
+    ranking `score`, embedding `embedding`. A span sets `answer`, `start`, `end` and `score`, token classification
+    `entities`, and `truncated_at` if the text was truncated. Generation sets `text`,
     `score` and `finish_reason`, and `label` or `value` if the text is one of the task's labels.
     """
 
@@ -33,6 +35,8 @@ class Prediction(ResponseModel):
     answer: str | None = None
     start: int | None = None
     end: int | None = None
+    entities: list[Entity] | None = None
+    truncated_at: int | None = None
     text: str | None = None
     finish_reason: FinishReason | None = None
     gates: Gates | None = None

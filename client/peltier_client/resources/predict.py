@@ -11,7 +11,7 @@ from peltier_client.exchange.error_reader import error_from_detail
 from peltier_client.exchange.request import Request, raise_for_error, read_body, to_json
 from peltier_client.exchange.results import PredictionBody, Predictions
 from peltier_client.exchange.text_reader import TextReader
-from peltier_client.protocol import MixedPredictRequest, PredictRequest, TaskReference, TextTuple
+from peltier_client.protocol import Aggregation, MixedPredictRequest, PredictRequest, TaskReference, TextTuple
 
 _EVENTS = "text/event-stream"
 
@@ -26,6 +26,9 @@ class PredictOptions(TypedDict, total=False):
     return_gates: bool
     timeout_ms: int | None
     priority: int
+    stride: int | None
+    aggregation: Aggregation
+    words: Literal["tokenizer", "spaces"]
     answer: Literal["score", "generate"] | None
     max_new_tokens: int | None
     num_beams: int | None

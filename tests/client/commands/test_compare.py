@@ -101,6 +101,22 @@ def test_two_classifiers(compare: Compare, judge: Judge) -> None:
     assert not any(line[:2] == ["3", "2"] for line in lines)
 
 
+def test_two_token_classifiers(compare: Compare, judge: Judge) -> None:
+    """F1 of whole entities; a row is right if all its entities are."""
+    ada = {"start": 0, "end": 3, "text": "Ada", "label": "person", "score": 0.9}
+    rows = [{"text": "Ada", "label": [ada]}, {"text": "no one", "label": []}]
+    judge.answers["sst2@1"] = {"Ada": {"entities": [ada]}, "no one": {"entities": []}}
+    judge.answers["sst2@2"] = {"Ada": {"entities": [{**ada, "label": "place"}]}, "no one": {"entities": []}}
+    document = json.loads(compare(rows, "--json").out)
+    assert (document["task_type"], document["better"], document["only_first_right"]) == (
+        "token-classification", "sst2@1", 1,
+    )  # fmt: skip
+    assert document["first"]["metrics"] == {"f1": 1.0, "precision": 1.0, "recall": 1.0}
+    (row,) = document["differences"]
+    assert (row["label"], row["second"]) == (["person: Ada"], ["place: Ada"])
+    assert "sst2@1 is better: f1 1.0000 against 0.0000." in compare(rows).out
+
+
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_so_many_requests_are_sent_at_a_time(compare: Compare, server: Any, concurrency: int) -> None:
     """Of both versions together: as many as `--concurrency` says and no more."""
