@@ -21,7 +21,7 @@ TOLERANCE = 1e-4
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("foreign")]
 
 
-FAMILIES = ("bert", "roberta", "distilbert", "electra", "t5", "t5_gated")
+FAMILIES = ("bert", "roberta", "distilbert", "electra", "modernbert", "t5", "t5_gated")
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import replace
 
+from peltier_backbone.bert import Bert
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 
@@ -69,7 +70,8 @@ def _take_pairs(
 
 def _merge_pooler(rest: Checkpoint, alpha: float, backbone: Backbone, *, stable: bool) -> None:
     """Puts the pooler with its LoRA among the tensors of `rest`, where it is the tanh layer of the head."""
-    pooler, hidden = None if backbone.config.generates else backbone.bert.pooler, backbone.config.hidden_size
+    pooler = backbone.model.pooler if isinstance(backbone.model, Bert) else None
+    hidden = backbone.config.hidden_size
     if pooler is None:
         raise AdapterError(f"{rest.where}: LoRA adapts the pooler, which this backbone does not have")
     a = rest.take(f"{_POOLER}{_A}", None, hidden)

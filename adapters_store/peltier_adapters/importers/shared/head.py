@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.config import BackboneConfig, ModernBertConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
@@ -66,6 +66,11 @@ def take_head(checkpoint: Checkpoint, config: BackboneConfig, task_type: TaskTyp
     a layer of their own. A pooler in the checkpoint becomes the head's tanh layer.
     """
     hidden = config.hidden_size
+    if isinstance(config, ModernBertConfig) and "classifier.weight" in checkpoint:
+        raise AdapterError(
+            f"{checkpoint.where}: a ModernBERT's classifier reads a layer and a norm of its own, which are not "
+            "supported; embeddings are"
+        )
     if "qa_outputs.weight" in checkpoint:
         return create_head(take_dense(checkpoint, "qa_outputs", len(SPAN_LABELS), hidden), "tokens")
     if "classifier.out_proj.weight" in checkpoint:

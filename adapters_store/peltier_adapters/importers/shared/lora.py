@@ -1,7 +1,7 @@
 """Makes one part of LoRA pairs with any ranks and scales: scales are multiplied into the up maps, ranks zero-padded."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peltier_backbone.config import BackboneConfig
 from torch import Tensor
@@ -13,15 +13,18 @@ from peltier_adapters.importers.shared.imported_part import ImportedPart, stacke
 from peltier_adapters.importers.shared.module_sites import ModuleSite, find_sites
 from peltier_adapters.spec.parts import ALL_LINEAR, FEED_FORWARD, LoraSpec, LoraStack, LoraTarget
 
-# The target of each projection, and the number of the map among those of the target.
-_MAPS: dict[str, tuple[LoraTarget, int]] = {
-    "query": ("query", 0),
-    "key": ("key", 0),
-    "value": ("value", 0),
-    "attention_output": ("output", 0),
-    "intermediate": ("intermediate", 0),
-    "intermediate_factor": ("intermediate", 1),
-    "output": ("ffn_output", 0),
+# The maps of each projection, in the order of its columns: the target, and the number of the map among its own.
+_Map = tuple[LoraTarget, int]
+_MAPS: dict[str, tuple[_Map, ...]] = {
+    "query": (("query", 0),),
+    "key": (("key", 0),),
+    "value": (("value", 0),),
+    "query_key_value": (("query", 0), ("key", 0), ("value", 0)),
+    "attention_output": (("output", 0),),
+    "intermediate": (("intermediate", 0),),
+    "intermediate_factor": (("intermediate", 1),),
+    "gated_intermediate": (("intermediate", 0), ("intermediate", 1)),
+    "output": (("ffn_output", 0),),
 }
 
 
@@ -61,13 +64,13 @@ def take_pair(checkpoint: Checkpoint, names: LoraNames, alpha: float, site: str,
     projection's."""
     stack = _find_stack(site, config)
     a = checkpoint.take(names.a, None, stack.before)
-    b = checkpoint.take(names.b, stack.after, len(a))
+    b = checkpoint.take(names.b, len(_MAPS[site]) * stack.after, len(a))
     gate = None if names.gate is None else take_gate(checkpoint, names.gate, stack.before)
     return LoraPair(a, b, alpha / len(a), gate)
 
 
 def _find_stack(site: str, config: BackboneConfig) -> LoraStack:
-    target, _ = _MAPS[site]
+    target, _ = _MAPS[site][0]
     every = LoraSpec(targets=ALL_LINEAR, rank=1, alpha=1)
     return next(stack for stack in every.stacks(config) if target in stack.maps)
 
@@ -77,7 +80,7 @@ def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) ->
     gated = {place for place, pair in pairs.items() if pair.gate is not None}
     if gated and gated != set(pairs):
         raise AdapterError(f"{len(gated)} of {len(pairs)} LoRA projections are gated; all or none must be")
-    found = {_MAPS[site][0] for site, _ in pairs}
+    found = {target for site, _ in pairs for target, _ in _MAPS[site]}
     rank = max(len(pair.a) for pair in pairs.values())
     targets = tuple(target for target in ALL_LINEAR if target in found)
     skip = min(_place(site, number, config) for site, number in pairs)
@@ -88,7 +91,7 @@ def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) ->
 
 def _place(site: str, number: int, config: BackboneConfig) -> int:
     """The number of a projection's block in its stack."""
-    in_blocks = _MAPS[site][0] in FEED_FORWARD
+    in_blocks = _MAPS[site][0][0] in FEED_FORWARD
     return config.place_block(number) if in_blocks else config.place_attention(number)
 
 
@@ -97,9 +100,10 @@ def _tensors(
 ) -> dict[str, Tensor]:
     placed = {}
     for (site, number), pair in pairs.items():
-        target, which = _MAPS[site]
-        if target in stack.maps:
-            placed[stack.maps.index(target) + which, stack.numbers.index(number)] = pair
+        for (target, which), b in zip(_MAPS[site], pair.b.chunk(len(_MAPS[site])), strict=True):
+            if target in stack.maps:
+                place = stack.maps.index(target) + which, stack.numbers.index(number)
+                placed[place] = replace(pair, b=b)
     leading = len(stack.maps), len(stack.numbers)
     gates = {place: pair.gate for place, pair in placed.items() if pair.gate is not None}
     tensors = {

@@ -6,11 +6,18 @@ from dataclasses import dataclass
 from peltier_backbone.bert_family import BERT_FAMILIES
 from peltier_backbone.config import BackboneConfig, ModernBertConfig, T5Config
 
-from peltier_adapters.errors import AdapterError
-
 ModuleSite = tuple[str, int]
 
-_PREFIXES = ("bert.", "roberta.", "electra.", "distilbert.", "transformer.", "base_model.model.", "base_model.")
+_PREFIXES = (
+    "bert.",
+    "roberta.",
+    "electra.",
+    "distilbert.",
+    "model.",
+    "transformer.",
+    "base_model.model.",
+    "base_model.",
+)
 _DISTILBERT = "transformer.layer."
 
 
@@ -29,11 +36,26 @@ class ModuleSites:
 
 
 def find_sites(config: BackboneConfig) -> ModuleSites:
-    """The sites of this backbone. Raises an `AdapterError` for a ModernBERT, whose query, key and value come from one
-    module."""
+    """The sites of this backbone."""
     if isinstance(config, ModernBertConfig):
-        raise AdapterError("adapters of other libraries are imported on BERT, RoBERTa and T5, not on a ModernBERT")
+        return _modernbert(config)
     return _t5(config) if isinstance(config, T5Config) else _bert(config)
+
+
+def _modernbert(config: ModernBertConfig) -> ModuleSites:
+    """Query, key and value come from one module, and both halves of `intermediate`. No other library has bottlenecks
+    here."""
+    projections: dict[str, ModuleSite] = {}
+    norms = {"embeddings.norm": 0, "final_norm": 2 * config.num_layers}
+    for i in range(config.num_layers):
+        layer = f"layers.{i}"
+        projections[f"{layer}.attn.Wqkv"] = ("query_key_value", i)
+        projections[f"{layer}.attn.Wo"] = ("attention_output", i)
+        projections[f"{layer}.mlp.Wi"] = ("gated_intermediate", i)
+        projections[f"{layer}.mlp.Wo"] = ("output", i)
+        norms |= {f"{layer}.mlp_norm": 2 * i + 1} | ({f"{layer}.attn_norm": 2 * i} if i else {})
+    attentions = {f"layers.{i}.attn": i for i in range(config.num_layers)}
+    return ModuleSites(projections, norms, {}, attentions)
 
 
 def _bert(config: BackboneConfig) -> ModuleSites:

@@ -16,6 +16,7 @@ from transformers import (
 )
 
 _PATTERNS = {"rank_pattern": {"layer.0.attention.self.query": 2}, "alpha_pattern": {r"layer\.[12].*value": 20}}
+_MODERN_NORMS = ["mlp_norm", "final_norm"]
 _DISTILBERT = {"r": 4, "lora_alpha": 6, "target_modules": ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"]}
 CASES: dict[str, tuple[str, Any]] = {
     "bert-lora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6)),
@@ -69,6 +70,9 @@ CASES: dict[str, tuple[str, Any]] = {
     ),
     "electra-lora": ("electra", LoraConfig(task_type="SEQ_CLS", target_modules=["query", "value"], r=4)),
     "electra-lora-tokens": ("electra", LoraConfig(task_type="TOKEN_CLS", target_modules=["query", "dense"], r=4)),
+    "modernbert-lora": ("modernbert", LoraConfig(task_type="FEATURE_EXTRACTION", r=4, target_modules="all-linear")),
+    "modernbert-ln": ("modernbert", LNTuningConfig(task_type="FEATURE_EXTRACTION", target_modules=_MODERN_NORMS)),
+    "modernbert-lora-tokens": ("modernbert", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["Wqkv"])),
     "roberta-ln": ("roberta", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
     "roberta-prefix": ("roberta", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)),
     "t5-lora": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=6)),
