@@ -30,6 +30,7 @@ RUN = {
     "docs/quickstart.md",
     "docs/guides/train.md",
     "docs/guides/ranking.md",
+    "docs/guides/entities.md",
     "docs/guides/many-tasks.md",
     "docs/guides/publish.md",
     "docs/guides/tenants.md",
@@ -196,6 +197,7 @@ def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: P
     assert re.search("intents.*version 1", run_page("docs/quickstart.md", clone, server.url))
     run_page("docs/guides/train.md", clone, server.url)
     assert '"results":[{"index":' in run_page("docs/guides/ranking.md", clone, server.url)
+    assert "0 12 person Ada Lovelace" in run_page("docs/guides/entities.md", clone, server.url)
     assert (clone / "lora-intents.report.html").exists()
 
 

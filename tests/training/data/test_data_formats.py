@@ -76,6 +76,19 @@ SPANS = {
 }
 
 
+ENTITIES = ("words.jsonl", "spans.jsonl", "words.conll")
+
+
+@pytest.mark.parametrize("name", ENTITIES)
+def test_entities_are_read(name: str, tmp_path: Path):
+    """Each form of the page has the same ones."""
+    data = read(name, tmp_path)
+    assert data.labels.names == ("O", "B-person", "I-person", "B-place", "I-place")
+    first, second = data.train.examples
+    assert [tuple(entity) for entity in first.label.entities] == [(0, 12, "person"), (17, 24, "person")]
+    assert [tuple(entity) for entity in second.label.entities] == [(3, 9, "place")]
+
+
 @pytest.mark.parametrize("name", SPANS)
 def test_spans_are_read(name: str, tmp_path: Path):
     """A question with its right answers, and one without an answer."""
@@ -88,7 +101,7 @@ def test_spans_are_read(name: str, tmp_path: Path):
 def test_every_example_of_the_page_is_tested():
     """One that reads, one that is refused, or the texts; none is left out."""
     refused = {name for name, example in EXAMPLES.items() if example["refused"]}
-    assert set(EXAMPLES) == {*WANTED, *SPANS, "data-to-text.jsonl"} | refused
+    assert set(EXAMPLES) == {*WANTED, *SPANS, *ENTITIES, "data-to-text.jsonl"} | refused
     assert len(re.findall(r"^```\w+$", PAGE, re.MULTILINE)) == len(EXAMPLES)
 
 
