@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.presets import PRESETS
+from peltier_backbone.config import load_config
 from peltier_client.cli import main
+
+from tests.published_configs import CONFIG_FILES
 
 Presets = Callable[..., str]
 T5_MINI = Path(__file__).parents[2] / "examples/backbones/t5-mini"
@@ -59,6 +62,23 @@ def test_the_table_is_that_of_the_compacter_paper(presets: Presets, t5_base: Pat
     assert [name for name, row in found.items() if not row["servable"]] == ["full", "intrinsic-said"]
     for name in ("full", "intrinsic-said"):
         assert found[name]["reason"].endswith("it would need a second backbone of 892 MB")
+
+
+@pytest.mark.parametrize("name", CONFIG_FILES)
+def test_counts_of_published_backbones(name: str, presets: Presets, tmp_path: Path):
+    """From config.json alone: every preset that is defined on the backbone, in percent of its parameters."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG_FILES[name]))
+    config, printed = load_config(tmp_path), json.loads(presets("--backbone", tmp_path, "--json"))["presets"]
+    found = {row["preset"]: row for row in printed}
+    own = [one.name for one in PRESETS.values() if (one.t5 if config.generates else one.encoder) is not None]
+    assert found.keys() >= {*own, "full"}
+    assert found["full"]["parameters"] == config.num_parameters
+    # Two targets of rank 8 in each attention.
+    attentions, hidden, width = config.num_attentions, config.hidden_size, config.attention_size
+    assert found["lora"]["parameters"] == attentions * 2 * 8 * (hidden + width)
+    assert found["lora"]["percent"] == pytest.approx(
+        100 * found["lora"]["parameters"] / config.num_parameters, abs=1e-4
+    )
 
 
 def test_settings_go_to_the_presets_that_have_them(presets: Presets, t5_base: Path):

@@ -258,6 +258,25 @@ def test_texts_longer_than_the_window_train_on_modernbert(make_run: MakeRun, mod
     assert (manifest.backbone.family, manifest.head.pooling, manifest.head.hidden) == ("modernbert", "first", True)
 
 
+@pytest.mark.parametrize(
+    ("family", "preset"),
+    [
+        ("distilbert", "unipelt-apl"),
+        ("electra", "compacter"),
+        # Their forward pass is that of RoBERTa, on which the next test trains.
+        pytest.param("xlm_roberta", "lora", marks=pytest.mark.slow),
+        pytest.param("camembert", "bitfit", marks=pytest.mark.slow),
+    ],
+)
+def test_relatives_train(make_run: MakeRun, family: str, preset: str, request: pytest.FixtureRequest):
+    """An artifact whose answers a server reproduces, with a head that needs no pooler."""
+    backbone: Backbone = request.getfixturevalue(family)
+    run = make_run(preset=preset, backbone=backbone.name, epochs=1)
+    train(run)
+    manifest = proved(run, backbone).manifest
+    assert (manifest.backbone.family, manifest.head.pooling) == (family.replace("_", "-"), "first")
+
+
 def test_pairs_train_on_roberta(make_run: MakeRun, roberta: Backbone, tmp_path: Path):
     """Two text columns make a pair task, here on the other family."""
     words = ("good", "bad")

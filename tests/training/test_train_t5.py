@@ -46,7 +46,8 @@ def make_t5_run(make_run: MakeRun, t5: Backbone) -> MakeRun:
         overrides = SMALL.get(preset, {}) | changes.pop("overrides", {})
         step = {"regression_step": 1.0} if task_type == "regression" else {}
         text = TextOptions(**(step | changes.pop("text", {})))
-        return make_run(task_type, preset, backbone=t5.name, text=text, overrides=overrides, **changes)
+        changes = {"backbone": t5.name} | changes
+        return make_run(task_type, preset, text=text, overrides=overrides, **changes)
 
     return make
 
@@ -62,6 +63,15 @@ def logged(run: Run, name: str) -> list[float]:
     """A metric of each epoch, as the newest checkpoint's state has it."""
     states = sorted(run.directory.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name[11:]))
     return [entry[name] for entry in json.loads(states[-1].read_text())["log_history"] if name in entry]
+
+
+@pytest.mark.parametrize("family", ["umt5", pytest.param("mt5", marks=pytest.mark.slow)])  # mT5 is a T5 v1.1
+def test_relatives_train(make_t5_run: MakeRun, family: str, request: pytest.FixtureRequest):
+    """With prefixes in every attention, on biases of each block: an artifact whose answers a server reproduces."""
+    backbone: Backbone = request.getfixturevalue(family)
+    run = make_t5_run("text2text", "unipelt-apl", backbone=backbone.name, epochs=1)
+    train(run)
+    assert proved(run, backbone).manifest.backbone.family == family
 
 
 # A method of each way to train one: every other one keeps the promises of test_text_model.py.
