@@ -49,6 +49,9 @@ def answer_for(task: str, num_inputs: int) -> dict[str, Any]:
         prediction = {"entities": [{"start": 0, "end": 3, "text": "Ada", "label": "person", "score": 0.9}]}
     if task.startswith("vectors"):
         prediction = {"embedding": [0.5, -0.25, 0.125, 1e-9, 0.75, 0.5]}
+    if task.startswith("qa"):
+        found = ("", 0, 0) if task == "qa-none" else ("the Alps", 17, 25)
+        prediction = {**dict(zip(("answer", "start", "end"), found, strict=True)), "score": 0.9}
     if task.startswith("e2e"):
         prediction = {"text": "".join(PIECES), "score": 0.7, "finish_reason": "stop"}
     usage = {"tokens": 12} | ({"completion_tokens": 4} if task.startswith("e2e") else {})

@@ -72,8 +72,11 @@ def test_predict_for_people(peltier: Peltier, server: Any) -> None:
 
 @pytest.mark.parametrize(
     ("task", "shown"),
-    [("stsb", "3.7"), ("tags", "a, b"), ("ner", "person: Ada"), ("vectors", "0.5, -0.25, 0.125, 1e-09, … (6")],
-)
+    [
+        ("stsb", "3.7"), ("tags", "a, b"), ("ner", "person: Ada"), ("vectors", "0.5, -0.25, 0.125, 1e-09, … (6"),
+        ("qa", "the Alps (17-25)"), ("qa-none", "no answer"),
+    ],
+)  # fmt: skip
 def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: str) -> None:
     """Values and several labels are shown as well as one label."""
     assert shown in peltier("predict", task, "text").out

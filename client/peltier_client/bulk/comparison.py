@@ -7,14 +7,15 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from peltier_client.bulk.entities import read_entities, score_entities, show_entities
-from peltier_client.bulk.gold import read_label, read_labels, read_number
+from peltier_client.bulk.gold import read_answers, read_label, read_labels, read_number
 from peltier_client.bulk.quality import Classes, Metrics, choose_several, classify, match_texts, regress, sign_test
 from peltier_client.bulk.ranking_quality import gain, reciprocal_rank
+from peltier_client.bulk.span_quality import score_span
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.results import Prediction
 from peltier_client.protocol import AdapterRef, TextTuple
 
-TaskType = Literal["classification", "multilabel", "regression", "text2text", "ranking", "token-classification"]
+TaskType = Literal["classification", "multilabel", "regression", "text2text", "ranking", "token-classification", "span"]
 # The metric that decides which is better; a lower mean squared error is better.
 _MAIN = {
     "classification": "accuracy",
@@ -23,6 +24,7 @@ _MAIN = {
     "text2text": "exact_match",
     "ranking": "mrr",
     "token-classification": "f1",
+    "span": "exact_match",
 }
 _MAX_P_VALUE = 0.05  # of a difference that is unlikely to be chance
 
@@ -156,6 +158,8 @@ def _kind(answers: Answers) -> TaskType:
     # A generated text has a label if it is one of the task's labels.
     if any(prediction.label is not None for prediction in found):
         return "classification"
+    if any(prediction.answer is not None for prediction in found):
+        return "span"
     is_ranking = any(prediction.score is not None and prediction.text is None for prediction in found)
     return "ranking" if is_ranking else "text2text"
 
@@ -180,6 +184,8 @@ def _judge(kind: TaskType, cases: Sequence[Case], answers: Answers, separator: s
         return _judge_ranking(cases, answers)
     if kind == "token-classification":
         return _judge_entities(cases, answers)
+    if kind == "span":
+        return _judge_spans(cases, answers)
     texts = [text.strip() for text in _read(cases, lambda cell: read_label(cell, ()))]
     written = [(prediction.text or "").strip() for prediction in answers.found]
     return _Judged(match_texts(texts, written), {}, texts, written, _wrong(texts, written))
@@ -214,6 +220,14 @@ def _judge_entities(cases: Sequence[Case], answers: Answers) -> _Judged:
         for rows in (gold, found)
     )
     return _Judged(*score_entities(gold, found), wanted, answered, _wrong(gold, found))
+
+
+def _judge_spans(cases: Sequence[Case], answers: Answers) -> _Judged:
+    gold = _read(cases, read_answers)
+    found = [prediction.answer or "" for prediction in answers.found]
+    scores = [score_span(*pair) for pair in zip(found, gold, strict=True)]
+    metrics = {"exact_match": _mean([exact for exact, _ in scores]), "f1": _mean([f1 for _, f1 in scores])}
+    return _Judged(metrics, {}, gold, [text or "no answer" for text in found], [1 - exact for exact, _ in scores])
 
 
 def _mean(values: Sequence[float]) -> float:

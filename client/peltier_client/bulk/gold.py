@@ -46,6 +46,21 @@ def read_number(cell: Any) -> float:
     return value
 
 
+def read_answers(cell: Any) -> list[str]:
+    """The texts of the right answers to a question: `{"text": [...], "answer_start": [...]}`, a list of objects with a
+    `text`, or either as JSON in a text."""
+    try:
+        read = json.loads(cell) if isinstance(cell, str) else cell
+    except (ValueError, RecursionError):
+        read = None
+    texts = read.get("text") if isinstance(read, dict) else read
+    if isinstance(read, list):
+        texts = [one.get("text") if isinstance(one, dict) else None for one in read]
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise InvalidInput(f'answers {cell!r} cannot be read; they must be such as {{"text": ["1976"], ...}}')
+    return texts
+
+
 def _json_list(cell: str) -> list[Any]:
     try:
         found = json.loads(cell)

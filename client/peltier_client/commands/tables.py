@@ -202,6 +202,8 @@ def _answer(prediction: Prediction) -> str:
         return ", ".join(prediction.labels) or "none"
     if prediction.entities is not None:
         return ", ".join(f"{entity.label}: {entity.text}" for entity in prediction.entities) or "none"
+    if prediction.answer is not None:
+        return f"{prediction.answer} ({prediction.start}-{prediction.end})" if prediction.answer else "no answer"
     if prediction.embedding is not None:
         return _shown_vector(prediction.embedding)
     if prediction.value is not None:

@@ -229,6 +229,30 @@ def test_an_integer_that_means_two_names_is_refused(
     assert compare([{"text": "a", "label": named}]).status == 0
 
 
+def test_two_answers_to_questions(compare: Compare, judge: Judge) -> None:
+    """SQuAD's metrics; both texts that are right are right, and no answer is one."""
+    answers = {"sst2@1": ["the Alps", "", "Danube"], "sst2@2": ["Alps", "Inn", "the Inn"]}
+    cells = [
+        {"text": ["the Alps", "Alps in Austria"], "answer_start": [0, 0]},
+        "[]",
+        [{"text": "Inn", "answer_start": 1}],
+    ]
+    rows = [{"q": f"q{n}", "c": f"c{n}", "a": cell} for n, cell in enumerate(cells)]
+    for task, texts in answers.items():
+        for n, text in enumerate(texts):
+            judge.answers[task][f"q{n}+c{n}"] = {"answer": text, "start": 0, "end": len(text), "score": 0.5}
+    words = ("--text-column", "q", "--text-column", "c", "--label-column", "a")
+    found = json.loads(compare(rows, *words, "--json").out)
+    assert found["task_type"] == "span"
+    assert found["first"]["metrics"] == pytest.approx({"exact_match": 2 / 3, "f1": 2 / 3})
+    assert found["second"]["metrics"] == pytest.approx({"exact_match": 2 / 3, "f1": 2 / 3})
+    assert (found["only_first_right"], found["only_second_right"], found["num_different"]) == (1, 1, 3)
+    assert [row["first"] for row in found["differences"]] == ["the Alps", "no answer", "Danube"]
+    bad = compare([{**rows[0], "a": {"text": "the Alps"}}], *words)
+    assert bad.status == 1
+    assert "line 1: answers {'text': 'the Alps'} cannot be read" in bad.err
+
+
 def test_two_rankings(compare: Compare, judge: Judge) -> None:
     """By the rank of the first relevant document of each query, and the gain of the first ten documents."""
     documents = ("a", "b", "c")
