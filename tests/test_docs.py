@@ -31,6 +31,7 @@ RUN = {
     "docs/guides/train.md",
     "docs/guides/ranking.md",
     "docs/guides/entities.md",
+    "docs/guides/questions.md",
     "docs/guides/many-tasks.md",
     "docs/guides/publish.md",
     "docs/guides/tenants.md",
@@ -149,16 +150,18 @@ def test_every_command_of_the_documents_is_run():
 def clone(tmp_path: Path) -> Path:
     """A folder in which commands run as in a clone, with data of a few rows, and without writing into this one."""
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    data = tmp_path / "examples/data/banking77"
-    data.mkdir(parents=True)
+    (tmp_path / "examples").mkdir()
     for name in ("adapters", "backbones"):
         (tmp_path / "examples" / name).symlink_to(ROOT / "examples" / name)
-    shutil.copy(ROOT / "examples/data/banking77/labels.json", data)
-    for name in ("train", "validation"):
-        with gzip.open(ROOT / f"examples/data/banking77/{name}.jsonl.gz", "rt") as lines:
-            rows = list(itertools.islice(lines, 32))
-        with gzip.open(data / f"{name}.jsonl.gz", "wt") as file:
-            file.writelines(rows)
+    for data in ("banking77", "questions"):
+        (tmp_path / "examples/data" / data).mkdir(parents=True)
+        for name in ("train", "validation"):
+            file = f"examples/data/{data}/{name}.jsonl.gz"
+            with gzip.open(ROOT / file, "rt") as lines:
+                rows = list(itertools.islice(lines, 32))
+            with gzip.open(tmp_path / file, "wt") as copy:
+                copy.writelines(rows)
+    shutil.copy(ROOT / "examples/data/banking77/labels.json", tmp_path / "examples/data/banking77")
     return tmp_path
 
 
@@ -199,6 +202,7 @@ def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: P
     assert '"results":[{"index":' in run_page("docs/guides/ranking.md", clone, server.url)
     assert "0 12 person Ada Lovelace" in run_page("docs/guides/entities.md", clone, server.url)
     assert (clone / "lora-intents.report.html").exists()
+    assert '"predictions":[{"answer":"' in run_page("docs/guides/questions.md", clone, server.url)
 
 
 @needs_curl
