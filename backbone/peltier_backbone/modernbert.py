@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 from torch import Tensor
@@ -12,6 +12,11 @@ from peltier_backbone.attention import Span
 from peltier_backbone.bert_layer import Attention
 from peltier_backbone.modernbert_config import ModernBertConfig
 from peltier_backbone.modernbert_layer import Layer
+from peltier_backbone.modernbert_stack import lay_out
+from peltier_backbone.native import program
+from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.native.stack import NativeStack, StackRows
+from peltier_backbone.native_stack import run_stack
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
 from peltier_backbone.rotary import Rotary
@@ -32,6 +37,17 @@ class _Rotating:
 
 
 @dataclass(frozen=True)
+class _View:
+    """Each token sees its row, or what is near in it."""
+
+    packed: Packed
+
+    def place(self, prefixes: program.Table | None) -> StackRows:
+        rows = PlacedRows.packed(self.packed.lengths, self.packed.seen)
+        return StackRows(rows, positions=self.packed.positions)
+
+
+@dataclass(frozen=True)
 class ModernBert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. A prefix key has no
     position: it is as if it were at position 0 (docs/methods.md#prefix)."""
@@ -49,6 +65,9 @@ class ModernBert:
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states after the final norm, [tokens, hidden]."""
         x = adaptation.norm(0, self.tokens(packed.ids), self.norm)
+        states = run_stack(self._native, x, _View(packed), adaptation)
+        if states is not None:
+            return states
         far, near = self._attentions(packed, adaptation)
         for layer in self.layers:
             x = layer.attention(x, near if layer.attention.local else far, adaptation)
@@ -63,6 +82,11 @@ class ModernBert:
             _Rotating(self.global_rotary, packed.positions, far),
             _Rotating(self.local_rotary, packed.positions, near),
         )
+
+    @cached_property
+    def _native(self) -> NativeStack | None:
+        rotaries = self.global_rotary, self.local_rotary
+        return lay_out(self.config, self.layers, self.final_norm, rotaries, rounded=self.span_kind.rounded)
 
     def norms(self) -> list[LayerNorm]:
         """All norms in the order of `Adaptation.norm`: that of the embeddings, those before attentions from the second

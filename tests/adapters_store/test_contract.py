@@ -77,6 +77,7 @@ FAMILIES = ("bert", "roberta", "modernbert", "t5", "t5_gated")
 RELATIVES = ("xlm_roberta", "camembert", "distilbert", "electra", "mt5", "umt5")
 
 PRECISIONS = ("bert", "bert_bfloat16", "bert_int8", "electra_int8", "t5", "t5_bfloat16", "t5_int8", "umt5_int8")
+PRECISIONS += ("modernbert", "modernbert_bfloat16", "modernbert_int8")
 
 
 def _presets(family: str) -> list[str]:
@@ -223,7 +224,7 @@ def _native(name: str, request: pytest.FixtureRequest) -> Backbone:
     return backbone
 
 
-@pytest.mark.parametrize("name", [*PRECISIONS, "modernbert", "modernbert_bfloat16", "modernbert_int8"])
+@pytest.mark.parametrize("name", PRECISIONS)
 def test_batches_change_no_bit(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
 ):

@@ -118,8 +118,9 @@ def test_the_reference_is_the_real_backbone(modernbert: Backbone, modernbert_dir
 
 def test_a_prefix_is_seen_from_everywhere(modernbert: Backbone, modernbert_directory: Any, make_artifact: Any):
     """In local layers too, by tokens of a text of many windows."""
-    artifact = read_artifact(make_artifact(modernbert, "prefix", overrides={"length": "3"}), modernbert)
-    encoded = [encode_input(modernbert, artifact.manifest.task, "a good film " * 20)]
+    data = make_artifact(modernbert, "prefix", overrides={"length": "3"}, max_length=96)
+    artifact = read_artifact(data, modernbert)
+    encoded = [encode_input(modernbert, artifact.manifest.task, "a good film " * 30)]
     expected = ModernReference(modernbert, artifact, modernbert_directory)(encoded)
     found = forward(modernbert, [Row(encoded[0], Banks(modernbert).add(artifact))])[0].logits
     torch.testing.assert_close(found.double()[None], expected, atol=2e-5, rtol=2e-5)

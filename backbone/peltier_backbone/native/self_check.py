@@ -38,9 +38,9 @@ class _Kind:
 
 @torch.inference_mode()
 def check(library: "Library") -> None:
-    """Check products, also of 8 bits, folded and gated steps, biases, norms, attention, all layers in one call, kept
-    keys and the likeliest token at odd sizes. Of the three rows of adapters the first two have one. Raises a
-    `RuntimeError` that names what is wrong."""
+    """Check products, also of 8 bits, folded and gated steps, biases, norms, attention, also within a window, rotary
+    positions, all layers in one call, kept keys and the likeliest token at odd sizes. Of the three rows of adapters the
+    first two have one. Raises a `RuntimeError` that names what is wrong."""
     for dtype in (torch.float32, torch.bfloat16):
         _check_product(library, dtype)
         _check_keys(library, dtype)
@@ -52,6 +52,8 @@ def check(library: "Library") -> None:
     _check_attention(library, torch.float32)
     _check_attention(library, torch.float32, rounded=True)
     _check_attention(library, torch.bfloat16)
+    _check_window(library)
+    _check_turns(library)
     check_stack(library, partial(_compare, library))
 
 
@@ -173,3 +175,28 @@ def _check_attention(library: "Library", dtype: torch.dtype, *, rounded: bool = 
     single = library.attend(query, key, value, size, rows, 2, prefixes, scale=size**-0.5, once=True)
     for place, exact in zip(first, expected, strict=True):
         _compare(library, "attention of one query", single[place.first], exact[0], off=off)
+
+
+def _check_window(library: "Library") -> None:
+    """A row that is longer than a block of queries."""
+    length, window, size = 70, 2, _WIDTH // 2
+    qkv, places = _draw(length, 3 * _WIDTH), torch.arange(length)
+    query, key, value = qkv.view(length, 3, 2, -1).permute(1, 2, 0, 3)
+    near = (places - places[:, None]).abs() <= window
+    exact = F.scaled_dot_product_attention(query, key, value, near).transpose(0, 1).flatten(1)
+    query, key, value = qkv.chunk(3, -1)
+    rows = PlacedRows.packed([length], [length])
+    found = library.attend(query, key, value, size, rows, 2, scale=size**-0.5, window=window)
+    _compare(library, "attention within a window", found, exact)
+
+
+def _check_turns(library: "Library") -> None:
+    """A pair of elements is a complex number; what lies behind the heads stays."""
+    pairs, angles, positions = _WIDTH // 4, _draw(9, _WIDTH // 4), torch.tensor([8, 0, 3, 3, 1])
+    x = _draw(len(positions), 3 * _WIDTH)
+    numbers = torch.complex(*x[:, :_WIDTH].reshape(-1, 2, 2, pairs).unbind(2))
+    turned = torch.view_as_real(numbers * torch.polar(torch.ones_like(angles), angles)[positions, None])
+    found = x.clone()
+    library.rotate(found, torch.cat((angles.cos(), angles.sin()), 1), positions, 2)
+    exact = torch.cat((turned.movedim(-1, 2).flatten(1), x[:, _WIDTH:]), 1)
+    _compare(library, "rotary positions", found, exact)

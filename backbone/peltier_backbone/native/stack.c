@@ -1,5 +1,5 @@
 /* All layers of an encoder or a decoder in one call: the kernels in the order in which the modules in Python call them
- * (`bert.py`, `sublayers.py`), so results are the same to the last bit. For few rows Python takes as long as the kernels. */
+ * (`bert.py`, `modernbert.py`, `sublayers.py`), so results are the same to the last bit. For few rows Python takes as long as the kernels. */
 
 #include "kernels.h"
 #include "lanes.h"
@@ -13,17 +13,20 @@ typedef struct {
     int64_t inner, outer;
 } frozen_map;
 
-/* A norm's weight [hidden], its bias or NULL, and its number in the model. */
+/* A norm's weight [hidden], its bias or NULL, and its number in the model; without a weight a sub-layer reads the sum. */
 typedef struct {
     const void *weight, *bias;
     int64_t index;
 } stack_norm;
 
-/* An encoder's layer has no cross-attention: its `query` has no outputs. */
+/* An encoder's layer has no cross-attention: its `query` has no outputs. With `turns`, queries and keys turn by their
+ * positions as in `peltier_rotate`. A `window` is as for `peltier_attend`. */
 typedef struct {
     stack_norm own_norm, cross_norm, feed_norm;
     frozen_map query_key_value, output, query, cross_output, expand, contract;
     int64_t block, attention, cross;
+    const float *turns;
+    int64_t window;
 } layer;
 
 /* Sub-layers read a norm of the sum so far (T5), whose end has a `final` norm; or if `post` the sum itself, of which a norm
@@ -47,7 +50,8 @@ typedef struct {
 enum { QUERY_KEY_VALUE, QUERY, ATTENTION_OUTPUT, INTERMEDIATE, OUTPUT, ATTENTION, FFN, PREFIX };
 
 /* One call: `rows` and `cross_rows` say which keys each row's queries see. Without `own` keys they are those of the rows
- * themselves; with them each row is one token, whose keys go to number places[row] before it attends. */
+ * themselves; with them each row is one token, whose keys go to number places[row] before it attends. `positions` are
+ * those of tokens in layers with turns. */
 typedef struct {
     const void *x;
     void *y;
@@ -55,7 +59,7 @@ typedef struct {
     const placed_row *rows, *cross_rows;
     int64_t num_rows, num_cross_rows;
     const placed_keys *own, *cross;
-    const int64_t *places;
+    const int64_t *places, *positions;
     int64_t once, prefixed;
     const group *groups;
     int64_t num_groups;
@@ -130,7 +134,8 @@ static int project(const run *r, int site, int64_t number, const frozen_map *w, 
 }
 
 static int attend(
-    const run *r, int64_t number, matrix query, const placed_keys *k, const placed_row *rows, int64_t num_rows) {
+    const run *r, int64_t number, matrix query, const placed_keys *k, const placed_row *rows, int64_t num_rows,
+    int64_t window) {
     const stack_call *c = r->c;
     const stack *s = r->s;
     /* A prefix adds nothing to y; its gates are found. */
@@ -138,7 +143,7 @@ static int attend(
     return failed | peltier_attend(
         (void *)r->context.data, r->context.stride, query.data, query.stride, query.half, k->keys, k->values, k->stride,
         (int)k->half, k->head_stride, rows, num_rows, s->heads, s->size, (float)s->scale, (int)c->once,
-        (int)s->rounded, 0, c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
+        (int)s->rounded, window, c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
 }
 
 static void add_to_sum(const run *r) {
@@ -154,7 +159,10 @@ static void add_to_sum(const run *r) {
 
 /* Before a sub-layer with the norm `n`. */
 static int begin(const run *r, const stack_norm *n) {
-    return r->s->post ? 0 : normalise(r, n, r->input, (matrix){0});
+    if (r->s->post) return 0;
+    if (n->weight) return normalise(r, n, r->input, (matrix){0});
+    memcpy((void *)r->input.data, r->x.data, (size_t)(r->c->tokens * r->s->hidden * (r->x.half ? 2 : 4)));
+    return 0;
 }
 
 /* After it. */
@@ -171,12 +179,15 @@ static int own_attention(const run *r, const layer *l, int64_t number) {
     const placed_keys beside = {keys.data, at(keys, 0, size), keys.stride, r->s->size, keys.half};
     int failed = begin(r, &l->own_norm);
     failed |= project(r, QUERY_KEY_VALUE, l->attention, &l->query_key_value, query, r->input);
+    if (l->turns)
+        peltier_rotate(
+            (void *)query.data, query.stride, query.half, l->turns, c->positions, c->tokens, 2 * r->s->heads, r->s->size);
     const placed_keys *own = c->own ? c->own + number : &beside;
     if (c->own)
         peltier_keep_keys(
             (void *)own->keys, (void *)own->values, (int)own->half, own->head_stride, keys.data, keys.stride, keys.half,
             c->places, c->tokens, r->s->heads, r->s->size);
-    failed |= attend(r, l->attention, query, own, rows_of(r, number), c->num_rows);
+    failed |= attend(r, l->attention, query, own, rows_of(r, number), c->num_rows, l->window);
     failed |= project(r, ATTENTION_OUTPUT, l->attention, &l->output, r->y, r->context);
     failed |= adapt(r, ATTENTION, l->block, r->y, r->y, r->x, r->s->hidden);
     return failed | end(r, &l->own_norm);
@@ -187,7 +198,7 @@ static int cross_attention(const run *r, const layer *l, int64_t number) {
     const matrix query = room_for(r, &l->query);
     int failed = begin(r, &l->cross_norm);
     failed |= project(r, QUERY, l->cross, &l->query, query, r->input);
-    failed |= attend(r, l->cross, query, c->cross + number, c->cross_rows, c->num_cross_rows);
+    failed |= attend(r, l->cross, query, c->cross + number, c->cross_rows, c->num_cross_rows, 0);
     failed |= project(r, ATTENTION_OUTPUT, l->cross, &l->cross_output, r->y, r->context);
     return failed | end(r, &l->cross_norm);
 }

@@ -36,6 +36,8 @@ class StackLayer(Structure):
             "query_key_value", "output", "query", "cross_output", "expand", "contract",
         )),
         *((name, c_int64) for name in ("block", "attention", "cross")),
+        ("turns", c_void_p),
+        ("window", c_int64),
     )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ class StackCall(Structure):
         *((name, c_int64) for name in ("tokens", "half")),
         *((name, c_void_p) for name in ("rows", "cross_rows")),
         *((name, c_int64) for name in ("num_rows", "num_cross_rows")),
-        *((name, c_void_p) for name in ("own", "cross", "places")),
+        *((name, c_void_p) for name in ("own", "cross", "places", "positions")),
         *((name, c_int64) for name in ("once", "prefixed")),
         ("groups", c_void_p),
         ("num_groups", c_int64),
@@ -99,13 +101,15 @@ class LayerKeys:
 
 class StackRows(NamedTuple):
     """Which keys each row's queries see, `cross` in a decoder. Without `own_keys` rows see keys of their batch; with
-    them each row is one token, whose key becomes number `places[row]` (int64) before it attends."""
+    them each row is one token, whose key becomes number `places[row]` (int64) before it attends. `positions` (int64)
+    are those of tokens, for layers with rotary positions."""
 
     own: PlacedRows
     cross: PlacedRows | None = None
     cross_keys: LayerKeys | None = None
     own_keys: LayerKeys | None = None
     places: Tensor | None = None
+    positions: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -117,12 +121,13 @@ class NativeStack:
 
     def place(self, x: Tensor, y: Tensor, rows: StackRows, ops: PlacedOps) -> StackCall:
         """The call that computes y from x, both [tokens, hidden]. It is valid as long as its arguments."""
-        own, cross, cross_keys, own_keys, places = rows
+        own, cross, cross_keys, own_keys, places, positions = rows
         groups, num_groups, starts = (None, 0, None) if ops.table is None else ops.table.arguments
         return StackCall(
             x.data_ptr(), y.data_ptr(), len(x), x.dtype == torch.bfloat16, own.layout.data_ptr(),
             None if cross is None else cross.layout.data_ptr(), len(own), 0 if cross is None else len(cross),
             own_keys and own_keys.address, cross_keys and cross_keys.address,
-            None if places is None else places.data_ptr(), own_keys is not None, ops.prefixed, groups, num_groups,
-            starts, ops.sites_address, None if ops.gates is None else ops.gates.data_ptr(),
+            None if places is None else places.data_ptr(), None if positions is None else positions.data_ptr(),
+            own_keys is not None, ops.prefixed, groups, num_groups, starts,
+            ops.sites_address, None if ops.gates is None else ops.gates.data_ptr(),
         )  # fmt: skip

@@ -49,11 +49,13 @@ pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was 
 
 def _attend(
     native: Library, qkv: Tensor, lengths: list[int], seen: list[int], heads: int,
-    prefixes: PlacedPrefixes | None = None, *, rounded: bool = False,
+    prefixes: PlacedPrefixes | None = None, *, rounded: bool = False, window: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Each row attends to its first `seen` tokens, as a span of BERT does."""
     size, rows = qkv.shape[1] // (3 * heads), PlacedRows.packed(lengths, seen)
-    return native.attend(*qkv.chunk(3, -1), size, rows, heads, prefixes, scale=size**-0.5, rounded=rounded)
+    return native.attend(
+        *qkv.chunk(3, -1), size, rows, heads, prefixes, scale=size**-0.5, rounded=rounded, window=window
+    )
 
 
 def _draw(*shape: int, seed: int = 0) -> Tensor:
@@ -293,6 +295,31 @@ def test_rows_attend_to_themselves(
         _close(found.split(lengths)[row], (weights @ values).transpose(0, 1).flatten(1), 150, more=float(more))
 
 
+@pytest.mark.parametrize("window", [1, 9, 70])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_window_hides_far_keys(native: Library, window: int, dtype: torch.dtype) -> None:
+    """Each query sees the gated prefix and the keys at most so far away, in rows shorter and longer than a block of
+    queries. A row whose tokens all see each other has the very bits that it has without a window."""
+    lengths, heads, size, prefix_len, gates = [1, 150, 9, 65], 2, 24, 3, torch.tensor([0.5, 0.25, 1.0, 2.0])
+    qkv = (2 * _draw(sum(lengths), 3 * heads * size)).to(dtype)
+    prefix = _draw(2, prefix_len, heads, size, seed=1).transpose(1, 2)
+    program = NativeProgram(
+        [place_prefix(0, *prefix, Gate(vector(gates), vector(gates), 1, 0))], 1, {}, 0, None
+    )  # fmt: skip
+    prefixes = PlacedPrefixes(Table(lengths, [TableGroup(len(lengths), program)]), 0, gates)
+    found, whole = (
+        _attend(native, qkv, lengths, lengths, heads, prefixes, window=own).split(lengths) for own in (window, None)
+    )
+    for row, piece in enumerate(qkv.double().split(lengths)):
+        query, key, value = piece.view(-1, 3, heads, size).permute(1, 2, 0, 3)
+        keys, values = (torch.cat((gates[row] * more, own), 1) for more, own in zip(prefix, (key, value), strict=True))
+        places = torch.arange(len(piece))
+        near = F.pad((places - places[:, None]).abs() <= window, (prefix_len, 0), value=True)
+        exact = F.scaled_dot_product_attention(query, keys, values, near).transpose(0, 1).flatten(1)
+        _close(found[row], exact, 150, more=0.1 if dtype == torch.bfloat16 else 0.0)
+        assert torch.equal(found[row], whole[row]) == (len(piece) <= window + 1)
+
+
 def test_what_is_not_a_number_stays_in_its_row(native: Library) -> None:
     """A broken key spoils its own row and head, and nothing else."""
     qkv = _draw(9, 3 * 8)
@@ -343,6 +370,8 @@ def _unchanged(self: Library, y: Tensor, *rest: Any) -> None:
         ("adapt", _unchanged),
         ("norm", lambda self, x, *rest: x),
         ("attend", lambda self, query, *rest, **options: query),
+        ("attend", lambda self, *rest, window=None, _all=Library.attend, **options: _all(self, *rest, **options)),
+        ("rotate", lambda self, *rest: None),
         ("run_stack", lambda self, stack, x, *rest: x),
         ("keep_keys", lambda self, *rest: None),
         ("likeliest", lambda self, logits: logits.log_softmax(-1).min(-1)[::-1]),
