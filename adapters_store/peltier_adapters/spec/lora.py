@@ -1,0 +1,95 @@
+"""The spec of LoRA. Imports no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from peltier_backbone.config import BackboneConfig
+from pydantic import Field
+
+from peltier_adapters.spec.maps import Shapes, Size
+from peltier_adapters.spec.part_spec import (
+    BasePartSpec,
+    Distinct,
+    Skip,
+    gate_shapes,
+    skip_problems,
+    unskipped_attentions,
+    unskipped_blocks,
+)
+
+T = TypeVar("T")
+LoraTarget = Literal["query", "key", "value", "output", "intermediate", "ffn_output"]
+FEED_FORWARD: tuple[LoraTarget, ...] = ("intermediate", "ffn_output")
+ALL_LINEAR: tuple[LoraTarget, ...] = ("query", "key", "value", "output", *FEED_FORWARD)
+_INTERMEDIATE: tuple[LoraTarget, ...] = ("intermediate",)
+_LORA_TENSORS = ("down", "up", "gate.weight", "gate.bias")
+
+
+@dataclass(frozen=True)
+class LoraStack:
+    """Maps of one shape [before, after]: K `maps` in each of N `numbers`, which are blocks or attentions. Their
+    tensors are down [K, N, before, r] and up [K, N, r, after], whose names end with `suffix`."""
+
+    maps: tuple[LoraTarget, ...]
+    numbers: Sequence[int]
+    before: int
+    after: int
+    suffix: str = ""
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the maps are those of the feed-forward layers, so that `numbers` are blocks."""
+        return self.maps[0] in FEED_FORWARD
+
+    def find(self, tensors: Mapping[str, T]) -> dict[str, T]:
+        """The stack's own tensors, by their names without the suffix."""
+        names = {name: name + self.suffix for name in _LORA_TENSORS}
+        return {name: tensors[own] for name, own in names.items() if own in tensors}
+
+
+class LoraSpec(BasePartSpec):
+    """y + scale * (x down) up on linear maps of every block, but for the first `skip` blocks of each stack; a gate
+    replaces the scale alpha / rank (docs/methods.md#lora).
+
+    The targets `query`, `key`, `value` and `output` are the projections of every attention, `intermediate` and
+    `ffn_output` those of the feed-forward layers. A gated feed-forward layer has two maps `intermediate`: the columns
+    that are activated, then their factors."""
+
+    kind: Literal["lora"] = "lora"
+    targets: Distinct[LoraTarget] = Field(min_length=1, max_length=len(ALL_LINEAR))
+    rank: Size
+    alpha: float = Field(gt=0, allow_inf_nan=False)
+    gated: bool = False
+    skip: Skip = 0
+
+    def attentions(self, config: BackboneConfig) -> list[int]:
+        """The attentions that it adapts, in order."""
+        return unskipped_attentions(self.skip, config)
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        return skip_problems(self.kind, self.skip, config)
+
+    def stacks(self, config: BackboneConfig) -> list[LoraStack]:
+        """The targets by the shapes of their maps. Those of shape [H, W] are together."""
+        hidden, attention, inner = config.hidden_size, config.attention_size, config.intermediate_size
+        attentions, blocks = unskipped_attentions(self.skip, config), unskipped_blocks(self.skip, config)
+        together = {"query", "key", "value", *(["output"] if attention == hidden else [])}
+        halves = _INTERMEDIATE * (config.expansion_size // inner)
+        apart = (
+            LoraStack(("output",), attentions, attention, hidden, ".output"),
+            LoraStack(halves, blocks, hidden, inner, ".intermediate"),
+            LoraStack(("ffn_output",), blocks, inner, hidden, ".ffn_output"),
+        )
+        shared = tuple(target for target in self.targets if target in together)
+        first = [LoraStack(shared, attentions, hidden, attention)] if shared else []
+        return first + [one for one in apart if one.maps[0] in self.targets and one.maps[0] not in together]
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        shapes: Shapes = {}
+        for stack in self.stacks(config):
+            leading = len(stack.maps), len(stack.numbers)
+            own: Shapes = {"down": (*leading, stack.before, self.rank), "up": (*leading, self.rank, stack.after)}
+            own |= gate_shapes(self.gated, *leading, hidden=stack.before)
+            shapes |= {name + stack.suffix: shape for name, shape in own.items()}
+        return shapes
