@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 from peltier_backbone.errors import BackboneError
 
-SentencePooling = Literal["first", "mean"]
+SentencePooling = Literal["first", "mean", "max"]
 POOLING_FILE = "1_Pooling/config.json"
-_MODES: dict[str, SentencePooling] = {"cls": "first", "mean": "mean"}
-_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+_MODES: dict[str, SentencePooling] = {"cls": "first", "mean": "mean", "max": "max"}
+_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 
 
 def read_sentence_pooling(directory: Path) -> SentencePooling | None:
     """The pooling that `1_Pooling/config.json` of the checkpoint in `directory` names. None without that file, and for
-    a pooling that no head supports (maximum, or several). Raises a `BackboneError` if it cannot read the file."""
+    a pooling that no head supports (weighted, or several). Raises a `BackboneError` if it cannot read the file."""
     path = directory / POOLING_FILE
     try:
         raw = json.loads(path.read_text())

@@ -11,6 +11,7 @@ from peltier_client.commands.field_options import FieldOptions, Values, with_fie
 from rich.console import Console
 from rich.table import Table
 
+from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.preparation import prepare, prepare_evaluation
 from peltier_training.config.resolution import Choice, Given, print_resolved
 from peltier_training.config.run import Hyperparameters, Run
@@ -47,6 +48,7 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     backbone: Annotated[str | None, typer.Option(help=f"{Backbone} Default: the recipe's, or minilm.")] = None,
     numbers: Annotated[Values, FieldOptions(Hyperparameters, given=True)],
     text: Annotated[Values, FieldOptions(TextOptions, panel="On a T5")],
+    embedding: Annotated[Values, FieldOptions(EmbeddingOptions, panel="Embeddings")],
     set_: Overrides = None,
     directory: Annotated[
         Path | None, typer.Option(help="Checkpoints and TensorBoard. Default: runs/TASK-PRESET-SEED.")
@@ -71,6 +73,7 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
         directory=directory or Path("runs") / f"{subject['task']}-{choice.preset}-{hyperparameters.seed}",
         hyperparameters=hyperparameters,
         text=TextOptions(**text | {"template": choice.template(given)}),
+        embedding=EmbeddingOptions(**embedding),
         overrides=choice.settings(given),
         threads=num_threads,
     )

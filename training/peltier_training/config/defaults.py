@@ -61,9 +61,19 @@ def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
     was trained on single texts, so pairs keep the family's pooling."""
     if run.task_type in TOKEN_TYPES:
         return {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
+    if run.task_type == "embedding":
+        return _embedding_head(run, config)
     if config.generates or config.sentence_pooling is None or len(run.data.text_columns) > 1:
         return {}
     return {} if run.overrides.get("pooling", "auto") != "auto" else {"pooling": config.sentence_pooling}
+
+
+def _embedding_head(run: Run, config: BackboneConfig) -> Mapping[str, str]:
+    """By default the pooling of a sentence encoder, or the mean over tokens."""
+    pooling = run.overrides.get("pooling", "auto")
+    if pooling == "auto":
+        pooling = config.sentence_pooling or "mean"
+    return {"pooling": pooling, "head_projection": "true" if run.embedding.projection else "false"}
 
 
 def _epochs(steps_per_epoch: int) -> int:

@@ -21,6 +21,7 @@ from peltier_training.data.bad_rows import refuse
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Rows
 from peltier_training.data.labelled_data import HINT, LabelledData, read_file, read_labelled
+from peltier_training.data.pairs import are_scored
 from peltier_training.errors import TrainingError
 
 _COLUMNS = ("text_columns", "label_column", "label_separator")
@@ -42,7 +43,10 @@ def prepare(run: Run) -> Prepared:
     config = load_config(find_checkpoint(run.backbone))
     run.check_length(config)
     run = fill_in(run.resolved(config), config, len(data.train.examples))
-    _check_method(run, config, len(data.labels.names))
+    if run.task_type == "embedding":
+        run = run.with_pair_metric(scored=are_scored(data.validation.examples))
+        run.embedding.check_size(run.num_outputs((), config))
+    _check_method(run, config, run.num_outputs(data.labels.names, config))
     return Prepared(run, data)
 
 

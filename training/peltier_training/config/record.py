@@ -25,6 +25,8 @@ def create_record(run: Run, settings: Settings, sizes: Mapping[str, Any], found:
     if run.data.label_separator is not None:
         data["label_separator"] = run.data.label_separator
     numbers = asdict(run.hyperparameters) | {"metric": run.metric}
+    if run.task_type == "embedding":
+        numbers |= asdict(run.embedding)
     return TrainingRecord(
         data=data,
         hyperparameters=numbers | {"dtype": run.dtype, "settings": dict(settings)},

@@ -15,6 +15,7 @@ from peltier_backbone.config import BackboneConfig
 from typer import Option
 
 from peltier_training.config import metric_names
+from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.ranking_loss import DEFAULT_RANKING_LOSS, RANKING_LOSSES
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data
@@ -109,7 +110,8 @@ class Hyperparameters:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events; `text` is for T5.
+    """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events; `text` is for T5,
+    and `embedding` for embeddings.
 
     The adapter's own parameters are float32, whatever `dtype` is. With `threads` None, torch's number stays as it is.
     With `merge_report` the report compares an AdaMix's merged adapter with routes through its experts."""
@@ -123,6 +125,7 @@ class Run:
     directory: Path
     hyperparameters: Hyperparameters = Hyperparameters()
     text: TextOptions = field(default_factory=TextOptions)
+    embedding: EmbeddingOptions = field(default_factory=EmbeddingOptions)
     overrides: Mapping[str, str] = field(default_factory=dict)
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto"
     dtype: Annotated[
@@ -193,9 +196,32 @@ class Run:
         if self.hyperparameters.ranking_loss is not None and self.task_type != "ranking":
             raise TrainingError(f"ranking_loss is for ranking; the task type is {self.task_type}")
         self.text.check(self.task_type)
+        self.embedding.check(self.task_type)
         if self.task_type == "ranking" and self.data.inputs != "pair":
             num = len(self.data.text_columns)
             raise TrainingError(f"ranking has two text columns, the query and the document; {num} were given")
+
+    def num_outputs(self, labels: Sequence[str], config: BackboneConfig) -> int:
+        """The outputs of the head of a task with these labels."""
+        if self.task_type == "embedding":
+            return self.embedding.projection or config.hidden_size
+        return len(labels)
+
+    @property
+    def head_dropout(self) -> float:
+        """The dropout before the output layer, which an embedding without a projection does not have."""
+        has_layer = self.task_type != "embedding" or self.embedding.projection
+        return self.hyperparameters.dropout if has_layer else 0.0
+
+    def with_pair_metric(self, *, scored: bool) -> "Run":
+        """The run of an embedding whose validation pairs have scores or belong together. Raises a `TrainingError` for a
+        metric that they do not have."""
+        known = metric_names.PAIR_METRICS[scored]
+        chosen = self.hyperparameters.metric or known[0]
+        if chosen not in known:
+            pairs = "pairs with scores" if scored else "pairs without scores"
+            raise TrainingError(f"metric {chosen!r} is not one of {pairs}: {', '.join(known)}")
+        return replace(self, hyperparameters=replace(self.hyperparameters, metric=chosen))
 
     def check_metric(self, labels: Sequence[str]) -> None:
         """Raise a `TrainingError` for a metric that a task with these labels does not have."""

@@ -29,6 +29,9 @@ def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence
         own = _span_fields(run, examples)
     if labels.type == "token-classification":
         own = {"stride": _stride(run, _STRIDES_IN_A_TEXT)}
+    if labels.type == "embedding":
+        # Each text of a pair is an input of its own.
+        inputs, own = "single", {"normalized": run.embedding.normalized}
     try:
         task = TaskSpec(
             type=labels.type,

@@ -11,6 +11,7 @@ from typer import Option
 from peltier_training.data.label_cells import check_separator
 from peltier_training.errors import TrainingError
 
+LABEL_COLUMN = "label"
 _INPUTS: Mapping[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
 
 
@@ -26,7 +27,7 @@ class Data:
     text_columns: Annotated[
         tuple[str, ...], Option("--text-column", help="A text column; twice for a pair, three times on a T5.")
     ] = ("text",)
-    label_column: Annotated[str, Option(help="Column of the label.")] = "label"
+    label_column: Annotated[str, Option(help="Column of the label.")] = LABEL_COLUMN
     labels: tuple[str, ...] | None = None
     label_separator: Annotated[
         str | None,
@@ -50,6 +51,9 @@ class Data:
         if self.label_separator is not None and task_type != "multilabel":
             raise TrainingError(f"label_separator is for multilabel; the task type is {task_type}")
         check_separator(self.label_separator)
+        if task_type == "embedding" and len(self.text_columns) != 2:
+            num = len(self.text_columns)
+            raise TrainingError(f"embedding has two text columns, the texts of a pair; {num} were given")
         if task_type == "span" and len(self.text_columns) != 2:
             columns = ", ".join(self.text_columns)
             raise TrainingError(f"span reads two text columns, the question and its context; the given are {columns}")

@@ -8,24 +8,32 @@ from peltier_backbone.packing import Encoded
 from torch import Tensor
 from torch.utils.data import Dataset
 
+Item = Encoded | tuple[Encoded, Encoded]
 
-class EncodedRows(Dataset[tuple[Encoded, Tensor]]):
-    """Rows of a task with a head, and their targets. `queries` has the number of each row's query in a ranking, whose
-    rows are trained on together; None in other tasks."""
 
-    def __init__(self, rows: Sequence[Encoded], targets: Tensor, queries: Sequence[int] | None = None) -> None:
+class EncodedRows(Dataset[tuple[Item, Tensor]]):
+    """Rows of a task with a head, or pairs of rows, and their targets. `queries` has the number of each row's query in
+    a ranking, whose rows are trained on together; None in other tasks."""
+
+    def __init__(self, rows: Sequence[Item], targets: Tensor, queries: Sequence[int] | None = None) -> None:
         self._rows, self._targets, self.queries = rows, targets, queries
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, index: int) -> tuple[Encoded, Tensor]:
+    def __getitem__(self, index: int) -> tuple[Item, Tensor]:
         return self._rows[index], self._targets[index]
 
 
-def collate(items: Sequence[tuple[Encoded, Tensor]]) -> dict[str, Any]:
-    """A batch. Labels come first, because the Trainer counts rows by the first value."""
-    return {"labels": torch.stack([target for _, target in items]), "rows": [row for row, _ in items]}
+def collate(items: Sequence[tuple[Item, Tensor]]) -> dict[str, Any]:
+    """A batch; the rows of a pair are neighbours. Labels come first, because the Trainer counts rows by the first
+    value."""
+    return {"labels": torch.stack([target for _, target in items]), "rows": flatten([row for row, _ in items])}
+
+
+def flatten(items: Sequence[Item]) -> list[Encoded]:
+    """All rows."""
+    return [row for item in items for row in (item if isinstance(item, tuple) else (item,))]
 
 
 class TextRow(NamedTuple):

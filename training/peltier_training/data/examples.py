@@ -49,21 +49,24 @@ def read_examples(path: Path, text_columns: Sequence[str], label_column: str) ->
 
 
 def read_rows(
-    path: Path, text_columns: Sequence[str], label_column: str, check: Check | None = None, *, words: bool = False
-) -> Rows:
+    path: Path, text_columns: Sequence[str], label_column: str | None, check: Check | None = None, *,
+    words: bool = False,
+) -> Rows:  # fmt: skip
     """Read `path` (.jsonl, .csv, .tsv or SQuAD's .json, also .gz); two text columns are a pair, three a triple. `check`
-    may change an example, or raise a `TrainingError` about its label. With `words` a text may be a list of words, whose
-    label is then `OfWords`, and `path` may be a CoNLL file.
+    may change an example, or raise a `TrainingError` about its label. Without a `label_column` labels are None. With
+    `words` a text may be a list of words, whose label is then `OfWords`, and `path` may be a CoNLL file.
 
     Raises a `TrainingError` that names the file and the rule that it breaks.
     """
     if len(text_columns) not in (1, 2, 3):
         raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two or three")
     examples, bad = [], []
-    for row in _raw_rows(path, [*dict.fromkeys((*text_columns, label_column))], words=words):
+    wanted = text_columns if label_column is None else (*text_columns, label_column)
+    for row in _raw_rows(path, [*dict.fromkeys(wanted)], words=words):
         where = f"{path}:{row.line}"
         try:
             if words:
+                assert label_column is not None, "words have tags"
                 row = _joined(row, where, text_columns, label_column)
             example = _example(row, where, text_columns, label_column)
             examples.append(check(example) if check else example)
@@ -72,6 +75,11 @@ def read_rows(
     if not examples and not bad:
         raise TrainingError(f"{path} has no examples")
     return Rows(tuple(examples), tuple(bad))
+
+
+def has_column(path: Path, text_columns: Sequence[str], column: str) -> bool:
+    """Whether a row of the file has a `column` besides `text_columns`."""
+    return any(column in row.cells for row in _raw_rows(path, [*dict.fromkeys(text_columns)], words=False))
 
 
 def subsample(examples: Sequence[Example], num_inputs: int | None) -> list[Example]:
@@ -119,16 +127,17 @@ def _raw_rows(path: Path, wanted: list[str], *, words: bool) -> list[RawRow]:
     return read_json_lines(path, text, wanted) if kind == ".jsonl" else read_delimited(path, text, wanted, kind)
 
 
-def _example(row: RawRow, where: str, text_columns: Sequence[str], label_column: str) -> Example:
+def _example(row: RawRow, where: str, text_columns: Sequence[str], label_column: str | None) -> Example:
     if row.problem is not None:
         raise TrainingError(f"{where} {row.problem}")
-    for column in (*text_columns, label_column):
+    for column in (*text_columns, *([] if label_column is None else [label_column])):
         if column not in row.cells:
             raise no_column(where, column, list(row.cells))
     for column in text_columns:
         _check_text(row.cells[column], column, where)
     texts = tuple(row.cells[column] for column in text_columns)
-    return Example(texts[0] if len(texts) == 1 else texts, row.cells[label_column], where)
+    label = None if label_column is None else row.cells[label_column]
+    return Example(texts[0] if len(texts) == 1 else texts, label, where)
 
 
 def _check_text(text: Any, column: str, where: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from peltier_adapters.spec.tasks import TaskType
 
 from peltier_training.data.bad_rows import describe, refuse
-from peltier_training.data.data import Data
-from peltier_training.data.examples import Example, Rows, read_rows
+from peltier_training.data.data import LABEL_COLUMN, Data
+from peltier_training.data.examples import Example, Rows, has_column, read_rows
 from peltier_training.data.gold_spans import read_gold_spans
 from peltier_training.data.label_cells import read_label_cell
 from peltier_training.data.labels import Labels, find_labels
@@ -92,11 +92,18 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
 def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> Rows:
     """The rows of one file. Raises a `TrainingError` if bad rows are skipped and no row is left."""
     reader = LabelReader(task_type, names, data.label_separator, data.has_given_labels)
-    words = task_type == "token-classification"
-    rows = read_rows(path, data.text_columns, data.label_column, reader.read, words=words)
+    words, label_column = task_type == "token-classification", _label_column(data, path, task_type)
+    rows = read_rows(path, data.text_columns, label_column, reader.read, words=words)
     if data.skip_bad_rows and not rows.examples:
         raise TrainingError(f"{path} has no valid row: {'; '.join(describe(rows.bad))}")
     return rows
+
+
+def _label_column(data: Data, path: Path, task_type: TaskType) -> str | None:
+    """The column of the labels; None for pairs of an embedding that belong together: no row has the default column."""
+    if task_type != "embedding" or data.label_column != LABEL_COLUMN:
+        return data.label_column
+    return data.label_column if has_column(path, data.text_columns, data.label_column) else None
 
 
 def skipped_lines(parts: Mapping[Path, Rows]) -> list[str]:

@@ -10,6 +10,7 @@ from peltier_adapters.spec.tasks import SPAN_LABELS, TaskType
 
 from peltier_training.data.examples import Example
 from peltier_training.data.label_cells import label_name, read_label_cell
+from peltier_training.data.pairs import are_scored, number_texts, scale_scores
 from peltier_training.data.tags import tag_names
 from peltier_training.errors import TrainingError, shown
 
@@ -23,6 +24,7 @@ _UNNAMED: dict[TaskType, tuple[str, ...]] = {
     "text2text": (),
     "ranking": ("score",),
     "span": SPAN_LABELS,
+    "embedding": (),
 }
 
 
@@ -35,13 +37,18 @@ class Labels:
 
     def targets(self, examples: Sequence[Example]) -> "Tensor":
         """int64 [rows] for classification, float32 [rows, labels] for multilabel, float32 [rows] for regression. For
-        ranking float32 [rows, 2]: the relevance of each document, and the number of its query among `examples`."""
+        ranking float32 [rows, 2]: the relevance of each document, and the number of its query among `examples`. For
+        embedding the scores of pairs, float32 [pairs], or int64 [pairs, 2]: the numbers of the texts of pairs that
+        belong together."""
         import torch
 
         if self.type == "regression":
             return torch.tensor(self.numbers(examples))
         if self.type == "ranking":
             return torch.tensor([*zip(self.numbers(examples), number_queries(examples), strict=True)])
+        if self.type == "embedding":
+            scored = are_scored(examples)
+            return torch.tensor(scale_scores(self.numbers(examples)) if scored else number_texts(examples))
         if self.type == "classification":
             return torch.tensor([self._index(_name(example.label, example), example) for example in examples])
         targets = torch.zeros(len(examples), len(self.names))
@@ -60,11 +67,11 @@ class Labels:
 
     def check(self, example: Example) -> None:
         """Raise a `TrainingError` for a label that is not one of the task's. Without names, any text or number is."""
-        if self.type in ("regression", "ranking"):
+        if self.type in ("regression", "ranking") or (self.type == "embedding" and example.label is not None):
             self.numbers([example])
             return
-        if self.type in ("span", "token-classification"):
-            return  # it was read with its text
+        if self.type in ("span", "token-classification", "embedding"):
+            return  # labels of texts were read with them
         labels = _several(example) if self.type == "multilabel" else [_name(example.label, example)]
         for label in labels if self.names else ():
             self._index(label, example)

@@ -1,6 +1,7 @@
 """From examples to datasets of the Trainer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from peltier_adapters.errors import InputError
 from peltier_adapters.golden.inputs import Reader, encode_input
@@ -12,6 +13,7 @@ from peltier_backbone.packing import Encoded
 from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels, number_queries
+from peltier_training.data.pairs import texts_of
 from peltier_training.data.span_rows import span_rows
 from peltier_training.data.tag_rows import tag_rows
 from peltier_training.data.targets import gold_texts, target_ids
@@ -24,9 +26,19 @@ def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> 
         return span_rows(backbone, task, examples)
     if task.type == "token-classification":
         return tag_rows(backbone, task, examples)
+    if task.type == "embedding":
+        return _pair_rows(backbone, task, examples)
     encoded = [_encode(backbone, task, example) for example in examples]
     queries = number_queries(examples) if task.type == "ranking" else None
     return EncodedRows(encoded, Labels(task.type, task.labels).targets(examples), queries)
+
+
+def _pair_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
+    first, second = (
+        [_encode(backbone, task, replace(example, input=texts_of(example)[place])) for example in examples]
+        for place in range(2)
+    )
+    return EncodedRows(list(zip(first, second, strict=True)), Labels(task.type, task.labels).targets(examples))
 
 
 def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence[Example]) -> TextRows:

@@ -19,10 +19,10 @@ class Evaluation:
     Answers are label positions for classification (-1 for a text that is no label), 0 or 1 for each label of a
     multilabel task, and numbers for regression and ranking; for text2text `found` is a text and `gold` all its
     references; for a span `found` is a `SpanAnswer` and `gold` the texts of all right ones; for a token classification
-    both are tuples of `GoldEntity`. `gates` are UniPELT's mean gates over all rows, for each part one value per layer
-    (None for a layer without that part), or None if there are none or they were not recorded. `scores` [rows, outputs]
-    chose the answers: logits, or on T5 the scores of the target texts; None if texts were generated or tokens have
-    answers.
+    both are tuples of `GoldEntity`; for an embedding they are the cosines and the scores of pairs, or the rank of each
+    second text and 1. `gates` are UniPELT's mean gates over all rows, for each part one value per layer (None for a
+    layer without that part), or None if there are none or they were not recorded. `scores` [rows, outputs] chose the
+    answers: logits, or on T5 the scores of the target texts; None if texts were generated or tokens have answers.
     """
 
     metrics: Mapping[str, float]

@@ -16,7 +16,7 @@ from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
 from peltier_training.data.span_rows import context_windows
 from peltier_training.data.tag_rows import tag_text
-from peltier_training.evaluate import metrics, text_examination
+from peltier_training.evaluate import embedding_examination, metrics, text_examination
 from peltier_training.evaluate.entity_examination import judge_tags
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates
 from peltier_training.evaluate.scores import run_rows
@@ -35,6 +35,8 @@ def examine(
     resident, task = Banks(backbone).add(artifact), artifact.manifest.task
     if backbone.config.generates:
         return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
+    if task.type == "embedding":
+        return embedding_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
     if task.type == "span":
         return _examine_spans(backbone, task, resident, examples, record_gates)
     if task.type == "token-classification":
@@ -65,9 +67,12 @@ def _examine_tags(
 
 
 def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Evaluation:
-    """The evaluation of scores [rows, outputs]: an encoder's logits, or a T5's scores of its target texts."""
+    """The evaluation of scores [rows, outputs]: an encoder's logits ([pairs, 2, outputs] of an embedding), or a T5's
+    scores of its target texts."""
     if backbone.config.generates:
         return text_examination.judge_targets(task, scores.argmax(-1), examples)
+    if task.type == "embedding":
+        return embedding_examination.judge_pairs(task, scores, examples)
     targets = Labels(task.type, task.labels).targets(examples)
     return Evaluation(
         metrics=metrics.compute(task.type, scores.numpy(), targets.numpy()),

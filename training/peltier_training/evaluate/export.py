@@ -10,6 +10,7 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 
 from peltier_training.data.examples import Example
+from peltier_training.data.pairs import inputs_of
 from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import examine
@@ -23,7 +24,8 @@ def measure(
     """The evaluation of an adapter in its served form. Raises a `NotFiniteError` if tensors are not finite."""
     if not all(bool(tensor.isfinite().all()) for tensor in adapter.tensors.values()):
         raise NotFiniteError(f"the tensors of adapter {adapter.name!r} are not finite numbers")
-    return examine(backbone, adapter.unproved(backbone, [examples[0].input]), examples, record_gates=record_gates)
+    candidate = adapter.unproved(backbone, inputs_of(adapter.task, examples[:1]))
+    return examine(backbone, candidate, examples, record_gates=record_gates)
 
 
 def export(

@@ -1,14 +1,14 @@
 """Metrics by task type, from scikit-learn and scipy; `text_metrics` has those of texts."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from peltier_adapters.spec.tasks import TaskType
-from scipy import stats
 from sklearn import metrics as sk
 
 from peltier_training.config.metric_names import BEST, LOWER_IS_BETTER, NAMES
+from peltier_training.evaluate.correlation import correlations
+from peltier_training.evaluate.embedding_metrics import embedding
 from peltier_training.evaluate.ranking_metrics import ranking
 
 __all__ = ["BEST", "LOWER_IS_BETTER", "NAMES", "classification", "compute", "regression"]
@@ -25,6 +25,8 @@ def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:
             return _floats(_multilabel(logits, targets))
         case "regression":
             return regression(logits.reshape(-1), targets)
+        case "embedding":
+            return embedding(logits, targets)
         case "ranking":
             return ranking(logits.reshape(-1), targets)
     raise AssertionError("texts have metrics of their own")
@@ -57,15 +59,7 @@ def _multilabel(logits: Array, targets: Array) -> dict[str, Any]:
 
 def regression(found: Array, targets: Array) -> dict[str, float]:
     """The metrics of numbers [rows]."""
-    errors = {"mse": sk.mean_squared_error(targets, found)}
-    if np.ptp(found) == 0 or np.ptp(targets) == 0:  # correlation with a constant is undefined
-        return _floats({"pearson": 0.0, "spearman": 0.0, **errors})
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", stats.NearConstantInputWarning
-        )  # the answers of a first epoch are close to the mean
-        pearson, spearman = stats.pearsonr(found, targets).statistic, stats.spearmanr(found, targets).statistic
-    return _floats({"pearson": pearson, "spearman": spearman, **errors})
+    return correlations(found, targets) | {"mse": float(sk.mean_squared_error(targets, found))}
 
 
 def _floats(values: dict[str, Any]) -> dict[str, float]:

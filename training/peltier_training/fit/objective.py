@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_training.config.run import Run
+from peltier_training.fit.embedding_objective import DEFAULT_TEMPERATURE, EmbeddingObjective
 from peltier_training.fit.ranking_objective import RankingObjective
 from peltier_training.fit.span_objective import SpanObjective
 from peltier_training.fit.tag_objective import tag_loss
@@ -62,6 +63,8 @@ def create_objective(run: Run, consistency: float) -> Objective:
     match run.task_type:
         case "ranking":
             return RankingObjective(run.ranking_loss)
+        case "embedding":
+            return EmbeddingObjective(run.embedding.dimensions, run.embedding.temperature or DEFAULT_TEMPERATURE)
         case "span":
             return SpanObjective(consistency)
     return HeadObjective(run.task_type, consistency)

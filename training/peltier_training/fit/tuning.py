@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
 from peltier_training.config.run import Run
-from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
+from peltier_training.data.dataset import EncodedRows, TextRow, TextRows, flatten
 from peltier_training.data.examples import Example
 from peltier_training.data.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.data.rows import head_rows, text_rows
@@ -34,7 +34,7 @@ from peltier_training.evaluate.examination import judge_scores
 from peltier_training.evaluate.span_examination import judge_spans
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
-from peltier_training.models.tuned_model import TunedEncoder, TunedT5, create_body, pooler_option
+from peltier_training.models.tuned_model import TunedEncoder, TunedPairs, TunedT5, create_body, pooler_option
 
 _MAX_ROWS = 64
 
@@ -70,12 +70,13 @@ class HeadTuning:
     def __init__(self, run: Run, backbone: Backbone, task: TaskSpec) -> None:
         baseline, numbers = BASELINES[run.preset], run.hyperparameters
         settings = baseline.settings(run.overrides, backbone.config)
-        spec = baseline.head(settings, backbone.config, outputs=task.num_outputs)
+        spec = baseline.head(settings, backbone.config, outputs=run.num_outputs(task.labels, backbone.config))
         checkpoint = find_checkpoint(run.backbone)
         pooler = pooler_option(AutoConfig.from_pretrained(checkpoint), pooled=spec.pooling == "pooler")
         encoder = AutoModel.from_pretrained(checkpoint, dtype=torch.float32, **pooler)
         body = create_body(encoder, settings, numbers.seed)
-        self.model: nn.Module = TunedEncoder(body, spec, backbone, numbers.dropout).to(backbone.device)
+        kind = TunedPairs if task.type == "embedding" else TunedEncoder
+        self.model: nn.Module = kind(body, spec, backbone, run.head_dropout).to(backbone.device)
         self.objective: Objective = create_objective(run, 0.0)
         self._run, self._task, self.device = run, task, backbone.device
         self._reader = _Reader(backbone.config, backbone.tokenizer)
@@ -85,7 +86,7 @@ class HeadTuning:
 
     def collate(self, items: Sequence[Any]) -> dict[str, Any]:
         targets = torch.stack([target for _, target in items])
-        return {**pad_rows([row for row, _ in items], self._reader.config), "labels": targets}
+        return {**pad_rows(flatten([row for row, _ in items]), self._reader.config), "labels": targets}
 
     @torch.inference_mode()
     def examine(self, examples: Sequence[Example]) -> Evaluation:
@@ -100,7 +101,7 @@ class HeadTuning:
             logits = torch.split(self._logits(rows), [len(row) for row in rows])
             return judge_tags(self._task, examples, texts, logits)
         read = self.rows(examples)
-        rows = [read[number][0] for number in range(len(read))]
+        rows = flatten([read[number][0] for number in range(len(read))])
         return judge_scores(self._reader, self._task, self._logits(rows), examples)
 
     def _logits(self, rows: Sequence[Encoded]) -> Tensor:

@@ -16,13 +16,14 @@ from peltier_training.config.run import Run
 from peltier_training.config.task import create_task
 from peltier_training.data.examples import Example
 from peltier_training.data.labelled_data import LabelledData
+from peltier_training.data.pairs import inputs_of
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.export import export, measure
 from peltier_training.fit.history import History
 from peltier_training.fit.trainer import diverged, fit, fit_text, fit_tokens
-from peltier_training.models.model import HeadedAdapter
+from peltier_training.models.model import HeadedAdapter, PairAdapter
 from peltier_training.models.target_mean import start_at_mean
 from peltier_training.models.text_model import TextAdapter
 from peltier_training.report.files import write_file
@@ -62,7 +63,7 @@ class AdapterLearner:
         return measure(self._served, self._trained, examples, record_gates=record_gates)
 
     def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, Manifest]:
-        inputs = [example.input for example in validation]
+        inputs = inputs_of(self.task, validation)
         other = None if self._served is self._exact else self._served
         data = export(self._exact, self._trained, inputs, record, other)
         write_file(self._run.output, data)
@@ -105,8 +106,10 @@ class AdapterLearner:
 def _create_model(run: Run, backbone: Backbone, task: TaskSpec) -> HeadedAdapter | TextAdapter:
     preset, numbers = find_preset(run.preset), run.hyperparameters
     settings = preset.settings(run.overrides, backbone.config)
-    parts = preset.compose(settings, backbone.config, outputs=len(task.labels))
-    kind = TextAdapter if backbone.config.generates else HeadedAdapter
+    parts = preset.compose(settings, backbone.config, outputs=run.num_outputs(task.labels, backbone.config))
+    kind: type[HeadedAdapter] | type[TextAdapter] = TextAdapter if backbone.config.generates else HeadedAdapter
+    if task.type == "embedding":
+        kind = PairAdapter
     torch.manual_seed(numbers.seed)
-    model = kind(backbone, parts, settings, dropout=numbers.dropout, seed=numbers.seed)
+    model = kind(backbone, parts, settings, dropout=run.head_dropout, seed=numbers.seed)
     return model.to(backbone.device)

@@ -50,7 +50,8 @@ class BaselineLearner:
         self.device = self.tuning.device
         self.pooling: str | None = None
         if not config.generates:
-            self.pooling = self._method.head(self.settings, config, outputs=self.task.num_outputs).pooling
+            outputs = run.num_outputs(self.task.labels, config)
+            self.pooling = self._method.head(self.settings, config, outputs=outputs).pooling
 
     def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
         trainer = BaselineTrainer(

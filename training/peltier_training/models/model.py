@@ -95,3 +95,11 @@ class HeadedAdapter(TrainableAdapter):
         pooled = Pooled(self.backbone, packed, adaptation, hidden)(self.head_spec.pooling)
         steps = head.steps(self.head_spec, under("head.", drawn[0]))
         return multiply_all(steps, F.dropout(pooled, self._dropout, self.training).float())
+
+
+class PairAdapter(HeadedAdapter):
+    """An adapter that embeds texts: packed rows, of which neighbours are pairs, to outputs [pairs, 2, size]."""
+
+    def forward(self, packed: Packed) -> Tensor:
+        outputs = super().forward(packed)
+        return outputs.view(-1, 2, outputs.shape[-1])

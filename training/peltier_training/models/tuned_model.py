@@ -109,10 +109,20 @@ class TunedEncoder(nn.Module):
                 pooled = hidden[:, 0]
             case "mean":
                 pooled = (hidden * mask).sum(1) / mask.sum(1)
+            case "max":
+                pooled = hidden.masked_fill(mask == 0, -torch.inf).amax(1)
             case "tokens":
                 pooled = hidden[mask[..., 0].bool()]
         tensors = {name.replace("dense_", "dense."): tensor for name, tensor in self.head.items()}
         return multiply_all(head.steps(self._spec, tensors), F.dropout(pooled, self._dropout, self.training).float())
+
+
+class TunedPairs(TunedEncoder):
+    """A tuned encoder that embeds texts; neighbouring rows are pairs, and its outputs are [pairs, 2, size]."""
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        outputs = super().forward(**inputs)
+        return outputs.view(-1, 2, outputs.shape[-1])
 
 
 class TunedT5(nn.Module):

@@ -40,7 +40,7 @@ class Mistake(Spec):
                 return _of_classes(evaluation, task)
             case "multilabel":
                 return _of_sets(evaluation, task)
-            case "regression":
+            case "regression" | "embedding":
                 return _of_numbers(evaluation)
             case "span":
                 return _of_spans(evaluation)

@@ -136,11 +136,16 @@ def create_report(subject: Subject, findings: Findings) -> Report:
         label_counts=label_counts,
         label_scores=_label_scores(confusion, label_counts, evaluation, task),
         mistakes=Mistake.create(evaluation, task),
-        residuals=Residuals.create(evaluation) if task.type == "regression" else None,
+        residuals=Residuals.create(evaluation) if _has_numbers(evaluation, task) else None,
         samples=Sample.create(evaluation) if task.type == "text2text" else None,
         gates=GateMap.create(evaluation),
         merging=findings.merging,
     )
+
+
+def _has_numbers(evaluation: Evaluation, task: TaskSpec) -> bool:
+    """Whether answers and labels are numbers on one scale: of a regression, or cosines and the scores of pairs."""
+    return task.type == "regression" or (task.type == "embedding" and "spearman" in evaluation.metrics)
 
 
 def _evidence(findings: Findings, task: TaskSpec, majority: Majority | None) -> Evidence:

@@ -1,0 +1,161 @@
+"""Training of embeddings, from files to an artifact."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_adapters.answers import embeddings
+from peltier_adapters.artifact.artifact import load_artifact
+from peltier_adapters.artifact.manifest import read_manifest
+from peltier_adapters.golden.golden import check_golden
+from peltier_backbone.load import Backbone
+from peltier_training.config.embedding_options import EmbeddingOptions
+from peltier_training.config.preparation import prepare, prepare_evaluation
+from peltier_training.data.data import Data
+from peltier_training.errors import TrainingError
+from peltier_training.evaluate.examination import evaluate
+from peltier_training.train import train
+
+from tests.training.conftest import MakeRun
+
+COLUMNS = ("first", "second")
+_TOPICS = ("good", "bad")
+_FILLERS = ("a", "the", "is", "very", "and")
+
+
+def _text(draw: random.Random, topic: str) -> str:
+    words = [topic, *draw.choices(_FILLERS, k=draw.randint(0, 2))]
+    draw.shuffle(words)
+    return " ".join(words)
+
+
+def _row(draw: random.Random, *, scored: bool) -> dict[str, Any]:
+    """Two texts; they belong together if they have the same topic."""
+    topic = draw.choice(_TOPICS)
+    other = draw.choice(_TOPICS) if scored else topic
+    score = {"label": 5.0 * (topic == other)} if scored else {}
+    return {"first": _text(draw, topic), "second": _text(draw, other), **score}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Data]:
+    """Files of 64 and 24 pairs, with scores from 0 to 5, or without."""
+    folder = tmp_path_factory.mktemp("pairs")
+
+    def write(*, train_scored: bool, scored: bool) -> Data:
+        files = []
+        for name, count, has_scores in (("train", 64, train_scored), ("validation", 24, scored)):
+            draw, path = random.Random(name), folder / f"{name}-{has_scores}.jsonl"
+            path.write_text("".join(json.dumps(_row(draw, scored=has_scores)) + "\n" for _ in range(count)))
+            files.append(path)
+        return Data(*files, COLUMNS)
+
+    return write
+
+
+@pytest.mark.parametrize("preset", ["lora", "full"])
+def test_cosines_learn_scores(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone, preset: str):
+    """By adapters, whose artifact is measured the same and whose golden examples prove it, and by full fine-tuning."""
+    rate = 3e-3 if preset == "full" else 2e-2
+    data = pairs(train_scored=True, scored=True)
+    run = make_run("embedding", preset, data=data, learning_rate=rate, epochs=8)
+    result = train(run)
+    assert set(result.metrics) == {"spearman", "pearson"}
+    assert result.metrics["spearman"] > 0.6
+    assert result.report.residuals is not None
+    if preset == "full":
+        return
+    manifest = read_manifest(run.output)
+    assert (manifest.task.type, manifest.task.inputs, manifest.task.normalized) == ("embedding", "single", True)
+    assert (manifest.head.pooling, manifest.head.projection, manifest.head.outputs) == ("mean", False, 48)
+    artifact = load_artifact(run.output, bert)
+    assert check_golden(bert, artifact) == []
+    rows = prepare_evaluation(run.output, data.validation, run.backbone, {})
+    assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics, abs=1e-5)
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_pairs_that_belong_together_find_each_other(make_run: MakeRun, pairs: Callable[..., Data], scored: bool):
+    """Without scores in training; the validation may have some. A projection learns too."""
+    data, options = pairs(train_scored=False, scored=scored), EmbeddingOptions(projection=8, normalize=False)
+    run = make_run("embedding", "lora", data=data, learning_rate=2e-2, epochs=8, embedding=options)
+    result = train(run)
+    if scored:
+        assert result.metrics["spearman"] > 0.6
+        assert result.report.metric == "spearman"
+    else:
+        assert set(result.metrics) == {"mrr", "accuracy"}
+        assert result.report.metric == "mrr"
+    head = read_manifest(run.output).head
+    assert (head.outputs, head.projection, read_manifest(run.output).task.normalized) == (8, True, False)
+
+
+def test_matryoshka_trains_the_first_values(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone):
+    """Two of them tell topics apart better than two values of an embedding that was trained whole."""
+    data, found = pairs(train_scored=True, scored=True), {}
+    for matryoshka in (None, "2"):
+        options = EmbeddingOptions(matryoshka=matryoshka)
+        run = make_run("embedding", "lora", data=data, learning_rate=2e-2, epochs=8, embedding=options)
+        result = train(run)
+        scores = torch.tensor([example.label for example in prepare(run).data.validation.examples])
+        vectors = result.learner.evaluate(prepare(run).data.validation.examples).scores
+        assert vectors is not None
+        first, second = embeddings.read(result.learner.task, vectors, 2).unbind(1)
+        found[matryoshka] = float(torch.corrcoef(torch.stack([(first * second).sum(-1), scores]))[0, 1])
+    assert found["2"] > found[None] + 0.1
+
+
+def test_each_text_is_trained_alone(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone):
+    """The artifact's embedding of a text is the one that training measured, whatever it was paired with."""
+    data = pairs(train_scored=True, scored=True)
+    result = train(make_run("embedding", "adamix", data=data, epochs=1))
+    examples = prepare(make_run("embedding", data=data)).data.validation.examples
+    swapped = [type(one)(one.input[::-1], one.label, one.where) for one in examples]  # type: ignore[arg-type]
+    assert result.measure(swapped) == pytest.approx(result.metrics, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "message"),
+    [
+        (EmbeddingOptions(projection=0), {}, "projection is 0; it must be from 1 to"),
+        (
+            EmbeddingOptions(matryoshka="a,2"),
+            {},
+            "matryoshka is 'a,2'; it must be numbers of dimensions",
+        ),
+        (EmbeddingOptions(matryoshka="2,64"), {}, "matryoshka has 64 dimensions; the embedding has 48"),
+        (EmbeddingOptions(temperature=0.0), {}, "temperature is 0.0; it must be a number above 0"),
+        (EmbeddingOptions(), {"metric": "mrr"}, "metric 'mrr' is not one of pairs with scores: spearman, pearson"),
+    ],
+)
+def test_bad_options_are_one_sentence(
+    make_run: MakeRun, pairs: Callable[..., Data], options: EmbeddingOptions, changes: dict[str, Any], message: str
+):
+    """With the value and the rule."""
+    run = make_run("embedding", data=pairs(train_scored=True, scored=True), embedding=options, **changes)
+    with pytest.raises(TrainingError, match=f"^{message}"):
+        prepare(run)
+
+
+def test_a_missing_score_is_named(make_run: MakeRun, pairs: Callable[..., Data], tmp_path: Path):
+    """A column that some rows have, and one that is named and that no row has."""
+    data = pairs(train_scored=True, scored=True)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(data.train.read_text() + '{"first": "a", "second": "b"}\n')
+    for broken, message in (
+        (Data(rows, data.validation, COLUMNS), f"^{rows}:65 has no column 'label'"),
+        (Data(rows, data.validation, COLUMNS, "score"), f"^{rows} has no column 'score'"),
+        (Data(rows, data.validation, ("first",)), "^embedding has two text columns, the texts of a pair; 1 were given"),
+    ):
+        with pytest.raises(TrainingError, match=message):
+            prepare(make_run("embedding", data=broken))
+
+
+def test_options_of_embeddings_are_for_them(make_run: MakeRun):
+    """Any other task refuses them."""
+    with pytest.raises(TrainingError, match=r"^projection is for embedding; the task type is classification$"):
+        prepare(make_run("classification", embedding=EmbeddingOptions(projection=8)))
