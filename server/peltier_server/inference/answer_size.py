@@ -20,8 +20,9 @@ _NUMBER_BYTES = 24
 # The bytes of a prediction, and of an answer around its predictions, that are not counted below.
 _PREDICTION_BYTES = 192
 _PROVENANCE_BYTES = 1024
-# Two sites of a bottleneck, four targets of LoRA, and the prefix. Each has a name and one value per layer.
-_NUM_GATES, _GATE_BYTES = 7, 32
+# Two sites of a bottleneck, seven maps of LoRA (a gated `intermediate` is two), and the prefix. Each has a name and one
+# value per layer.
+_NUM_GATES, _GATE_BYTES = 10, 32
 # An entity without its label: keys, three numbers, and the text of a token.
 _ENTITY_BYTES = 128
 # The maximum of bytes for a character of a text, such as \u0007.

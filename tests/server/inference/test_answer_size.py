@@ -30,7 +30,7 @@ async def labelled(serve: Serve, bert: Backbone, make_artifact: Callable[..., by
     artifacts = {
         "many": make_artifact(bert, "bitfit", labels=LABELS),
         "any": make_artifact(bert, "bitfit", labels=LABELS, task_type="multilabel"),
-        "few": make_artifact(bert, "unipelt-apl"),
+        "few": make_artifact(bert, "unipelt-apl", overrides={"sites": "attention,ffn", "targets": "all-linear"}),
         "value": make_artifact(bert, "bitfit", labels=["value"], task_type="regression"),
     }
     async with serve(max_answer_bytes=64 * 1024) as running:
