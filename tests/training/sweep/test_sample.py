@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+from peltier_training.data.data import Data
 from peltier_training.data.examples import Example, read_examples
+from peltier_training.data.gold_spans import GoldSpan
+from peltier_training.data.labelled_data import read_file
+from peltier_training.data.tags import GoldEntity, Tagged
 from peltier_training.sweep.sample import draw, write_examples
 
 EXAMPLES = [Example(f"text {number}", number, f"file:{number}") for number in range(50)]
@@ -38,3 +42,18 @@ def test_written_rows_read_as_they_were(tmp_path: Path):
     write_examples(tmp_path / "drawn.jsonl", examples, ("one", "two"), "score")
     found = read_examples(tmp_path / "drawn.jsonl", ("one", "two"), "score")
     assert [(example.input, example.label) for example in found] == [(one.input, one.label) for one in examples]
+
+
+def test_entities_and_spans_read_as_they_were(tmp_path: Path):
+    """Words with tags, spans of characters, and answers in contexts."""
+    text, path = "Ada met a  friend", tmp_path / "drawn.jsonl"
+    entities = (GoldEntity(0, 3, "person"), GoldEntity(8, 17, "person"))
+    words = ((0, 3), (4, 7), (8, 17))
+    examples = [Example(text, label, "") for label in (Tagged(entities), Tagged(entities, words), Tagged(()))]
+    write_examples(path, examples, ("text",), "tags")
+    found = read_file(Data(path, path, label_column="tags"), path, "token-classification", None).examples
+    assert [(one.input, one.label) for one in found] == [(one.input, one.label) for one in examples]
+    answers = [Example(("who?", text), label, "") for label in ((GoldSpan(0, "Ada"), GoldSpan(4, "met")), ())]
+    write_examples(path, answers, ("question", "text"), "answers")
+    found = read_file(Data(path, path, ("question", "text"), "answers"), path, "span", None).examples
+    assert [(one.input, one.label) for one in found] == [(one.input, one.label) for one in answers]

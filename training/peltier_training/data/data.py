@@ -22,7 +22,9 @@ class Data:
     `labels` are names that the user gave, or with `labels_found` the names in the training rows. Integers in the files
     stand for positions only in names that the user gave."""
 
-    train: Annotated[Path, Option(help="Training examples, .jsonl, .csv or .tsv, or SQuAD's own .json (.gz too).")]
+    train: Annotated[
+        Path, Option(help="Training examples, .jsonl, .csv, .tsv, SQuAD's .json or CoNLL's .conll (.gz too).")
+    ]
     validation: Annotated[Path, Option(help="Validation examples.")]
     text_columns: Annotated[
         tuple[str, ...], Option("--text-column", help="A text column; twice for a pair, three times on a T5.")
