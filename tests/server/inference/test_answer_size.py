@@ -79,16 +79,16 @@ async def test_an_answer_that_may_be_too_large_is_refused(labelled: Running, mon
     with monkeypatch.context() as patch:
         patch.setattr(predictor, "encode_inputs", None)
         for task, asked in product(("many", "any"), ({}, {"top_k": MANY}, {"return_gates": True})):
-            answer = await labelled.predict(task, [TEXT] * 50, **asked)
+            answer = await labelled.predict(task, [TEXT] * 40, **asked)
             error = answer.json()["error"]
             assert (answer.status_code, error["code"]) == (422, "invalid_input")
-            begin = f"the answer to 50 inputs with {asked.get('top_k', 256)} scores each may have "
+            begin = f"the answer to 40 inputs with {asked.get('top_k', 256)} scores each may have "
             assert error["message"].startswith(begin)
             assert error["message"].endswith(
                 " bytes, and 65536 of at most 65536 are left for it: "
                 "send fewer inputs in a request, or set a smaller top_k"
             )
-    assert (await labelled.predict("many", [TEXT] * 50, top_k=5)).status_code == 200
+    assert (await labelled.predict("many", [TEXT] * 40, top_k=5)).status_code == 200
 
 
 async def test_labels_count_as_often_as_they_apply(labelled: Running) -> None:
