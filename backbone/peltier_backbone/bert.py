@@ -76,23 +76,29 @@ class Bert:
 
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states of the last layer, [tokens, hidden]."""
-        x = self._embed(packed, adaptation)
-        states = run_stack(self._native, x, _View(packed), adaptation)
+        return self.advance(self.embed(packed, adaptation), packed, adaptation, range(len(self.layers)))
+
+    def advance(self, x: Tensor, packed: Packed, adaptation: Adaptation, layers: range) -> Tensor:
+        """The states after consecutive `layers` of the states x before them, both [tokens, hidden]."""
+        stack = None if self._native is None else self._native.part(layers.start, layers.stop)
+        states = run_stack(stack, x, _View(packed), adaptation)
         if states is not None:
             return states
-        return self._run(x, adaptation, SpanAttention(packed, adaptation, self.config.num_heads, self.span_kind))
+        attention = SpanAttention(packed, adaptation, self.config.num_heads, self.span_kind)
+        return self._run(x, adaptation, attention, layers)
 
     def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
         """Like a call of the model, with the caller's `attention`: nothing else depends on where rows begin and end."""
-        return self._run(self._embed(read, adaptation), adaptation, attention)
+        return self._run(self.embed(read, adaptation), adaptation, attention, range(len(self.layers)))
 
-    def _embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:
+    def embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:
+        """The states before the first layer, [tokens, hidden]."""
         x = adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
         return x if self.embeddings.projection is None else self.embeddings.projection(x)
 
-    def _run(self, x: Tensor, adaptation: Adaptation, attention: Attention) -> Tensor:
-        for index, layer in enumerate(self.layers):
-            x = layer(x, index, attention, adaptation)
+    def _run(self, x: Tensor, adaptation: Adaptation, attention: Attention, layers: range) -> Tensor:
+        for index in layers:
+            x = self.layers[index](x, index, attention, adaptation)
         return x
 
     @cached_property

@@ -64,15 +64,25 @@ class ModernBert:
 
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states after the final norm, [tokens, hidden]."""
-        x = adaptation.norm(0, self.tokens(packed.ids), self.norm)
-        states = run_stack(self._native, x, _View(packed), adaptation)
+        return self.advance(self.embed(packed, adaptation), packed, adaptation, range(len(self.layers)))
+
+    def embed(self, packed: Packed, adaptation: Adaptation) -> Tensor:
+        """The states before the first layer, [tokens, hidden]."""
+        return adaptation.norm(0, self.tokens(packed.ids), self.norm)
+
+    def advance(self, x: Tensor, packed: Packed, adaptation: Adaptation, layers: range) -> Tensor:
+        """The states after consecutive `layers` of the states x before them, both [tokens, hidden]. The final norm
+        follows the last layer; the kernels compute no layers without it."""
+        last = len(self.layers)
+        stack = self._native.part(layers.start, last) if self._native is not None and layers.stop == last else None
+        states = run_stack(stack, x, _View(packed), adaptation)
         if states is not None:
             return states
         far, near = self._attentions(packed, adaptation)
-        for layer in self.layers:
+        for layer in self.layers[layers.start : layers.stop]:
             x = layer.attention(x, near if layer.attention.local else far, adaptation)
             x = layer.feed_forward(x, adaptation)
-        return adaptation.norm(2 * len(self.layers), x, self.final_norm)
+        return x if layers.stop < last else adaptation.norm(2 * last, x, self.final_norm)
 
     def _attentions(self, packed: Packed, adaptation: Adaptation) -> tuple[Attention, Attention]:
         """The attention of global layers, and of local ones."""

@@ -8,18 +8,21 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
-from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.forward import computed_share, forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.generation.generation import Draft, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.ops import backend
 from peltier_adapters.ops.native import NativeOps
+from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import position_offset
 from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.native import library
 from peltier_backbone.native.library import Library, load_library
 from peltier_backbone.shape import TEXT_FAMILIES
 from torch import Tensor
@@ -235,6 +238,40 @@ def test_batches_change_no_bit(
     expected = _alone(backbone, rows)
     for found in (forward(backbone, rows), forward(backbone, rows[::-1])[::-1]):
         assert all(torch.equal(one.logits, other.logits) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name in PRECISIONS if name.startswith("bert")])
+def test_rows_of_one_text_answer_as_alone(
+    name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
+):
+    """All residents and rows without an adapter on two texts, of two scopes: what rows share changes no bit."""
+    backbone = _native(name, request)
+    plain = _rows(backbone, [None, *zoo(backbone).values(), None])
+    rows = [replace(row, encoded=backbone.tokenizer.encode(text)) for text in TEXTS[1:3] for row in plain]
+    expected = _alone(backbone, rows)
+    scoped = [replace(row, scope="ab"[number % 3 == 0]) for number, row in enumerate(rows)]
+    assert computed_share(backbone, scoped) < 0.97
+    for found in (forward(backbone, scoped), forward(backbone, scoped[::-1])[::-1]):
+        assert all(torch.equal(one.logits, other.logits) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_rows_of_one_text_share_without_native_kernels(
+    name: str,
+    zoo: Callable[[Backbone], dict[str, Resident]],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The same by layers that Python calls, to rounding."""
+    backbone: Backbone = request.getfixturevalue(name)
+    encoded = backbone.tokenizer.encode(TEXTS[2])
+    rows = [replace(row, encoded=encoded) for row in _rows(backbone, [None, *zoo(backbone).values()])]
+    monkeypatch.setattr(library, "load_library", lambda: None)
+    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+    expected = forward(backbone, rows)
+    scoped = [replace(row, scope="a") for row in rows]
+    assert computed_share(backbone, scoped) < 0.97
+    _same(forward(backbone, scoped), expected)
 
 
 @pytest.mark.parametrize("name", [*PRECISIONS, "t5_gated", *RELATIVES])

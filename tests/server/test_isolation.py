@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from peltier_backbone.load import Backbone
 from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.runner import bisection
 
 from tests.server.conftest import Running, Serve, hold, until
 
@@ -231,3 +232,21 @@ async def test_existing_takes_as_long_as_missing(street: Street) -> None:
             await asyncio.sleep(0)
     private, missing = (statistics.median(taken) for taken in times.values())
     assert abs(private - missing) < 0.5 * max(private, missing)
+
+
+async def test_rows_of_one_text_are_shared_within_the_callers_tenant(
+    street: Street, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With any adapters, public ones too, so that no answer comes earlier because another tenant sent the text."""
+    scopes = list[str | None]()
+    compute = bisection.forward
+    monkeypatch.setattr(
+        bisection,
+        "forward",
+        lambda backbone, rows, **more: scopes.extend(row.scope for row in rows) or compute(backbone, rows, **more),
+    )
+    await street.ask("a", "PATCH", f"/v1/adapters/{PRIVATE}", {"public": True})
+    for tenant, task in (("a", PRIVATE), ("b", f"a:{PRIVATE}")):
+        answer = await street.ask(tenant, "POST", "/v1/predict", {"tasks": [task, task], "input": "good"})
+        assert answer.json()["results"][1]["predictions"], answer.text
+    assert scopes == ["a", "a", "b", "b"]

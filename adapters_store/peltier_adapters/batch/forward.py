@@ -13,6 +13,7 @@ from peltier_adapters.batch import scoring
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.heads import read_heads
 from peltier_adapters.batch.row import Row, RowOutput, adapt, group_rows, row_gates
+from peltier_adapters.batch.sharing import Batch, Stage, plan_stages, run_stages
 from peltier_adapters.ops import backend
 from peltier_adapters.ops.backend import AdapterGroup
 
@@ -52,9 +53,28 @@ def _compute(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bo
     if backbone.config.generates:
         outputs = scoring.score(backbone, packed, sorted_rows, adaptation)
     else:
-        pooled = Pooled(backbone, packed, adaptation, backbone.bert(packed, adaptation))
+        batch = Batch(sorted_rows, packed, adaptation)
+        stages = _plan(backbone, sorted_rows, record_gates=record_gates)
+        hidden = run_stages(backbone, batch, stages) if stages else backbone.bert(packed, adaptation)
+        pooled = Pooled(backbone, packed, adaptation, hidden)
         outputs = read_heads(sorted_rows, pooled, backbone.device)
     return _with_gates(outputs, adaptation.groups, backbone.config.num_layers)
+
+
+def _plan(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool) -> list[Stage]:
+    """How rows of one text share work; empty where none is shared: on T5, in frames, and while gates are recorded."""
+    if backbone.config.generates or record_gates or has_frames(backbone):
+        return []
+    return plan_stages(rows, backbone.config.num_layers)
+
+
+def computed_share(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False) -> float:
+    """The part of the work in the frozen blocks that `forward` does for `rows`, of what each row alone would take."""
+    stages = _plan(backbone, sorted(rows, key=lambda row: row.order), record_gates=record_gates)
+    if not stages:
+        return 1.0
+    done = sum(len(stage.layers) * stage.num_tokens for stage in stages)
+    return done / (backbone.config.num_layers * sum(row.num_inputs for row in rows))
 
 
 def has_frames(backbone: Backbone) -> bool:

@@ -25,12 +25,15 @@ class Row:
     Without an adapter, the output is the last hidden state of the first token. With `bare`, the adapter's head reads
     the output of the unadapted backbone. T5 scores the label strings of `tree`, or without it those of the adapter's
     task.
+
+    Rows of one text and one `scope` share what no adapter changes (`sharing.py`); a row without a scope shares nothing.
     """
 
     encoded: Encoded
     resident: Resident | None = None
     bare: bool = False
     tree: LabelTree | None = None
+    scope: str | None = None
 
     @property
     def body(self) -> Bank | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from peltier_backbone.config import BackboneConfig
 from peltier_backbone.native.program import Activation
 from peltier_backbone.norm import Norm
 from torch import Tensor
@@ -19,6 +20,7 @@ SITES = (
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head",
     "attention", "ffn", "prefix", "pooler", "head",
 )  # fmt: skip
+_AFTER_BLOCKS = ("lm_head", "pooler", "head")
 Place = tuple[str, int]
 
 
@@ -119,6 +121,14 @@ class Program:
         self.prompt: PromptRows | None = None
         for op in ops:
             self._take(op)
+
+    def first_block(self, config: BackboneConfig) -> int:
+        """The first block of an encoder in which ops act: -1 if they act before the blocks, and the number of blocks if
+        they act in none."""
+        numbers = [number for site, number in self.placed if site not in _AFTER_BLOCKS]
+        # The final norm counts as part of the last block.
+        norms = [min(config.place_norm(index), config.num_layers - 1) for index in self.norms]
+        return min([*numbers, *self.prefixes, *norms, *([-1] if self.prompt else [])], default=config.num_layers)
 
     def _take(self, op: Op) -> None:
         match op:

@@ -35,7 +35,7 @@ class Bank:
 
     `number` orders banks. A row of these adapters has `prompt_length` soft tokens in front, and its positions move by
     `position_offset`. `cost` is the work in addition to the backbone's. `program` lists the operations of an adapter,
-    and `layout` the places of their weights in its flat tensor.
+    `layout` the places of their weights in its flat tensor, and `first_block` is where they begin in an encoder.
     """
 
     def __init__(self, number: int, parts: Parts, backbone: Backbone) -> None:
@@ -47,6 +47,7 @@ class Bank:
         self.layout = layout_of(parts, backbone.config)
         template = torch.empty(self.layout.length, device="meta")
         self.program = lower(parts, self.layout.views(template), backbone)
+        self.first_block = self.program.first_block(backbone.config)
         self._prepare = find_backend(parts, backbone).preparation(self.program, self.layout.length)
         self._numbers = count()
 

@@ -1,9 +1,9 @@
 """All layers of an encoder or a decoder in the memory layout of the kernels (`stack.c`)."""
 
 from collections.abc import Sequence
-from ctypes import Structure, addressof, c_double, c_int64, c_void_p
-from dataclasses import dataclass
-from typing import NamedTuple
+from ctypes import Structure, addressof, c_double, c_int64, c_void_p, sizeof
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -118,6 +118,15 @@ class NativeStack:
 
     layout: StackLayout
     kept: object
+
+    def part(self, first: int, end: int) -> Self:
+        """Layers `first` to `end` - 1; of a stack with a final norm, which follows them, only up to its last layer."""
+        if (first, end) == (0, self.layout.count):
+            return self
+        layout = StackLayout.from_buffer_copy(self.layout)
+        layout.layers += first * sizeof(StackLayer)
+        layout.count = end - first
+        return replace(self, layout=layout)
 
     def place(self, x: Tensor, y: Tensor, rows: StackRows, ops: PlacedOps) -> StackCall:
         """The call that computes y from x, both [tokens, hidden]. It is valid as long as its arguments."""

@@ -269,8 +269,9 @@ class Predictor:
     ) -> Outcome[Any]:
         parameters = request.parameters
         bare = request.target.artifact is not None
-        rows = [Row(one, resident, bare) for own in encoded for one in own]
-        terms = Terms(request.target.context.tenant, request.deadline, parameters.priority)
+        tenant = request.target.context.tenant
+        rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
+        terms = Terms(tenant, request.deadline, parameters.priority)
         if decoding is None:
             inputs = None
             if len(rows) > len(encoded):

@@ -162,10 +162,12 @@ class Batcher:
         with self._changed:
             self._drafts.charge(cost_by_tenant)
 
-    def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
-        """Learns prices from the time of the first pass of `tickets`; the runner calls it."""
+    def learn(self, tickets: Sequence[Ticket], seconds: float, *, computed: float = 1.0) -> None:
+        """Learns prices from the time of the first pass of `tickets`; the runner calls it. `computed` is the part of
+        their work in the frozen blocks that was done, as rows of one text share some of it."""
         if self._prices is not None:
-            self._prices.observe([(ticket.price, ticket.row.resident) for ticket in tickets], seconds)
+            prices = [(ticket.price, ticket.row.resident) for ticket in tickets]
+            self._prices.observe(prices, seconds, computed=computed)
 
     def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
         """Learns prices from the time of one step of these drafts; the runner calls it."""

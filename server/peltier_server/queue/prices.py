@@ -182,10 +182,12 @@ class Prices:
         inputs = [num_soft + len(row.encoded.ids) for row in rows]
         return tariff.of_rows(factors, inputs, rows[0].num_targets)
 
-    def observe(self, prices: Iterable[Priced], seconds: float) -> None:
-        """Learns from the time of a batch of rows, each with its adapter, or of the first pass of texts."""
-        works = [(price.work, resident) for price, resident in prices]
-        self._estimator.observe(_total(Work(batch=1.0), works), seconds)
+    def observe(self, prices: Iterable[Priced], seconds: float, *, computed: float = 1.0) -> None:
+        """Learns from the time of a batch of rows, each with its adapter, or of the first pass of texts. `computed` is
+        the part of the work in the frozen blocks that was done: rows of one text share some, but each is charged."""
+        total = _total(Work(batch=1.0), [(price.work, resident) for price, resident in prices])
+        done = total._replace(tokens=total.tokens * computed, pairs=total.pairs * computed)
+        self._estimator.observe(done, seconds)
 
     def observe_step(self, prices: Iterable[Priced], seconds: float) -> None:
         """Learns from the time of one step of rows; a text has one row for each beam."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
+from peltier_adapters.batch.forward import computed_share
 from peltier_adapters.graphs.choice import create_graphs
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
@@ -123,7 +124,8 @@ class Worker:
         seconds = time.monotonic() - started
         self._resources.metrics.observe_batch(batch, seconds)
         if not errors:
-            self._resources.batcher.learn(batch.tickets, seconds)
+            computed = computed_share(self._resources.backbone, batch.rows, record_gates=batch.record_gates)
+            self._resources.batcher.learn(batch.tickets, seconds, computed=computed)
         batch.resolve(outputs)
 
     def _write(self, batch: Batch) -> None:

@@ -84,6 +84,17 @@ def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
     assert 1.5 * before[1] < after[1] < 5 * before[1]
 
 
+def test_shared_work_makes_no_row_cheaper(make_row: MakeRow, minilm: Backbone):
+    """Rows of one text are computed in half of the time if they share half of the blocks; a token takes as long."""
+    alone, shared = Prices(minilm.config), Prices(minilm.config)
+    row = make_row(40, "lora", first_block="3")
+    for count in (10, 20, 100) * 30:
+        alone.observe([(alone.price([row] * count), row.resident)], 0.001 * (count + 1))
+        shared.observe([(shared.price([row] * count), row.resident)], 0.001 * (count / 2 + 1), computed=0.5)
+    assert shared.seconds_per_token == pytest.approx(alone.seconds_per_token, rel=0.1)
+    assert shared.price([row]).rows[0] == pytest.approx(alone.price([row]).rows[0], abs=2)
+
+
 def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: Callable[..., bytes]):
     """Where a large adapter's products take three times as long as was expected, so do its texts; before the first
     batch a step says how long a token takes."""

@@ -1,0 +1,83 @@
+"""How much faster are many tasks on one text than as many separate rows?
+
+Each batch has N rows of one text, each with an adapter of its own: Compacter, UniPELT, LoRA and AdaMix in turn, which
+all leave the first K of MiniLM's blocks alone. `shared` are rows of one tenant, which share what no adapter changes;
+`separate` are the same rows without a tenant, which share nothing. Both run by turns, and the medians of `--rounds`
+count. Outputs are compared: they must be equal to the last bit.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import torch
+from common.adapters import make_bytes
+from common.passes import FOUR
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_backbone.load import Backbone, load_backbone
+
+WORDS = (
+    "what begins as a modest story about two brothers and their farm grows into one of the warmest films of the year"
+)
+
+
+def make_residents(backbone: Backbone, exact: Backbone, first_block: int, count: int) -> list[Resident]:
+    """`count` adapters of four presets, made in float32, which leave the blocks before `first_block` alone."""
+    banks, presets = Banks(backbone), islice(cycle(FOUR), count)
+    made = (make_bytes(exact, preset, number, first_block=first_block) for number, preset in enumerate(presets))
+    return [banks.add(read_artifact(data, backbone)) for data in made]
+
+
+def seconds_of(backbone: Backbone, contenders: Sequence[Sequence[Row]], rounds: int) -> list[float]:
+    """The median seconds of a batch of each contender, by turns."""
+    seconds: list[list[float]] = [[] for _ in contenders]
+    for _ in range(rounds):
+        for own, rows in zip(seconds, contenders, strict=True):
+            started = time.perf_counter()
+            forward(backbone, rows)
+            own.append(time.perf_counter() - started)
+    return [statistics.median(own) for own in seconds]
+
+
+def check(backbone: Backbone, shared: Sequence[Row], separate: Sequence[Row]) -> None:
+    """Sharing must change no bit."""
+    pairs = zip(forward(backbone, shared), forward(backbone, separate), strict=True)
+    assert all(torch.equal(one.logits, other.logits) for one, other in pairs), "sharing changed an answer"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50, 100])
+    parser.add_argument("--tokens", type=int, default=25, help="tokens of the text")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "int8"))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=1)
+    words = parser.parse_args()
+    torch.set_num_threads(words.threads)
+    backbone = load_backbone("minilm", dtype=words.dtype)
+    exact = load_backbone("minilm")
+    text = backbone.tokenizer.encode(" ".join(islice(cycle(WORDS.split()), words.tokens)), max_tokens=words.tokens)
+    num_layers = backbone.config.num_layers
+    print(f"{len(text)} tokens, {words.dtype}, {words.threads} threads; rows/s separate, shared, and their ratio")
+    for first_block in (0, num_layers // 2, num_layers - 1):
+        residents = make_residents(backbone, exact, first_block, max(words.tasks))
+        for count in words.tasks:
+            separate = [Row(text, resident) for resident in residents[:count]]
+            shared = [replace(row, scope="tenant") for row in separate]
+            check(backbone, shared, separate)
+            alone, together = seconds_of(backbone, (separate, shared), words.rounds)
+            rates = f"{count / alone:8.0f} {count / together:8.0f} {alone / together:6.2f}"
+            print(f"K = {first_block} of {num_layers}, N = {count:3d}: {rates}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
