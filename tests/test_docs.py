@@ -30,6 +30,7 @@ RUN = {
     "docs/quickstart.md",
     "docs/guides/train.md",
     "docs/guides/ranking.md",
+    "docs/guides/embeddings.md",
     "docs/guides/entities.md",
     "docs/guides/questions.md",
     "docs/guides/many-tasks.md",
@@ -200,6 +201,7 @@ def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: P
     assert re.search("intents.*version 1", run_page("docs/quickstart.md", clone, server.url))
     run_page("docs/guides/train.md", clone, server.url)
     assert '"results":[{"index":' in run_page("docs/guides/ranking.md", clone, server.url)
+    assert "pairs" in run_page("docs/guides/embeddings.md", clone, server.url)
     assert "0 12 person Ada Lovelace" in run_page("docs/guides/entities.md", clone, server.url)
     assert (clone / "lora-intents.report.html").exists()
     assert '"predictions":[{"answer":"' in run_page("docs/guides/questions.md", clone, server.url)

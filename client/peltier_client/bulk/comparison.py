@@ -160,6 +160,8 @@ def _kind(answers: Answers) -> TaskType:
         return "classification"
     if any(prediction.answer is not None for prediction in found):
         return "span"
+    if any(prediction.embedding is not None for prediction in found):
+        raise InvalidInput(f"{answers.task} answers embeddings, which have no right answer; see `peltier evaluate`")
     is_ranking = any(prediction.score is not None and prediction.text is None for prediction in found)
     return "ranking" if is_ranking else "text2text"
 

@@ -269,3 +269,12 @@ def test_two_rankings(compare: Compare, judge: Judge) -> None:
     assert document["second"]["metrics"] == pytest.approx({"mrr": 1 / 3, "ndcg@10": gain})
     assert (document["better"], document["only_first_right"], document["only_second_right"]) == ("sst2@1", 2, 0)
     assert "only sst2@1 is better on 2, only sst2@2 on 0 queries" in document["verdict"]
+
+
+def test_embeddings_are_not_compared(compare: Compare, judge: Judge) -> None:
+    """One sentence names the task and the command that judges them."""
+    for task in judge.answers:
+        judge.answers[task] = {"a": {"embedding": [0.6, 0.8]}}
+    done = compare([{"text": "a", "label": "x"}])
+    assert done.status == 1
+    assert "sst2@1 answers embeddings, which have no right answer; see `peltier evaluate`" in done.err
