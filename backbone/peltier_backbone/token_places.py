@@ -5,6 +5,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from tokenizers import Encoding
 
@@ -47,8 +48,7 @@ def words_at_spaces(text: str) -> tuple[Span, ...]:
 
 def number_words(offsets: Sequence[Span], words: Sequence[Span]) -> tuple[int, ...]:
     """The number of the word of `words` in which each token begins; `NO_WORD` where there is none."""
-    starts = [start for start, _ in words]
-    return tuple(_number(span, bisect_right(starts, span[0]) - 1, words) for span in offsets)
+    return tuple(_number(span, bisect_right(words, span[0], key=itemgetter(0)) - 1, words) for span in offsets)
 
 
 def _number(span: Span, place: int, words: Sequence[Span]) -> int:

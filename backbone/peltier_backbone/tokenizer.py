@@ -119,9 +119,10 @@ class Tokenizer:
         frame = RowFrame.create(self._fast, question, read.encoding)
         places = place_tokens(read.encoding, text, self._word_prefix)
         starts = (0,) if stride is None else window_starts(len(read), room, min(stride, room // 2))
+        ids = read.encoding.ids  # `tokenizers` makes the whole list at each access
         return tuple(
             replace(
-                frame.fill(read.encoding.ids[start : start + room], places, start),
+                frame.fill(ids[start : start + room], places, start),
                 num_dropped=num_dropped + (0 if stride is not None else max(len(read) - room, 0)),
                 unread=read.open,
             )

@@ -1,6 +1,8 @@
 """Windows of a text have the ids and the offsets that the fast tokenizer gives."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from peltier_backbone.token_places import NO_WORD, number_words, words_at_spaces
+from peltier_backbone.tokenizer import Tokenizer
+from peltier_backbone.windows import RowFrame
 from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
@@ -62,6 +66,48 @@ def test_a_question_is_in_every_window(bert: Backbone):
     assert [_places(row)[0] for row in rows] == [(0, 1), (13, 15)]
     rows = bert.tokenizer.encode_windows("good " * 30, "a dull actor is", max_tokens=11, stride=5)
     assert [(row.types.index(1), row.num_dropped) for row in rows] == [(6, 26)]
+
+
+class _Counted:
+    """An encoding that counts how often its ids are read. Each time makes a list of all of them."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self.encoding, self.num_reads = encoding, 0
+
+    @property
+    def ids(self) -> list[int]:
+        self.num_reads += 1
+        return list(self.encoding.ids)
+
+    def __len__(self) -> int:
+        return len(self.encoding)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.encoding, name)
+
+
+def test_the_ids_of_a_text_are_read_once(bert: Backbone, monkeypatch: pytest.MonkeyPatch):
+    """So the work for a text grows with its length, and not with that of all windows times its length."""
+    frame, read, made = RowFrame.create, Tokenizer._read_all, list[_Counted]()
+
+    def count(*args: Any, **options: Any) -> _Counted:
+        made.append(_Counted(read(*args, **options)))
+        return made[-1]
+
+    monkeypatch.setattr(Tokenizer, "_read_all", count)
+    monkeypatch.setattr(RowFrame, "create", lambda fast, question, text: frame(fast, question, text.encoding))
+    rows = bert.tokenizer.encode_windows("good film " * 20, max_tokens=8, stride=2)
+    assert (len(rows), [one.num_reads for one in made]) == (10, [1])
+
+
+def test_all_words_are_not_read_for_a_window():
+    """The numbers of words are found by a search."""
+
+    class Words(tuple[tuple[int, int], ...]):
+        def __iter__(self) -> Iterator[tuple[int, int]]:
+            raise AssertionError("every word was read")
+
+    assert number_words([(3, 4), (8, 9)], Words([(0, 2), (3, 5), (6, 9)])) == (1, 2)
 
 
 def test_words_are_those_of_the_tokenizer(minilm: Backbone):

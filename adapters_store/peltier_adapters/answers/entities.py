@@ -54,13 +54,14 @@ def _end(row: Encoded) -> int:
 
 def _cut(before: Encoded, after: Encoded) -> int:
     """The character from which on the tokens of two windows are those of the second."""
+    end = _end(before)
     shared = [
         (start, word)
         for (start, _), word in zip(after.offsets, after.words, strict=True)
-        if word != NO_WORD and start < _end(before)
+        if word != NO_WORD and start < end
     ]
     if not shared:
-        return _end(before)
+        return end
     begins = [place for place in range(1, len(shared)) if shared[place][1] != shared[place - 1][1]]
     middle = len(shared) // 2
     return shared[min(begins, key=lambda place: abs(place - middle), default=middle)][0]
