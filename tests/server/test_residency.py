@@ -68,7 +68,7 @@ class Store:
         digest = asyncio.run(self.blobs.put(data))
         artifact = read_artifact(data, self.backbone)
         self.nbytes += artifact.nbytes
-        self._device_bytes.append(device_bytes(artifact.manifest.parts, self.backbone.config))
+        self._device_bytes.append(device_bytes(artifact.manifest.parts, self.backbone))
         self.answers[digest] = forward(self.backbone, [Row(self.encoded, Banks(self.backbone).add(artifact))])[0].logits
         return digest
 

@@ -204,7 +204,7 @@ ERRORS = {
         "metric 'f1' is for two labels and it has 3; f1_macro has no limit",
     ),
     "map": (["--preset=adamix", "--set=map=lowrank"], "setting 'map' is 'lowrank'; merging experts needs"),
-    "task type": (["--task-type=ranking"], "task type 'ranking' is unknown; it is one of classification"),
+    "task type": (["--task-type=sorting"], "task type 'sorting' is unknown; it is one of classification"),
     "task": (["--task=../x"], "task '../x' is not a name"),
     "epochs": (["--epochs=0"], "epochs is 0; it must be a number of at least 1"),
     "dropout": (["--dropout=nan"], "dropout is nan; it must be a number of at least 0.0"),

@@ -9,6 +9,7 @@ import pytest
 from peltier_backbone.load import Backbone
 from peltier_server.http.scoped_route import ScopedRoute
 from peltier_server.protocols.openai import routes as openai
+from peltier_server.protocols.rerank import routes as rerank
 from peltier_server.routes import predict
 from starlette.types import Message, Scope
 
@@ -115,9 +116,10 @@ async def test_a_body_that_does_not_come_is_408(serve: Serve) -> None:
 
 def test_the_routes_of_inference_are_plain() -> None:
     """Their endpoints are called without the solver of dependencies."""
-    routes = [route for router in (predict.router, openai.router) for route in router.routes]
+    routes = [route for router in (predict.router, openai.router, rerank.router) for route in router.routes]
     plain = {route.path for route in routes if isinstance(route, ScopedRoute) and route._is_plain}
-    assert plain == {"/v1/tasks/{task}/predict", "/v1/predict", "/v1/completions"}
+    served = {"/v1/tasks/{task}/predict", "/v1/predict", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/rerank"}
+    assert plain == served
 
 
 async def test_a_body_has_a_bound(serve: Serve) -> None:
