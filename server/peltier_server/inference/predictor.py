@@ -38,7 +38,7 @@ from peltier_server.inference.response import Output, count_new_tokens, create_t
 from peltier_server.inference.task_parameters import check_parameters
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
-from peltier_server.inference.windowed_output import group_windows
+from peltier_server.inference.windowed_output import count_windows, group_windows
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Outcome, Terms
@@ -285,7 +285,7 @@ class Predictor:
     ) -> tuple[list[OnePrediction], int]:
         """All predictions, and the maximum of bytes of the answer."""
         read = partial(_read_answers, self._backbone, request.target.entry.task, request.parameters)
-        row_bytes = size.prediction_bytes + size.names_bytes
+        row_bytes = size.prediction_bytes + size.names_bytes * max(map(count_windows, outputs))
         if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * row_bytes <= BYTES_ON_THE_LOOP:
             predictions, num_bytes = read(outputs)
             request.budget.take_names(num_bytes, size)

@@ -39,3 +39,8 @@ def group_windows(
     return [
         WindowedOutput(value, rows, list(islice(rest, len(rows)))) for value, rows in zip(inputs, encoded, strict=True)
     ]
+
+
+def count_windows(output: object) -> int:
+    """The number of rows that an output was computed from."""
+    return len(output.rows) if isinstance(output, WindowedOutput) else 1

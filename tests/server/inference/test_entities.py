@@ -1,5 +1,6 @@
 """Token classification over HTTP: entities, windows, and parameters that do not fit."""
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from peltier_backbone.token_places import words_at_spaces
 from peltier_client.protocol import Parameters, PredictResponse
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext
+from peltier_server.inference import predictor
 
 from tests.server.conftest import Running, Serve
 
@@ -109,6 +111,20 @@ async def test_long_texts_are_read_in_windows(tagging: Running, bert: Backbone, 
     assert [one["entities"] for one in body["predictions"]] == expected
     assert body["usage"] == {"tokens": 10 + 3 * 16 + 12 + 3, "truncated_inputs": 0}
     assert max(one["end"] for one in expected[1]) > 64
+
+
+async def test_many_windows_are_not_read_on_the_event_loop(tagging: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few short texts are; the answer to a long one is written in a thread, in turns with other tenants' work."""
+    read, threads = predictor.read_answers, list[int]()
+
+    def record(*args: Any) -> Any:
+        threads.append(threading.get_ident())
+        return read(*args)
+
+    monkeypatch.setattr(predictor, "read_answers", record)
+    for text in (TEXT, LONG * 10):
+        assert (await tagging.predict("ner", text, stride=4)).status_code == 200
+    assert [one == threading.get_ident() for one in threads] == [True, False]
 
 
 async def test_gates_of_windows_are_means(tagging: Running) -> None:
