@@ -15,11 +15,11 @@ from pathlib import Path
 
 PACKAGES = {
     "peft": ("peft==0.21.2",),
-    "sentence-transformers": ("sentence-transformers==6.2.0",),
     "adapterhub": ("adapters==1.3.0", "transformers==4.57.6", "huggingface-hub==0.36.2", "tokenizers==0.22.2"),
 }
 # Engines for models without adapters.
 ENGINES = {
+    "sentence-transformers": ("sentence-transformers==6.2.0",),
     "ctranslate2": ("ctranslate2==4.8.5",),
     "onnxruntime": (
         "onnxruntime==1.32.0",
