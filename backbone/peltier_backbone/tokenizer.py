@@ -105,7 +105,7 @@ class Tokenizer:
 
         With `stride`, a text of more than `max_tokens` tokens becomes several rows; neighbours share `stride` of its
         tokens, and at most half of those that fit. Without, one row has its first tokens, as in `encode`. The question
-        is in every row, with at most half of the tokens that fit.
+        is in every row, with at most half of the tokens that fit. If no token of the text fits, there is one row.
         """
         room = max(max_tokens - self._fast.num_special_tokens_to_add(pair is not None), 0)
         question, num_dropped = None, 0
@@ -115,6 +115,7 @@ class Tokenizer:
             question.truncate(room // 2)
             room -= len(question)
         text = text if pair is None else pair
+        stride = stride if room else None  # without room, more windows would have no tokens either
         read = self._read(text, room if stride is None else None, max_chars, placed=True)
         frame = RowFrame.create(self._fast, question, read.encoding)
         places = place_tokens(read.encoding, text, self._word_prefix)

@@ -127,6 +127,14 @@ def test_words_of_a_tokenizer_without_marks(roberta: Backbone):
     assert [text[first[word]] for word in sorted(set(row.words) - {NO_WORD})] == list("g-f(a)東京")
 
 
+@pytest.mark.parametrize("stride", [None, 0, 1])
+def test_a_row_without_room_for_the_text_is_truncated(stride: int | None, bert: Backbone):
+    """Where only special tokens fit, there is one row, whatever the stride: more would have nothing to read."""
+    (row,) = bert.tokenizer.encode_windows("good film", "a dull actor " * 9, max_tokens=3, stride=stride)
+    assert row.truncated
+    assert set(row.words) == {NO_WORD}
+
+
 @pytest.mark.parametrize("max_chars", [8, None])
 def test_what_is_not_read_is_said(max_chars: int | None, bert: Backbone):
     """A text beyond the limit of characters is truncated, whatever the stride."""
