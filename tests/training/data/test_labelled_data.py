@@ -84,3 +84,20 @@ def test_a_separator_is_for_several_labels(tmp_path: Path):
         Data(tmp_path, tmp_path, ("text",), "label", None, "|").check("classification")
     with pytest.raises(TrainingError, match="label separator 'x' is invalid"):
         Data(tmp_path, tmp_path, ("text",), "label", None, "x").check("multilabel")
+
+
+@pytest.mark.parametrize("labels", [(None, 1.0, 0.0), (1.0, None, 0.0)])
+def test_a_pair_without_a_score_beside_others_is_refused(tmp_path: Path, labels: tuple[float | None, ...]):
+    """Wherever it is; else pairs that do not belong together would be trained as if they did."""
+    file = write(tmp_path / "pairs.jsonl", *zip("abc", labels, strict=True))
+    with pytest.raises(
+        TrainingError, match=rf"jsonl:{labels.index(None) + 1}: label None is not a finite number, which"
+    ):
+        read_labelled(Data(file, file, ("text", "text"), "label"), "embedding")
+
+
+def test_pairs_without_any_score_belong_together(tmp_path: Path):
+    """Whether the rows have an empty column of labels or none."""
+    file = write(tmp_path / "pairs.jsonl", ("a", None), ("b", None))
+    found = read_labelled(Data(file, file, ("text", "text"), "label"), "embedding")
+    assert [example.label for example in found.train.examples] == [None, None]

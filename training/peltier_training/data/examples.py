@@ -77,9 +77,11 @@ def read_rows(
     return Rows(tuple(examples), tuple(bad))
 
 
-def has_column(path: Path, text_columns: Sequence[str], column: str) -> bool:
-    """Whether a row of the file has a `column` besides `text_columns`."""
-    return any(column in row.cells for row in _raw_rows(path, [*dict.fromkeys(text_columns)], words=False))
+def has_values(path: Path, text_columns: Sequence[str], column: str) -> bool:
+    """Whether a row of the file has a value in a `column` besides `text_columns`."""
+    return any(
+        row.cells.get(column) is not None for row in _raw_rows(path, [*dict.fromkeys(text_columns)], words=False)
+    )
 
 
 def subsample(examples: Sequence[Example], num_inputs: int | None) -> list[Example]:

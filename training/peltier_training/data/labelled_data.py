@@ -10,7 +10,7 @@ from peltier_adapters.spec.tasks import TaskType
 
 from peltier_training.data.bad_rows import describe, refuse
 from peltier_training.data.data import LABEL_COLUMN, Data
-from peltier_training.data.examples import Example, Rows, has_column, read_rows
+from peltier_training.data.examples import Example, Rows, has_values, read_rows
 from peltier_training.data.gold_spans import read_gold_spans
 from peltier_training.data.label_cells import read_label_cell
 from peltier_training.data.labels import Labels, find_labels
@@ -23,16 +23,20 @@ HINT = " (--skip-bad-rows skips such rows)"
 @dataclass(frozen=True)
 class LabelReader:
     """Reads the labels of a file. `names` are the allowed labels in the order of the logits, None for any; with
-    `positions`, integers stand for them. Labels of a multi-label task are split at `separator`, or are lists."""
+    `positions`, integers stand for them. Labels of a multi-label task are split at `separator`, or are lists.
+    `unlabelled` rows are not read further."""
 
     task_type: TaskType
     names: Sequence[str] | None = None
     separator: str | None = None
     positions: bool = False
+    unlabelled: bool = False
 
     def read(self, example: Example) -> Example:
         """The example with names instead of positions, with a tuple of labels for a multi-label task, of right answers
         for a span, and `Tagged` for a token classification. Raises a `TrainingError` for an invalid label."""
+        if self.unlabelled:
+            return example
         try:
             example = replace(example, label=self._parsed(example))
         except TrainingError as error:
@@ -91,8 +95,9 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
 
 def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> Rows:
     """The rows of one file. Raises a `TrainingError` if bad rows are skipped and no row is left."""
-    reader = LabelReader(task_type, names, data.label_separator, data.has_given_labels)
     words, label_column = task_type == "token-classification", _label_column(data, path, task_type)
+    positions, unlabelled = data.has_given_labels, label_column is None
+    reader = LabelReader(task_type, names, data.label_separator, positions, unlabelled)
     rows = read_rows(path, data.text_columns, label_column, reader.read, words=words)
     if data.skip_bad_rows and not rows.examples:
         raise TrainingError(f"{path} has no valid row: {'; '.join(describe(rows.bad))}")
@@ -100,10 +105,11 @@ def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] 
 
 
 def _label_column(data: Data, path: Path, task_type: TaskType) -> str | None:
-    """The column of the labels; None for pairs of an embedding that belong together: no row has the default column."""
+    """The column of the labels; None for pairs of an embedding that belong together: no row has a value in the default
+    column."""
     if task_type != "embedding" or data.label_column != LABEL_COLUMN:
         return data.label_column
-    return data.label_column if has_column(path, data.text_columns, data.label_column) else None
+    return data.label_column if has_values(path, data.text_columns, data.label_column) else None
 
 
 def skipped_lines(parts: Mapping[Path, Rows]) -> list[str]:

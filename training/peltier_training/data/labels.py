@@ -58,8 +58,8 @@ class Labels:
         return targets
 
     def numbers(self, examples: Sequence[Example]) -> list[float]:
-        """The labels of a regression, or the relevance of a ranking's documents."""
-        return [_relevance(example) if self.type == "ranking" else _number(example) for example in examples]
+        """The labels of a regression, the scores of pairs, or the relevance of a ranking's documents."""
+        return [_relevance(example) if self.type == "ranking" else _number(example, self.type) for example in examples]
 
     def texts(self, examples: Sequence[Example]) -> list[str]:
         """The labels of a text2text task."""
@@ -67,10 +67,10 @@ class Labels:
 
     def check(self, example: Example) -> None:
         """Raise a `TrainingError` for a label that is not one of the task's. Without names, any text or number is."""
-        if self.type in ("regression", "ranking") or (self.type == "embedding" and example.label is not None):
+        if self.type in ("regression", "ranking", "embedding"):
             self.numbers([example])
             return
-        if self.type in ("span", "token-classification", "embedding"):
+        if self.type in ("span", "token-classification"):
             return  # labels of texts were read with them
         labels = _several(example) if self.type == "multilabel" else [_name(example.label, example)]
         for label in labels if self.names else ():
@@ -149,7 +149,7 @@ def _is_integer(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) < 10
 
 
-def _number(example: Example, kind: TaskType = "regression") -> float:
+def _number(example: Example, kind: TaskType) -> float:
     try:
         value = float(example.label)
     except (TypeError, ValueError):
