@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peltier_backbone.config import BertConfig
 from peltier_backbone.load import Backbone
 from pydantic import ValidationError
 
@@ -94,7 +93,7 @@ def _pooling(wanted: Import, backbone: Backbone) -> SavedHead:
     pooling, config = wanted.options.pooling, backbone.config
     if pooling is None and (wanted.path / MODULES_FILE).is_file():
         return read_sentence_head(wanted.path, config)
-    pooling = pooling or (config.sentence_pooling if isinstance(config, BertConfig) else None)
+    pooling = pooling or config.sentence_pooling
     if pooling is None:
         raise AdapterError(
             f"{wanted.path} does not say how its embeddings are pooled; give --pooling first, mean or max"

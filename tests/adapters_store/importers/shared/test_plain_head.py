@@ -1,6 +1,7 @@
 """Heads of models of transformers and sentence-transformers, compared with transformers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,28 @@ def test_features_are_embeddings_once_their_pooling_is_known(save_peft: SavePeft
     _save_sentence_model(path, normalized=False)
     found = import_adapter(Import("peft", path, "vectors"), bert).manifest
     assert (found.task.normalized, found.head.pooling) == (False, "mean")
+
+
+@pytest.mark.parametrize(
+    ("family", "module"), [("bert", "encoder.layer.0.attention.self.query"), ("modernbert", "layers.0.attn.Wo")]
+)
+def test_features_are_pooled_as_those_of_the_backbone(
+    family: str, module: str, save_peft: SavePeft, request: pytest.FixtureRequest
+) -> None:
+    """A sentence-transformers backbone of any family says how."""
+    backbone: Backbone = request.getfixturevalue(family)
+    dropped = ("bert.encoder.layer.0.attention.self.query.lora_A", "bert.encoder.layer.0.attention.self.query.lora_B")
+    tensors: dict[str, torch.Tensor | None] = {
+        f"base_model.model.{name}.weight": None for name in (*dropped, "classifier")
+    }
+    tensors |= {
+        f"{CLASSIFIER}.bias": None,
+        f"base_model.model.{module}.lora_A.weight": torch.randn(2, 48),
+        f"base_model.model.{module}.lora_B.weight": torch.randn(48, 2),
+    }
+    path = save_peft(tensors, task_type="FEATURE_EXTRACTION")
+    trained = replace(backbone, config=replace(backbone.config, sentence_pooling="mean"))
+    assert import_adapter(Import("peft", path, "vectors"), trained).manifest.head.pooling == "mean"
 
 
 def test_other_modules_are_refused(bare: Path, bert: Backbone, tmp_path: Path) -> None:
