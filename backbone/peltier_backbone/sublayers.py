@@ -1,4 +1,5 @@
-"""T5's sub-layers. Each has its block, attention or norm numbers in the whole model, which `Adaptation` uses."""
+"""The sub-layers of T5, and the feed-forward layer of ModernBERT. Each has its block, attention or norm numbers in the
+whole model, which `Adaptation` uses."""
 
 from dataclasses import dataclass
 

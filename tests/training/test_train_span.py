@@ -82,6 +82,7 @@ def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Back
         ),
         ({"metric": "accuracy"}, r"metric 'accuracy' is not one of span's: exact_match, f1"),
         ({"max_answer_length": 0}, r"max_answer_length is 0; it must be a number of at least 1"),
+        ({"max_answer_length": 513}, r"max_answer_length is 513; it must be at most 512"),
         ({"labels": ("a", "b")}, r"span has no label names"),
         ({"answers": "context"}, r":1: answers '.*' cannot be read; they must be an object such as "),
         ({"answers": "label"}, r"has no column 'label'; it has 'question', 'context', 'answers'"),

@@ -20,8 +20,10 @@ def read(task: TaskSpec, outputs: Tensor, dimensions: int | None = None, *, raw:
 
 
 def relative_distance(found: Tensor, wanted: Tensor) -> float:
-    """The length of the difference of two embeddings, relative to that of the wanted one."""
-    return float((found - wanted).norm() / wanted.norm())
+    """The length of the difference of two embeddings, relative to that of the wanted one; infinite beside a wanted
+    embedding of zeros."""
+    length = float(wanted.norm())
+    return float((found - wanted).norm()) / length if length else math.inf
 
 
 def to_list(embedding: Tensor) -> list[float]:

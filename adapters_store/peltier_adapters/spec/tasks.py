@@ -12,6 +12,7 @@ from peltier_adapters.spec.maps import Spec
 
 MAX_NEW_TOKENS = 4096
 MAX_BEAMS = 16
+LONGEST_ANSWER = 512
 MAX_TEMPERATURE = 2.0
 Inputs = Literal["single", "pair", "triple"]
 TaskType = Literal[
@@ -56,7 +57,8 @@ class SpanSpec(Spec):
     """The answers of a task of the type span: how many tokens they have at most, and whether a context may have no
     answer."""
 
-    max_answer_length: Annotated[int, Field(ge=1)] = 30
+    # The time and the memory of an answer grow with it.
+    max_answer_length: Annotated[int, Field(ge=1, le=LONGEST_ANSWER)] = 30
     no_answer: bool = False
 
 

@@ -36,6 +36,14 @@ def test_all_rows_are_those_that_are_left():
     assert len(draw(EXAMPLES, None, 0, seed=0)[0]) == 50
 
 
+def test_documents_of_a_query_are_drawn_together():
+    """None of them chooses the epoch if another is trained on."""
+    examples = [Example((f"query {number % 10}", f"text {number}"), 0, "file:1") for number in range(40)]
+    train, dev = draw(examples, 18, 8, seed=0, by_query=True)
+    assert (len(train), len(dev)) == (20, 8)
+    assert not {example.input[0] for example in train} & {example.input[0] for example in dev}
+
+
 def test_written_rows_read_as_they_were(tmp_path: Path):
     """Pairs, labels of any type and letters outside ASCII."""
     examples = [Example(("größer", "a\nb"), 2.5, ""), Example(("x", '"'), ["a", "b"], "")]

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
-from peltier_adapters.spec.tasks import ENCODER_TYPES, TOKEN_TYPES, TaskType
+from peltier_adapters.spec.tasks import ENCODER_TYPES, LONGEST_ANSWER, TOKEN_TYPES, TaskType
 from peltier_backbone.config import BackboneConfig
 from typer import Option
 
@@ -188,18 +188,25 @@ class Run:
             raise TrainingError(f"output {self.output} cannot be written: it is a folder, or its folder is read-only")
         find_method(self.preset)
         self.data.check(self.task_type)
-        if self.hyperparameters.max_answer_length is not None and self.task_type != "span":
-            raise TrainingError(f"max_answer_length is for span; the task type is {self.task_type}")
-        if self.hyperparameters.stride is not None and self.task_type not in TOKEN_TYPES:
-            raise TrainingError(f"stride is for {' and '.join(sorted(TOKEN_TYPES))}; the task type is {self.task_type}")
         self.hyperparameters.check()
-        if self.hyperparameters.ranking_loss is not None and self.task_type != "ranking":
-            raise TrainingError(f"ranking_loss is for ranking; the task type is {self.task_type}")
+        self._check_options_of_types()
         self.text.check(self.task_type)
         self.embedding.check(self.task_type)
         if self.task_type == "ranking" and self.data.inputs != "pair":
             num = len(self.data.text_columns)
             raise TrainingError(f"ranking has two text columns, the query and the document; {num} were given")
+
+    def _check_options_of_types(self) -> None:
+        """Refuse options of other types of tasks, and an answer that is too long."""
+        numbers = self.hyperparameters
+        known = {"max_answer_length": {"span"}, "stride": TOKEN_TYPES, "ranking_loss": {"ranking"}}
+        for name, types in known.items():
+            if getattr(numbers, name) is not None and self.task_type not in types:
+                wanted = " and ".join(sorted(types))
+                raise TrainingError(f"{name} is for {wanted}; the task type is {self.task_type}")
+        if (numbers.max_answer_length or 0) > LONGEST_ANSWER:
+            length = numbers.max_answer_length
+            raise TrainingError(f"max_answer_length is {length}; it must be at most {LONGEST_ANSWER}")
 
     def num_outputs(self, labels: Sequence[str], config: BackboneConfig) -> int:
         """The outputs of the head of a task with these labels."""

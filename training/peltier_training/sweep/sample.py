@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,33 @@ from peltier_training.data.tags import Tagged, word_tags
 
 
 def draw(
-    examples: Sequence[Example], size: int | None, dev_rows: int, seed: int
+    examples: Sequence[Example], size: int | None, dev_rows: int, seed: int, *, by_query: bool = False
 ) -> tuple[list[Example], list[Example]]:
     """The first `size` examples of a shuffle, or all but `dev_rows`, and the next `dev_rows` (UniPELT section 4.1).
 
-    A smaller draw with the same seed is a prefix of a larger one.
+    A smaller draw with the same seed is a prefix of a larger one. With `by_query` all documents of a query are drawn
+    together, so a few more examples may be drawn.
     """
-    order = list(examples)
+    order = list(_queries(examples).values()) if by_query else [[example] for example in examples]
     random.Random(seed).shuffle(order)
-    size = len(order) - dev_rows if size is None else size
-    return order[:size], order[size : size + dev_rows]
+    groups = iter(order)
+    train = _take(groups, len(examples) - dev_rows if size is None else size)
+    return train, _take(groups, dev_rows)
+
+
+def _queries(examples: Sequence[Example]) -> dict[str, list[Example]]:
+    found: dict[str, list[Example]] = {}
+    for example in examples:
+        found.setdefault(example.input[0], []).append(example)
+    return found
+
+
+def _take(groups: Iterator[list[Example]], num: int) -> list[Example]:
+    """The examples of the next groups, until there are `num`."""
+    taken: list[Example] = []
+    while len(taken) < num and (group := next(groups, None)) is not None:
+        taken += group
+    return taken
 
 
 def write_examples(path: Path, examples: Sequence[Example], text_columns: Sequence[str], label_column: str) -> None:

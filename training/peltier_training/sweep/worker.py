@@ -99,7 +99,8 @@ def _routes(report: Report) -> dict[str, float]:
 def _draw(trial: Trial, directory: Path) -> tuple[Data, int]:
     """The files of the drawn rows, and the number of training rows."""
     data = trial.run.data
-    train, dev = draw(_read(trial.run, data.train), trial.size, trial.dev_rows, trial.seed)
+    rows, is_ranking = _read(trial.run, data.train), trial.run.task_type == "ranking"
+    train, dev = draw(rows, trial.size, trial.dev_rows, trial.seed, by_query=is_ranking)
     drawn = replace(data, train=directory / "train.jsonl")
     write_examples(drawn.train, train, data.text_columns, data.label_column)
     if dev:

@@ -109,7 +109,7 @@ def _blocks(config: T5Config) -> Iterator[tuple[str, int, int]]:
 
 
 def base_names(name: str) -> str:
-    """BERT's or T5's name of a tensor below the base model, without the prefixes of wrappers and task classes."""
+    """The name of a tensor below the base model, without the prefixes of wrappers and task classes."""
     shortened = True
     while shortened:
         shortened = False
