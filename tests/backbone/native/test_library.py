@@ -290,8 +290,9 @@ def test_rows_attend_to_themselves(
             for more, own in zip(prefix[row], (key, value), strict=True)
         )
         weights = torch.softmax(read(query * size**-0.5) @ keys.transpose(1, 2), -1)
-        # A weight in bfloat16 is off by at most 2^-9 of itself, and so is their sum of values by that of their sizes.
-        more = (weights @ values.abs()).max() * 2**-9 if in_halves else 0.0
+        # bfloat16 has 8 bits: a rounded weight is off by at most 2^-8 of itself, and the sum of weighted values by that
+        # of the sum of their sizes.
+        more = (weights @ values.abs()).max() * 2**-8 if in_halves else 0.0
         _close(found.split(lengths)[row], (weights @ values).transpose(0, 1).flatten(1), 150, more=float(more))
 
 
