@@ -90,7 +90,10 @@ def _presets(family: str) -> list[str]:
 
 
 EVERYWHERE = [(family, preset) for family in FAMILIES for preset in _presets(family)]
-ON_RELATIVES = [(family, preset) for family in RELATIVES for preset in _presets(family)]
+# The batches of `test_all_methods_share_one_batch` stay.
+ON_RELATIVES = [
+    pytest.param(family, preset, marks=pytest.mark.slow) for family in RELATIVES for preset in _presets(family)
+]
 PAIRS = [(family, *pair) for family in ("bert", "roberta", "t5") for pair in product(_presets(family), repeat=2)]
 
 
