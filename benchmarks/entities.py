@@ -1,10 +1,11 @@
 """Entities of WNUT-17: adapters of MiniLM against full fine-tuning on the same rows, with the same tuning.
 
     .venv/bin/python benchmarks/entities.py run --data DIR [--method compacter] [--learning-rate 3e-3] [--seed 0]
+        [--epochs 8] [--batch-size 32]
     .venv/bin/python benchmarks/entities.py show
 
 DIR is the folder of wnut17, with {train,validation,test}.jsonl.gz. Each method has as many learning rates, as many
-epochs and the same batches. The validation rows choose the epoch and the learning rate, the test rows choose nothing.
+epochs and the same batches. The validation rows choose the epoch and the settings, the test rows choose nothing.
 Full fine-tuning is plain transformers, with its own alignment of words and tokens.
 
 A run appends one line to the output, and runs that have a line there do not run again. All train in bfloat16 with
@@ -37,12 +38,13 @@ from peltier_training.data.tags import tag_names
 from peltier_training.train import train
 
 PARTS = ("train", "validation", "test")
-EPOCHS, MAX_LENGTH = 8, 128
+MAX_LENGTH = 128
+KEYS = ("method", "learning_rate", "seed", "epochs", "batch_size")
 RATES: Mapping[str, tuple[float, ...]] = {
     "full": (5e-5, 1e-4, 2e-4),
     "compacter": (1e-3, 3e-3, 1e-2),
-    "unipelt-apl": (5e-4, 1e-3, 3e-3),
-    "adamix": (5e-4, 1e-3, 3e-3),
+    "unipelt-apl": (5e-4, 1e-3, 2e-3),
+    "adamix": (5e-4, 1e-3, 2e-3),
 }
 
 
@@ -53,20 +55,22 @@ class Point:
     method: str
     learning_rate: float
     seed: int
+    epochs: int
+    batch_size: int
 
 
-def run(point: Point, root: Path, epochs: int) -> dict[str, Any]:
+def run(point: Point, root: Path) -> dict[str, Any]:
     """One line of the output."""
     start = time.process_time()
     with tempfile.TemporaryDirectory() as scratch:
-        found = (_run_full if point.method == "full" else _run_adapter)(point, root, epochs, Path(scratch))
-    return {**asdict(point), "epochs": epochs, **found, "cpu_seconds": round(time.process_time() - start)}
+        found = (_run_full if point.method == "full" else _run_adapter)(point, root, Path(scratch))
+    return {**asdict(point), **found, "cpu_seconds": round(time.process_time() - start)}
 
 
-def _run_full(point: Point, root: Path, epochs: int, directory: Path) -> dict[str, Any]:
+def _run_full(point: Point, root: Path, directory: Path) -> dict[str, Any]:
     parts = {part: _read(root / f"{part}.jsonl.gz") for part in PARTS}
     tags = tag_names((), json.loads((root / "labels.json").read_text()))
-    settings = TagRun(epochs, point.learning_rate, seed=point.seed, max_length=MAX_LENGTH, bf16=True)
+    settings = TagRun(point.epochs, point.learning_rate, point.batch_size, point.seed, MAX_LENGTH, bf16=True)
     return {
         **full_tagging(tags, parts, settings, directory),
         "parameters": load_config(find_checkpoint("minilm")).num_parameters,
@@ -78,7 +82,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def _run_adapter(point: Point, root: Path, epochs: int, directory: Path) -> dict[str, Any]:
+def _run_adapter(point: Point, root: Path, directory: Path) -> dict[str, Any]:
     train_file, validation, test = (root / f"{part}.jsonl.gz" for part in PARTS)
     labels = tuple(json.loads((root / "labels.json").read_text()))
     data = Data(train_file, validation, ("tokens",), "tags", labels)
@@ -92,9 +96,9 @@ def _run_adapter(point: Point, root: Path, epochs: int, directory: Path) -> dict
             output=directory / "wnut17.safetensors",
             directory=directory / "run",
             hyperparameters=Hyperparameters(
-                epochs=epochs,
+                epochs=point.epochs,
                 learning_rate=point.learning_rate,
-                batch_size=32,
+                batch_size=point.batch_size,
                 max_length=MAX_LENGTH,
                 seed=point.seed,
             ),
@@ -113,23 +117,26 @@ def _run_adapter(point: Point, root: Path, epochs: int, directory: Path) -> dict
 
 
 def show(output: Path) -> None:
-    """Prints, for each method, the learning rate that is best on the validation rows and its metrics."""
+    """Prints, for each method, the settings that are best on the validation rows and their metrics."""
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     print(
-        f"{'method':14}{'rate':>8}{'runs':>6}{'seeds':>7}{'validation F1':>15}{'test F1':>9}{'- full':>8}{'cpu s':>8}"
+        f"{'method':14}{'rate':>8}{'epochs':>8}{'batch':>7}{'runs':>6}{'validation F1':>15}{'test F1':>9}{'- full':>8}"
     )
     full = None
     for method in RATES:
         own = [line for line in lines if line["method"] == method]
         if not own:
             continue
-        by_rate = {rate: [line for line in own if line["learning_rate"] == rate] for rate in RATES[method]}
-        rate, best = max(((rate, runs) for rate, runs in by_rate.items() if runs), key=lambda pair: _mean(pair[1]))
+        groups = {_settings(line): [other for other in own if _settings(other) == _settings(line)] for line in own}
+        (rate, epochs, batch_size), best = max(groups.items(), key=lambda group: _mean(group[1]))
         value = _mean(best, "test")
         full = value if method == "full" else full
         gap = "" if full is None else f"{100 * (value - full):+.1f}"
-        seconds = sum(line["cpu_seconds"] for line in own)
-        print(f"{method:14}{rate:8.0e}{len(own):6}{len(best):7}{_mean(best):15.4f}{value:9.4f}{gap:>8}{seconds:8}")
+        print(f"{method:14}{rate:8.0e}{epochs:8}{batch_size:7}{len(own):6}{_mean(best):15.4f}{value:9.4f}{gap:>8}")
+
+
+def _settings(line: dict[str, Any]) -> tuple[float, int, int]:
+    return line["learning_rate"], line["epochs"], line["batch_size"]
 
 
 def _mean(runs: list[dict[str, Any]], part: str = "validation") -> float:
@@ -143,7 +150,8 @@ def main() -> None:
     parser.add_argument("--method", choices=list(RATES), action="append")
     parser.add_argument("--learning-rate", type=float, action="append")
     parser.add_argument("--seed", type=int, action="append")
-    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--output", type=Path, default=Path("runs/entities.jsonl"))
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -157,13 +165,13 @@ def main() -> None:
 
 def _run_all(options: argparse.Namespace) -> None:
     options.output.touch()
-    keys = ("method", "learning_rate", "seed", "epochs")
-    done = [[json.loads(line)[key] for key in keys] for line in options.output.read_text().splitlines()]
+    done = [[json.loads(line)[key] for key in KEYS] for line in options.output.read_text().splitlines()]
     for seed in options.seed or [0]:
         for method in options.method or RATES:
             for rate in options.learning_rate or RATES[method]:
-                if [method, rate, seed, options.epochs] not in done:
-                    line = json.dumps(run(Point(method, rate, seed), options.data, options.epochs))
+                point = Point(method, rate, seed, options.epochs, options.batch_size)
+                if [getattr(point, key) for key in KEYS] not in done:
+                    line = json.dumps(run(point, options.data))
                     with options.output.open("a") as file:
                         file.write(line + "\n")
 

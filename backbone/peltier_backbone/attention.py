@@ -60,9 +60,7 @@ class Span:
         if isinstance(prefix, RowKernels):
             query, key, value = qkv.chunk(3, -1)
             size = query.shape[1] // self._num_heads
-            rows = self._placed_rows
-            if self._window is not None:
-                rows = PlacedRows.near(self._lengths, self._window, self._device)
+            rows = self._placed_rows if self._window is None else self._near_rows
             return prefix.attend(query, key, value, size, rows, self._num_heads, scale=size**-0.5)
         native = library.serving_library(qkv.device, qkv.dtype)
         if native is None or isinstance(prefix, Prefix):
@@ -95,6 +93,11 @@ class Span:
     @cached_property
     def _placed_rows(self) -> PlacedRows:
         return PlacedRows.packed(self._lengths, self._seen)
+
+    @cached_property
+    def _near_rows(self) -> PlacedRows:
+        assert self._window is not None, "each token attends to its whole row"
+        return PlacedRows.near(self._lengths, self._window, self._device)
 
     def _by_row(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         heads = qkv.view(len(qkv), 3, self._num_heads, -1).permute(1, 2, 0, 3)  # [3, heads, tokens, head size]

@@ -6,7 +6,7 @@ from typing import Any
 
 from peltier_backbone.bert_family import BERT_FAMILIES
 from peltier_backbone.fields import Fields
-from peltier_backbone.shape import BackboneConfig, PostNormFamily
+from peltier_backbone.shape import EncoderConfig, PostNormFamily
 
 _SIZES = {
     "vocab_size": "vocab_size",
@@ -19,7 +19,7 @@ _SIZES = {
 
 
 @dataclass(frozen=True)
-class BertConfig(BackboneConfig):
+class BertConfig(EncoderConfig):
     """The shape of an encoder with absolute positions. A layer, its block and its attention have the same number.
     `embedding_size` is the width of embeddings and their norm; if it is not the hidden size, a map follows them."""
 
@@ -27,18 +27,6 @@ class BertConfig(BackboneConfig):
     max_positions: int
     num_token_types: int
     embedding_size: int
-
-    @property
-    def head_size(self) -> int:
-        return self.hidden_size // self.num_heads
-
-    @property
-    def num_blocks(self) -> int:
-        return self.num_layers
-
-    @property
-    def num_attentions(self) -> int:
-        return self.num_layers
 
     @property
     def num_norms(self) -> int:

@@ -1,7 +1,8 @@
 """The decoder's key-value cache: rows join and leave between two steps, and no other row is copied."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -51,17 +52,26 @@ class Cache:
     def join(self, memory: EncoderKV, copies: Sequence[int] | None = None) -> list[list[int]]:
         """Assign `copies[r]` slots (default one) to each row r of `memory`, the lowest free slots first; returns each
         row's slots."""
-        arrival, device = self.admit(memory.lengths, copies), self.memory.data.device
-        tokens = None if arrival.tokens is None else torch.tensor(arrival.tokens, device=device)
-        slots, numbers = (torch.tensor(own, device=device) for own in (arrival.slots, arrival.numbers))
-        self.keep(memory, slots, numbers, tokens)
-        return arrival.by_row()
+        with self.admit(memory.lengths, copies) as arrival:
+            device = self.memory.data.device
+            tokens = None if arrival.tokens is None else torch.tensor(arrival.tokens, device=device)
+            slots, numbers = (torch.tensor(own, device=device) for own in (arrival.slots, arrival.numbers))
+            self.keep(memory, slots, numbers, tokens)
+            return arrival.by_row()
 
-    def admit(self, lengths: Sequence[int], copies: Sequence[int] | None = None) -> Arrival:
-        """Assign slots to rows of `lengths` tokens as `join` does. `keep` fills them, from tensors of what this
-        returns."""
+    @contextmanager
+    def admit(self, lengths: Sequence[int], copies: Sequence[int] | None = None) -> Iterator[Arrival]:
+        """Assign slots to rows of `lengths` tokens as `join` does. In the block `keep` fills them, from tensors of the
+        `Arrival`. If the block raises, they are free again."""
         copies = copies or [1] * len(lengths)
         slots = self._take(sum(copies))
+        try:
+            yield self._arrival(slots, lengths, copies)
+        except BaseException:
+            self.leave(slots)
+            raise
+
+    def _arrival(self, slots: list[int], lengths: Sequence[int], copies: Sequence[int]) -> Arrival:
         self.memory.reserve(max(slots) + 1, max(lengths))
         self.own.reserve(max(slots) + 1, 1)
         rows = [row for row, count in enumerate(copies) for _ in range(count)]

@@ -43,6 +43,7 @@ class _View:
     packed: Packed
 
     def place(self, prefixes: program.Table | None) -> StackRows:
+        assert self.packed.seen == self.packed.lengths, "a padded task is not served, as a pad has no near tokens"
         rows = PlacedRows.packed(self.packed.lengths, self.packed.seen)
         return StackRows(rows, positions=self.packed.positions)
 
@@ -50,7 +51,7 @@ class _View:
 @dataclass(frozen=True)
 class ModernBert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. A prefix key has no
-    position: it is as if it were at position 0 (docs/methods.md#prefix)."""
+    position: it is as if it were at position 0 (docs/methods/prefix.md)."""
 
     config: ModernBertConfig
     tokens: Table

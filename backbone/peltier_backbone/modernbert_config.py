@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from peltier_backbone.fields import Fields
 from peltier_backbone.sentence_pooling import SentencePooling
-from peltier_backbone.shape import BackboneConfig
+from peltier_backbone.shape import EncoderConfig
 
 _SIZES = {
     "vocab_size": "vocab_size",
@@ -24,7 +24,7 @@ _THETAS = {_GLOBAL: ("global_rope_theta", 160_000.0), _LOCAL: ("local_rope_theta
 
 
 @dataclass(frozen=True)
-class ModernBertConfig(BackboneConfig):
+class ModernBertConfig(EncoderConfig):
     """The shape of a ModernBERT (Warner et al. 2024). A layer, its block and its attention have the same number.
 
     Layers whose `is_local` is true attend to tokens at most `window` away, the others to all. Rotary positions turn by
@@ -40,18 +40,6 @@ class ModernBertConfig(BackboneConfig):
     global_theta: float
     local_theta: float
     classifier_pooling: SentencePooling = "first"
-
-    @property
-    def head_size(self) -> int:
-        return self.hidden_size // self.num_heads
-
-    @property
-    def num_blocks(self) -> int:
-        return self.num_layers
-
-    @property
-    def num_attentions(self) -> int:
-        return self.num_layers
 
     @property
     def num_norms(self) -> int:

@@ -107,3 +107,20 @@ class BackboneConfig(ABC):
     def pooled(self) -> bool:
         """Whether models of this family have a pooler. Checkpoints of others may have one too, which is not trained."""
         return False
+
+
+@dataclass(frozen=True)
+class EncoderConfig(BackboneConfig):
+    """The shape of an encoder. A layer, its block and its attention have the same number."""
+
+    @property
+    def head_size(self) -> int:
+        return self.hidden_size // self.num_heads
+
+    @property
+    def num_blocks(self) -> int:
+        return self.num_layers
+
+    @property
+    def num_attentions(self) -> int:
+        return self.num_layers

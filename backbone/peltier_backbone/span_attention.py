@@ -17,7 +17,7 @@ class SpanKind(Protocol):
 
 
 class SpanAttention:
-    """The attention of a batch, span by span as its adaptation divides it."""
+    """One attention for each span of the rows of a batch. All layers use it."""
 
     def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, kind: SpanKind) -> None:
         self._adaptation = adaptation

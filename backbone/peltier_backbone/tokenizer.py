@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from peltier_backbone.known_words import KnownWords, reads_words_apart
 from peltier_backbone.packing import Encoded
 from peltier_backbone.prefix_tokens import is_local, num_open_chars, num_settled
 from peltier_backbone.token_places import place_tokens
-from peltier_backbone.windows import RowFrame, window_starts
+from peltier_backbone.windows import RowFrame, WindowedText, window_starts
 
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
@@ -101,6 +101,18 @@ class Tokenizer:
         stride: int | None = None,
         max_chars: int | None = None,
     ) -> tuple[Encoded, ...]:
+        """The rows of `read_windows`."""
+        return self.read_windows(text, pair, max_tokens=max_tokens, stride=stride, max_chars=max_chars).rows()
+
+    def read_windows(
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        max_tokens: int,
+        stride: int | None = None,
+        max_chars: int | None = None,
+    ) -> WindowedText:
         """The rows of a text, or of the pair of a question `text` and a context `pair`, with offsets in the last text.
 
         With `stride`, a text of more than `max_tokens` tokens becomes several rows; neighbours share `stride` of its
@@ -121,14 +133,8 @@ class Tokenizer:
         places = place_tokens(read.encoding, text, self._word_prefix)
         starts = (0,) if stride is None else window_starts(len(read), room, min(stride, room // 2))
         ids = read.encoding.ids  # `tokenizers` makes the whole list at each access
-        return tuple(
-            replace(
-                frame.fill(ids[start : start + room], places, start),
-                num_dropped=num_dropped + (0 if stride is not None else max(len(read) - room, 0)),
-                unread=read.open,
-            )
-            for start in starts
-        )
+        num_dropped += 0 if stride is not None else max(len(read) - room, 0)
+        return WindowedText(frame, ids, places, starts, room, num_dropped, unread=read.open)
 
     def encode_known(self, text: str, *, max_tokens: int | None = None, max_chars: int | None = None) -> Encoded | None:
         """The row of a short text of words that were read before, if it need not be truncated. If it is None, `encode`

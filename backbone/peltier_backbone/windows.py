@@ -1,7 +1,7 @@
 """Rows that each hold a part of a long text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tokenizers import Encoding, Tokenizer
 
@@ -40,4 +40,32 @@ class RowFrame:
             (*self.types[0], *(self.token_type,) * len(ids), *self.types[1]),
             offsets=(*(NOWHERE,) * before, *places.offsets[start:end], *(NOWHERE,) * after),
             words=(*(NO_WORD,) * before, *places.words[start:end], *(NO_WORD,) * after),
+        )
+
+
+@dataclass(frozen=True)
+class WindowedText:
+    """A text whose tokens are known and whose rows are not made yet. Its rows begin at the tokens `starts`, and each
+    has at most `room` of them."""
+
+    frame: RowFrame
+    ids: Sequence[int]
+    places: TokenPlaces
+    starts: Sequence[int]
+    room: int
+    num_dropped: int
+    unread: bool
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def rows(self) -> tuple[Encoded, ...]:
+        """One row for each window."""
+        return tuple(
+            replace(
+                self.frame.fill(self.ids[start : start + self.room], self.places, start),
+                num_dropped=self.num_dropped,
+                unread=self.unread,
+            )
+            for start in self.starts
         )

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from common.full_arguments import full_arguments
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
 from peltier_training.evaluate import metrics
 from torch import nn
 from torch.utils.data import Dataset
-from transformers import AutoModel, AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments
+from transformers import AutoModel, AutoTokenizer, DataCollatorWithPadding, Trainer
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def full_finetuning(
         nn.init.constant_(model.head.bias, float(labels.targets(train).mean()))
     trainer = Trainer(
         model=model,
-        args=_arguments(run, labels, directory),
+        args=full_arguments(run, directory, label_names=["labels"], remove_unused_columns=False),
         train_dataset=_Rows(tokenizer, train, labels.targets(train)),
         eval_dataset=_Rows(tokenizer, validation, labels.targets(validation)),
         data_collator=DataCollatorWithPadding(tokenizer),
@@ -86,24 +87,3 @@ def full_finetuning(
     evaluations = [entry for entry in trainer.state.log_history if best in entry]
     top = max(evaluations, key=lambda entry: entry[best])
     return {name: top[f"eval_{name}"] for name in metrics.NAMES[labels.type] if f"eval_{name}" in top}
-
-
-def _arguments(run: FullRun, labels: Labels, directory: Path) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(directory),
-        num_train_epochs=run.epochs,
-        learning_rate=run.learning_rate,
-        per_device_train_batch_size=run.batch_size,
-        per_device_eval_batch_size=64,
-        warmup_steps=0.06,
-        seed=run.seed,
-        eval_strategy="epoch",
-        save_strategy="no",
-        report_to=[],
-        bf16=run.bf16,
-        use_cpu=True,
-        label_names=["labels"],
-        remove_unused_columns=False,
-        train_sampling_strategy="group_by_length",
-        dataloader_pin_memory=False,
-    )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from common.full_arguments import full_arguments
 from peltier_backbone.checkpoint import find_checkpoint
 from seqeval.metrics import f1_score, precision_score, recall_score
 from torch.utils.data import Dataset
@@ -16,7 +17,6 @@ from transformers import (
     DataCollatorForTokenClassification,
     EvalPrediction,
     Trainer,
-    TrainingArguments,
 )
 
 IGNORED = -100
@@ -68,7 +68,7 @@ def full_tagging(
     rows = {part: _Rows(tokenizer, own, tags, run.max_length) for part, own in parts.items()}
     trainer = Trainer(
         model=model,
-        args=_arguments(run, directory),
+        args=full_arguments(run, directory),
         train_dataset=rows["train"],
         eval_dataset={part: rows[part] for part in ("validation", "test")},
         data_collator=DataCollatorForTokenClassification(tokenizer),
@@ -91,22 +91,3 @@ def _score(tags: Sequence[str], found: EvalPrediction) -> dict[str, float]:
     gold = [[tags[place] for place in row] for _, row in pairs]
     metrics = {"f1": f1_score, "precision": precision_score, "recall": recall_score}
     return {name: float(metric(gold, answers, zero_division=0)) for name, metric in metrics.items()}
-
-
-def _arguments(run: TagRun, directory: Path) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(directory),
-        num_train_epochs=run.epochs,
-        learning_rate=run.learning_rate,
-        per_device_train_batch_size=run.batch_size,
-        per_device_eval_batch_size=64,
-        warmup_steps=0.06,
-        seed=run.seed,
-        eval_strategy="epoch",
-        save_strategy="no",
-        report_to=[],
-        bf16=run.bf16,
-        use_cpu=True,
-        train_sampling_strategy="group_by_length",
-        dataloader_pin_memory=False,
-    )

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from docs.generator.commands_page import commands_page
 from docs.generator.errors_page import errors_page
+from docs.generator.methods.pages import method_files
 from docs.generator.metrics_page import metrics_page
+from docs.generator.python_page import python_page
 from docs.generator.routes_page import routes_page
 from docs.generator.settings_page import settings_page
 
@@ -15,21 +17,17 @@ PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "errors.md": errors_page,
     "metrics.md": metrics_page,
+    "python.md": python_page,
     "routes.md": routes_page,
     "settings.md": settings_page,
 }
 _NOTE = "<!-- Written by `make reference` from the code; do not edit. -->\n"
 
 
-def stale_pages() -> dict[str, str]:
-    """The pages that differ from the code, by their name, with the correct text."""
-    pages = {name: _NOTE + page() for name, page in PAGES.items()}
-    return {name: text for name, text in pages.items() if _committed(name) != text}
-
-
-def _committed(name: str) -> str | None:
-    path = REFERENCE / name
-    return path.read_text() if path.exists() else None
+def stale_pages() -> dict[Path, str]:
+    """The files that differ from the code, with the correct text."""
+    pages = {REFERENCE / name: _NOTE + page() for name, page in PAGES.items()} | method_files()
+    return {path: text for path, text in pages.items() if not path.exists() or path.read_text() != text}
 
 
 def main() -> None:
@@ -37,10 +35,11 @@ def main() -> None:
     stale = stale_pages()
     if "--check" in sys.argv[1:]:
         if stale:
-            sys.exit(f"stale pages in docs/reference: {', '.join(stale)}; run `make reference`")
+            names = ", ".join(str(path.relative_to(REFERENCE.parents[1])) for path in stale)
+            sys.exit(f"stale pages: {names}; run `make reference`")
         return
-    for name, text in stale.items():
-        (REFERENCE / name).write_text(text)
+    for path, text in stale.items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from docs.generator.table import Schema, default_of, table, type_of
 
 _HEAD = """# Routes
 
-A running server shows the same content, with examples to try, at `/docs` and `/openapi.json`. `/` is a page of links.
-[Errors](errors.md) describes the error codes. **Key** is the scope that the API key needs. `/health`, `/ready` and `/`
-need no key, and on a server without keys no route needs one.
+A running server shows the same content, with examples to try, at `/docs` and `/openapi.json`. `/console` is a
+page for people, and `/` leads browsers there; programs read links at `/`.
+[Errors](errors.md) describes the error codes. **Key** is the scope that the API key needs. `/health`, `/ready`, `/`
+and the files of `/console` need no key, and on a server without keys no route needs one.
 
 A task reference (`{task}`, `model`) is `name`, `name@3` (a version), `name@canary` (an alias), or `tenant:name…`
 (another tenant's public adapter). Answers of predictions carry the headers `x-request-id`, `x-adapter-version`,

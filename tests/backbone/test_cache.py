@@ -143,3 +143,14 @@ def test_a_slot_that_waits_loses_nothing(t5: Backbone):
     found = t5.t5.step(texts[:2, 1], t5.t5.arrange([0, 1], cache))
     for row in range(2):
         torch.testing.assert_close(found[row], _alone(t5, rows[row], texts[row])[1], atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_rows_that_cannot_join_leave_no_slots(t5: Backbone):
+    """Their pass may fail after they were admitted; the others stay."""
+    cache, first = _cache(t5), _remember(t5, _rows(2))
+    assert cache.join(first) == [[0], [1]]
+    with pytest.raises(MemoryError), cache.admit([3, 4], [2, 1]):
+        raise MemoryError
+    assert list(cache.lengths) == [0, 1]
+    assert cache.join(first) == [[2], [3]]

@@ -1,6 +1,7 @@
 """Converts the outputs of embedding tasks to embeddings."""
 
 import math
+from base64 import b64encode
 
 import numpy as np
 from torch import Tensor
@@ -24,6 +25,11 @@ def relative_distance(found: Tensor, wanted: Tensor) -> float:
     embedding of zeros."""
     length = float(wanted.norm())
     return float((found - wanted).norm()) / length if length else math.inf
+
+
+def to_base64(embedding: Tensor) -> str:
+    """The values of an embedding [size] in float32, little-endian, in base64."""
+    return b64encode(embedding.numpy().astype("<f4", copy=False).tobytes()).decode()
 
 
 def to_list(embedding: Tensor) -> list[float]:

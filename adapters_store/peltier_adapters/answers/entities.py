@@ -43,7 +43,7 @@ def join_windows(rows: Sequence[Encoded], logits: Sequence[Tensor]) -> TextToken
         places = [place for place, ((start, _), word) in tokens if word != NO_WORD and first <= start < end]
         offsets += [row.offsets[place] for place in places]
         words += [row.words[place] for place in places]
-        kept.append(own[-len(row) :][places])  # without the soft tokens of a prompt
+        kept.append(own[places])
     return TextTokens(offsets, words, torch.cat(kept))
 
 

@@ -20,14 +20,14 @@ from peltier_adapters.ops.triton import TritonOps
 def join_frame(backbone: Backbone, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
     """See `steps.join`."""
     encoder = EncoderPass(backbone, rows, group_rows(rows, record_gates=False))
-    arrival = cache.admit(encoder.lengths, copies)
-    vectors: dict[str, Values] = {"slots": arrival.slots, "numbers": arrival.numbers}
-    if arrival.tokens is not None:
-        vectors["tokens"] = arrival.tokens
-    indices = Indices.of(encoder.vectors | vectors, backbone.device)
-    tokens = None if arrival.tokens is None else indices["tokens"]
-    cache.keep(encoder.run(indices), indices["slots"], indices["numbers"], tokens)
-    return arrival.by_row()
+    with cache.admit(encoder.lengths, copies) as arrival:
+        vectors: dict[str, Values] = {"slots": arrival.slots, "numbers": arrival.numbers}
+        if arrival.tokens is not None:
+            vectors["tokens"] = arrival.tokens
+        indices = Indices.of(encoder.vectors | vectors, backbone.device)
+        tokens = None if arrival.tokens is None else indices["tokens"]
+        cache.keep(encoder.run(indices), indices["slots"], indices["numbers"], tokens)
+        return arrival.by_row()
 
 
 class FrameSteps:

@@ -69,6 +69,11 @@ class Places(NamedTuple):
         context = prefixes.attend_places(query, key, value, head_stride, layout, longest, num_heads, scale=1.0)
         return Attended(context, None)
 
+    def attend_packed(self, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
+        """The context of queries, keys and values [tokens, 3 * attention]."""
+        query, key, value = qkv.chunk(3, -1)
+        return self.attend(query, key, value, query.shape[1] // self.num_heads, prefixes)
+
 
 @dataclass(frozen=True)
 class _RowView:
@@ -78,9 +83,7 @@ class _RowView:
     bias: RelativeBias
 
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
-        query, key, value = qkv.chunk(3, -1)
-        rows = self.rows.from_head(self.bias.first_head(layer))
-        return rows.attend(query, key, value, query.shape[1] // rows.num_heads, prefixes)
+        return self.rows.from_head(self.bias.first_head(layer)).attend_packed(qkv, prefixes)
 
 
 class EncoderPass:
@@ -131,9 +134,7 @@ class _NodeView:
     bias: RelativeBias
 
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
-        query, key, value = qkv.chunk(3, -1)
-        own = self.own.from_head(self.bias.first_head(layer))
-        return own.attend(query, key, value, query.shape[1] // own.num_heads, prefixes)
+        return self.own.from_head(self.bias.first_head(layer)).attend_packed(qkv, prefixes)
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         key, value = self.memory.key_values[layer].chunk(2, -1)

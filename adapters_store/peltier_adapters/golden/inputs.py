@@ -28,11 +28,20 @@ class Reader(Protocol):
 
 class LongTexts(NamedTuple):
     """What happens to texts that are too long: whether they are truncated or refused, the `stride` of their windows, if
-    any, and the number of characters that are read at most."""
+    any, the number of characters that are read at most, and the number of windows that one may have."""
 
     truncate: bool = True
     stride: int | None = None
     max_chars: int | None = None
+    max_windows: int | None = None
+
+
+class TooManyWindows(Exception):
+    """A text has `excess` more windows than are allowed."""
+
+    def __init__(self, excess: int) -> None:
+        super().__init__(f"the text has {excess} windows too many")
+        self.excess = excess
 
 
 _TRUNCATED = LongTexts()
@@ -54,11 +63,14 @@ def encode_input(
 
 def encode_windows(backbone: Reader, task: TaskSpec, value: Input, how: LongTexts = _TRUNCATED) -> tuple[Encoded, ...]:
     """Tokenises one input of a task that reads tokens: one row for each window of its last text. Raises the errors of
-    `encode_input`."""
+    `encode_input`, and `TooManyWindows` before it makes several rows that are more than `how` allows."""
     rendered = _render(task, value)
-    rows = backbone.tokenizer.encode_windows(
+    read = backbone.tokenizer.read_windows(
         *rendered, max_tokens=task.max_length, stride=how.stride, max_chars=how.max_chars
     )
+    if how.max_windows is not None and 1 < len(read) > how.max_windows:
+        raise TooManyWindows(len(read) - how.max_windows)
+    rows = read.rows()
     if rows[0].truncated and not how.truncate:
         raise InputError(_too_long(rows[0], task, max(map(len, rendered)), how.max_chars))
     return tuple(_checked(row, backbone, task) for row in rows)

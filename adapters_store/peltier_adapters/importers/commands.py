@@ -44,9 +44,7 @@ def import_(  # noqa: PLR0913 - one parameter per flag
     ] = None,
     pooling: Annotated[
         str | None,
-        typer.Option(
-            help="Pooling of embeddings: first, mean, max or pooler. Default: the checkpoint's or the backbone's."
-        ),
+        typer.Option(help="Pooling of embeddings without a head: first, mean, max or pooler. Default: the backbone's."),
     ] = None,
     stride: Annotated[
         int | None,

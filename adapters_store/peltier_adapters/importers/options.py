@@ -35,7 +35,8 @@ class TaskOptions:
     """Options of the task. Their defaults: `task_type` is that of the checkpoint's head, or follows from its outputs
     (one output is a regression); on a T5 it is classification with labels and text2text without. `inputs` are those of
     the type, or single. `labels` are those of the checkpoint, or "0", "1", …; `targets` on a T5 are the positions of
-    the labels; `template` is the plain text; `pooling` is that of the checkpoint or the backbone."""
+    the labels; `template` is the plain text; `pooling` is that of the checkpoint, which no other may replace, or of the
+    backbone."""
 
     inputs: str | None = None
     task_type: TaskType | None = None

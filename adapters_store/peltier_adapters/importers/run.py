@@ -61,8 +61,11 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
     foreign = READERS[wanted.origin](wanted.path, backbone)
     if not backbone.config.generates:
         foreign = _with_head(foreign, wanted, backbone)
+        _check_pooling(foreign, wanted)
     elif wanted.head is not None:
         raise AdapterError(f"head {wanted.head} was given, but a T5 answers in text and has no head")
+    elif wanted.options.pooling is not None:
+        raise AdapterError(f"pooling {wanted.options.pooling} was given, but a T5 answers in text and pools nothing")
     problems = part_problems(foreign.parts, backbone.config)
     if problems:
         raise AdapterError(f"{wanted.path} does not fit this backbone: {'; '.join(problems)}")
@@ -88,12 +91,22 @@ def _with_head(foreign: ImportedAdapter, wanted: Import, backbone: Backbone) -> 
     )
 
 
+def _check_pooling(foreign: ImportedAdapter, wanted: Import) -> None:
+    """Refuses a pooling that is not that of the head."""
+    own = getattr(foreign.head and foreign.head.spec, "pooling", None)
+    if wanted.options.pooling not in (None, own):
+        raise AdapterError(
+            f"{wanted.head or wanted.path} has a head with the pooling {own}, and --pooling is "
+            f"{wanted.options.pooling}; --pooling is for embeddings without a head"
+        )
+
+
 def _pooling(wanted: Import, backbone: Backbone) -> SavedHead:
-    """The head of an embedding: as --pooling, the adapter's own directory, or the backbone's says."""
-    pooling, config = wanted.options.pooling, backbone.config
-    if pooling is None and (wanted.path / MODULES_FILE).is_file():
+    """The head of an embedding: as the adapter's own directory, --pooling, or the backbone's says."""
+    config = backbone.config
+    if (wanted.path / MODULES_FILE).is_file():
         return read_sentence_head(wanted.path, config)
-    pooling = pooling or config.sentence_pooling
+    pooling = wanted.options.pooling or config.sentence_pooling
     if pooling is None:
         raise AdapterError(
             f"{wanted.path} does not say how its embeddings are pooled; give --pooling first, mean or max"

@@ -1,4 +1,4 @@
-"""BitFit: a task's own biases replace the backbone's (Ben Zaken et al. 2022; docs/methods.md#bitfit)."""
+"""BitFit: a task's own biases replace the backbone's (Ben Zaken et al. 2022; docs/methods/bitfit.md)."""
 
 from collections.abc import Iterator
 

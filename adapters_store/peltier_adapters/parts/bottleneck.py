@@ -1,5 +1,5 @@
 """Bottleneck adapters: y + up(act(down(x))) at the output of a sub-layer (Houlsby et al. 2019, Pfeiffer et al. 2021;
-docs/methods.md#bottleneck)."""
+docs/methods/houlsby.md)."""
 
 from collections.abc import Iterator
 from itertools import product

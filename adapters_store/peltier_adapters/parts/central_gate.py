@@ -1,5 +1,5 @@
 """UniPELT's central gate over LoRA and the prefix of one adapter, as in the authors' code (`add_central_gate`;
-docs/methods.md#unipelt). Both parts read it through `gate.CentralShares`."""
+docs/methods/unipelt.md). Both parts read it through `gate.CentralShares`."""
 
 import torch
 from peltier_backbone.load import Backbone

@@ -1,4 +1,4 @@
-"""Compacter's maps (Karimi Mahabadi et al. 2021; docs/methods.md#compacter).
+"""Compacter's maps (Karimi Mahabadi et al. 2021; docs/methods/compacter.md).
 
 PHM (Eq. 3-4): W = sum_i A_i (x) B_i, with n rules A_i [n, n] and n factors B_i [in / n, out / n]. It is built as it is
 loaded, and is then a dense map (`kronecker`).

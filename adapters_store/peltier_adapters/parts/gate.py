@@ -1,4 +1,4 @@
-"""UniPELT's gates (Mao et al. 2022, section 3; docs/methods.md#unipelt): a part's own gates, or its share of the
+"""UniPELT's gates (Mao et al. 2022, section 3; docs/methods/unipelt.md): a part's own gates, or its share of the
 central gate."""
 
 from collections.abc import Sequence

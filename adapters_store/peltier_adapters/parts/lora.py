@@ -1,5 +1,5 @@
-"""LoRA on linear maps: y + alpha / r * x A B (Hu et al. 2021; docs/methods.md#lora). A gate replaces the scale
-(docs/methods.md#unipelt)."""
+"""LoRA on linear maps: y + alpha / r * x A B (Hu et al. 2021; docs/methods/lora.md). A gate replaces the scale
+(docs/methods/unipelt.md)."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""Prefix tuning: P extra keys and values in every attention (Li and Liang 2021; docs/methods.md#prefix), gated as in
+"""Prefix tuning: P extra keys and values in every attention (Li and Liang 2021; docs/methods/prefix.md), gated as in
 UniPELT."""
 
 from collections.abc import Iterator

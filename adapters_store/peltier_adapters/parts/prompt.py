@@ -1,4 +1,4 @@
-"""Prompt tuning: P soft tokens in front of the encoder's input (Lester et al. 2021; docs/methods.md#prompt)."""
+"""Prompt tuning: P soft tokens in front of the encoder's input (Lester et al. 2021; docs/methods/prompt.md)."""
 
 from collections.abc import Iterator
 

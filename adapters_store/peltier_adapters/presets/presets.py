@@ -26,7 +26,7 @@ _PREFIX: Settings = {"length": 10, "mlp": 512}
 _LORA: Settings = {"targets": "query,value", "rank": 8, "alpha": 16.0}
 _PFEIFFER = _bottleneck("ffn", 48, "relu", input="normed")
 _APL: Settings = {**_PFEIFFER, **_PREFIX, **_LORA, "central": False}
-# Experts are drawn for the whole batch, as in the paper's code (docs/methods.md#adamix), or for each sample.
+# Experts are drawn for the whole batch, as in the paper's code (docs/methods/adamix.md), or for each sample.
 _ADAMIX: Settings = {"experts": 4, "share": "up", "routing": "batch", "consistency": 1.0}
 _BIASES = "query,key,value,attention_output,intermediate,output"
 # T5 and ModernBERT have no norm after the residual sum.

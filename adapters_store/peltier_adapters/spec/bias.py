@@ -20,7 +20,7 @@ BiasSite = Literal["query", "key", "value", "attention_output", "intermediate", 
 
 class BiasSpec(BasePartSpec):
     """Biases that replace the backbone's at the named sites, but for those in the first `skip` blocks of each stack. T5
-    and ModernBERT have none, so they are added there (BitFit, docs/methods.md#bitfit)."""
+    and ModernBERT have none, so they are added there (BitFit, docs/methods/bitfit.md)."""
 
     kind: Literal["bias"] = "bias"
     sites: Distinct[BiasSite] = Field(min_length=1, max_length=8)

@@ -16,7 +16,7 @@ class BottleneckSpec(BasePartSpec):
     """y + up(act(down(x))) at the output y of a sub-layer, before the residual sum.
 
     `input` is what the adapter reads: `output` the sub-layer's raw output y, `normed` the norm of y + residual, `sum`
-    y + residual itself (on T5 and ModernBERT, where no norm follows the sum; docs/methods.md#pfeiffer).
+    y + residual itself (on T5 and ModernBERT, where no norm follows the sum; docs/methods/pfeiffer.md).
     `gated` scales the adapter's own term with UniPELT's gate on that input. The first `skip` blocks of each stack have
     none (AdapterDrop). On T5 the site `attention` is self-attention; cross-attention has no adapter
     (docs/methods.md#sites).

@@ -50,7 +50,7 @@ class LoraStack:
 
 class LoraSpec(BasePartSpec):
     """y + scale * (x down) up on linear maps of every block, but for the first `skip` blocks of each stack; a gate
-    replaces the scale alpha / rank (docs/methods.md#lora).
+    replaces the scale alpha / rank (docs/methods/lora.md).
 
     The targets `query`, `key`, `value` and `output` are the projections of every attention, `intermediate` and
     `ffn_output` those of the feed-forward layers. A gated feed-forward layer has two maps `intermediate`: the columns

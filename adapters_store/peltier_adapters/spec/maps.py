@@ -30,7 +30,7 @@ class DenseMap(Spec):
 
 
 class LowRankMap(Spec):
-    """W = left right, rank r (Adapter-LowRank, docs/methods.md#low-rank: a matrix product)."""
+    """W = left right, rank r (Adapter-LowRank, docs/methods/low-rank.md: a matrix product)."""
 
     kind: Literal["lowrank"] = "lowrank"
     rank: Size = 1
@@ -62,7 +62,7 @@ class LphmMap(Spec):
 
 class FoldedLphmMap(Spec):
     """An LPHM map as it is served: the rule is part of the smaller factor, so that W = left right over blocks of the
-    wider side (docs/methods.md#compacter). Only `served_parts` makes it; no artifact has it.
+    wider side (docs/methods/compacter.md). Only `served_parts` makes it; no artifact has it.
 
     If the input is wider, `left` acts on each of the n input blocks. If the output is wider, `right` computes each of
     the n output blocks, and its last n rows are the map's bias.

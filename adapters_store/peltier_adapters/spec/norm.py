@@ -14,7 +14,7 @@ class NormSpec(BasePartSpec):
     With `skip` the norms before and in the first blocks of each stack are the backbone's own.
 
     The norms of T5 and ModernBERT have no bias, so one is added, except to T5's two final norms
-    (docs/methods.md#bitfit). ELECTRA's norm of the embeddings keeps its weights if it is not as wide as the hidden
+    (docs/methods/bitfit.md). ELECTRA's norm of the embeddings keeps its weights if it is not as wide as the hidden
     states."""
 
     kind: Literal["norm"] = "norm"

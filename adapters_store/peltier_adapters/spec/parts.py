@@ -6,6 +6,7 @@ order), all without those that a part skips, H hidden size, W attention size (H 
 size, d bottleneck, n hypercomplex division, r rank, K LoRA targets, P prefix or prompt length, N norms, C outputs.
 """
 
+from itertools import pairwise
 from math import prod
 from typing import Annotated
 
@@ -41,6 +42,7 @@ __all__ = [
     "PrefixSpec",
     "PromptSpec",
     "Site",
+    "count_by_block",
     "count_parameters",
     "part_conflicts",
     "part_problems",
@@ -113,6 +115,22 @@ def prompt_length(parts: Parts) -> int:
 def position_offset(parts: Parts) -> int:
     """The number of an encoder's positions that a row's prefix occupies."""
     return sum(part.length for part in parts if isinstance(part, PrefixSpec) and part.shifts_positions)
+
+
+def count_by_block(part: PartSpec, config: BackboneConfig) -> tuple[int, ...]:
+    """Elements of a part in each block of a stack, in order; empty for a part without blocks. An encoder-decoder has
+    two stacks, whose blocks of the same place are counted together. Norms before the first block belong to it. What all
+    blocks share is in none.
+    """
+    if isinstance(part, PromptSpec | HeadSpec):
+        return ()
+    depth = max(map(config.place_block, range(config.num_blocks))) + 1
+    # What a part has in the blocks from each place on.
+    following = [
+        count_parameters((part.model_copy(update={"skip": skip}),), config, head=True)
+        for skip in range(part.skip, depth + 1)
+    ]
+    return (0,) * part.skip + tuple(one - after for one, after in pairwise(following))
 
 
 def count_parameters(parts: Parts, config: BackboneConfig, *, head: bool = False) -> int:

@@ -14,7 +14,7 @@ MAX_PREFIX = 512
 class PrefixSpec(BasePartSpec):
     """P extra keys and values in front of those of every attention, but for those in the first `skip` blocks of each
     stack; a gate scales both (UniPELT). On T5 the encoder, the decoder and cross-attention have prefixes of their own,
-    without a position bias (docs/methods.md#prefix).
+    without a position bias (docs/methods/prefix.md).
 
     With `shifts_positions` an encoder's text begins at position P, as if the prefix were tokens before it (PEFT)."""
 
@@ -43,7 +43,7 @@ class PrefixSpec(BasePartSpec):
 class CentralGateSpec(BasePartSpec):
     """One gate per attention that divides between LoRA and the prefix, which then have no gates and no scale of their
     own: softmax over the row means of relu(x w + b), the first output for LoRA, the second for the prefix (UniPELT's
-    `add_central_gate`, docs/methods.md#unipelt). Each share is computed from the input x of its part. For
+    `add_central_gate`, docs/methods/unipelt.md). Each share is computed from the input x of its part. For
     a value in T5's cross-attention that is the encoder's output, so the shares need not sum to 1. It has the `skip` of
     the parts that it divides between."""
 
@@ -59,7 +59,7 @@ class CentralGateSpec(BasePartSpec):
 
 
 class PromptSpec(BasePartSpec):
-    """P soft tokens in front of the encoder's input (prompt tuning, docs/methods.md#prompt)."""
+    """P soft tokens in front of the encoder's input (prompt tuning, docs/methods/prompt.md)."""
 
     kind: Literal["prompt"] = "prompt"
     length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]

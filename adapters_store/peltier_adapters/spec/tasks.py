@@ -70,7 +70,7 @@ class TaskSpec(Spec):
     closed task also has the label strings `targets`: one for each label, or the numbers that a regression can answer.
 
     With `padded` every input of an encoder is padded to `max_length`. No token attends to the padding, but gates
-    average over it too, as in the UniPELT authors' code (docs/methods.md#unipelt).
+    average over it too, as in the UniPELT authors' code (docs/methods/unipelt.md).
 
     With `stride`, a text of more than `max_length` tokens is read in windows, for a task that reads tokens. Neighbours
     share `stride` tokens. Without, such a text is truncated.

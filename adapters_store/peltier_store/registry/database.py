@@ -169,6 +169,11 @@ def refuse_older_schema(connection: Connection) -> None:
         )
 
 
+def read_schema(connection: Connection) -> str | None:
+    """The revision of the schema; None without one."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
 def refuse_broken_references(connection: Connection) -> None:
     """Raises RegistryError if a row refers to a row that a migration has lost."""
     if connection.dialect.name == "sqlite":

@@ -112,6 +112,26 @@ class AuditEntry:
 
 
 @dataclass(frozen=True)
+class AuditFilter:
+    """The wanted entries of the audit log; None is every value. `since` is included, `until` is not."""
+
+    tenant: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class StorageUsage:
+    """What counts for a tenant's quotas of storage: adapters with a live version, and bytes of versions that are not
+    purged."""
+
+    num_adapters: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """Every adapter, tenant and key that changed since an earlier revision, complete, as of `revision`."""
 

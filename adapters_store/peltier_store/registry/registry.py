@@ -9,26 +9,30 @@ from sqlalchemy import URL, Connection
 
 from peltier_store.registry import aliases, claims, deletion, keys, marks, tenants
 from peltier_store.registry.audit import read_audit
-from peltier_store.registry.database import database_url, refuse_older_schema, upgrade
+from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
 from peltier_store.registry.errors import RegistryError
-from peltier_store.registry.lookup import read_digests, read_names, read_versions
+from peltier_store.registry.lookup import find_version, read_digests, read_names, read_versions
 from peltier_store.registry.publishing import publish, require_room
 from peltier_store.registry.records import (
     Alias,
     AliasChange,
     AuditEntry,
+    AuditFilter,
     Key,
     Quotas,
     Reservation,
     Snapshot,
+    StorageUsage,
     Tenant,
     Version,
 )
+from peltier_store.registry.room import read_usage
 from peltier_store.registry.snapshot import read_snapshot
 from peltier_store.registry.transactions import Transactions, WriteTransaction, read_revision
 
 _NO_LIMITS = Quotas()
+_ALL_ENTRIES = AuditFilter()
 # Of reservations and collections, which are not in the audit log.
 _NO_ACTOR = ""
 
@@ -81,6 +85,10 @@ class Registry:
         """
         return await self._transactions.identity()
 
+    async def schema(self) -> str | None:
+        """The revision of the database's schema."""
+        return await self._transactions.read(read_schema)
+
     async def revision(self) -> int:
         """The number of the last change; it never decreases."""
         return await self._transactions.read(read_revision)
@@ -100,10 +108,18 @@ class Registry:
         """Every live version, by tenant, name and number; with `deleted` also those that can be undeleted."""
         return await self._read(read_versions, deleted=deleted)
 
+    async def find(self, tenant: str, name: str, number: int) -> Version | None:
+        """A version with its manifest, live or deleted; None if it was never published, or is purged."""
+        return await self._read(find_version, tenant, name, number)
+
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
         """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""
         draft = Version(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
         await self._read(require_room, draft)
+
+    async def usage(self, tenant: str) -> StorageUsage:
+        """What the tenant has stored. Raises TenantUnknown."""
+        return await self._read(read_usage, tenant)
 
     async def names(self, tenant: str) -> set[str]:
         """Every name that ever had a version in the tenant, even if all of them are deleted and purged."""
@@ -221,10 +237,10 @@ class Registry:
         return await self._write(actor, keys.revoke_key, prefix)
 
     async def audit(
-        self, *, limit: int = 100, before_id: int | None = None, tenant: str | None = None
+        self, wanted: AuditFilter = _ALL_ENTRIES, *, limit: int = 100, before_id: int | None = None
     ) -> list[AuditEntry]:
         """At most `limit` entries of the audit log, newest first; `before_id` is the last id of the previous page."""
-        return await self._read(read_audit, limit, before_id, tenant)
+        return await self._read(read_audit, limit, before_id, wanted)
 
     async def digests(self) -> set[str]:
         """The digests of every version that is not purged; these blobs are needed."""

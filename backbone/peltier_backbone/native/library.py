@@ -276,9 +276,14 @@ def serving_library(device: torch.device, dtype: torch.dtype) -> Library | None:
 @cache
 def load_library() -> Library | None:
     """The fastest kernels that run on this machine; None if none were built, or if their results are wrong on it."""
-    names = (*_LEVELS.get(torch.backends.cpu.get_cpu_capability(), ()), "plain")
-    libraries = (_load(_FOLDER / f"{name}.so") for name in names)
+    libraries = map(_load, library_paths())
     return next((library for library in libraries if library is not None), None)
+
+
+def library_paths() -> list[Path]:
+    """The libraries for this processor, the fastest first, whether they were built or not."""
+    names = (*_LEVELS.get(torch.backends.cpu.get_cpu_capability(), ()), "plain")
+    return [_FOLDER / f"{name}.so" for name in names]
 
 
 def _load(path: Path) -> Library | None:

@@ -1,6 +1,7 @@
 """Bounds the size of an answer. The bound is known before the answer is computed, except for the labels that apply in a
 multilabel task."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -11,9 +12,12 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters
 from pydantic_core import to_json
 
+from peltier_server.catalog.entry import Entry
 from peltier_server.catalog.label_bytes import LabelBytes
 from peltier_server.context import RequestContext
+from peltier_server.inference.dimensions import count_dimensions
 from peltier_server.inference.prediction import OnePrediction
+from peltier_server.inference.window_budget import WindowBudget
 
 # The maximum of bytes for a float32 and the comma after it in JSON, such as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
@@ -82,6 +86,28 @@ class AnswerMeasure:
     token_bytes: int
     num_layers: int
 
+    def of_answer(
+        self,
+        entry: Entry,
+        inputs: Sequence[Input],
+        parameters: Parameters,
+        decoding: Decoding | None,
+        base64: bool = False,
+    ) -> AnswerSize:
+        """The size of the answer of a version, with embeddings in `base64` or as numbers."""
+        num_inputs = len(inputs)
+        if entry.task.type == "span":
+            return self.of_spans(inputs, parameters)
+        if entry.task.type == "token-classification":
+            return self.of_entities(num_inputs, entry.label_bytes, entry.task, parameters)
+        if entry.task.type == "embedding" and base64:
+            return self.of_base64(num_inputs, count_dimensions(entry, parameters))
+        if entry.task.type == "embedding":
+            return self.of_embeddings(num_inputs, count_dimensions(entry, parameters), parameters)
+        if decoding is None:
+            return self.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
+        return self.of_text(num_inputs, entry.label_bytes, decoding)
+
     def of_text(self, num_inputs: int, labels: LabelBytes, decoding: Decoding) -> AnswerSize:
         """The size of generated texts. Each may come with a label."""
         around = _PREDICTION_BYTES + labels.of_longest(1)
@@ -104,10 +130,15 @@ class AnswerMeasure:
         return _NUM_GATES * (_GATE_BYTES + self.num_layers * _NUMBER_BYTES) if parameters.return_gates else 0
 
     def of_embeddings(self, num_inputs: int, num_dimensions: int, parameters: Parameters) -> AnswerSize:
-        """The size of embeddings. In base64 they are shorter."""
+        """The size of embeddings as numbers."""
         around = _PREDICTION_BYTES + self._of_gates(parameters)
         every = around + num_dimensions * (_NUMBER_BYTES + 1)
         return AnswerSize(num_inputs, num_dimensions, "dimensions", every, around + _NUMBER_BYTES + 1)
+
+    def of_base64(self, num_inputs: int, num_dimensions: int) -> AnswerSize:
+        """The size of embeddings in base64, without gates."""
+        every = _PREDICTION_BYTES + _base64_bytes(num_dimensions)
+        return AnswerSize(num_inputs, num_dimensions, "dimensions", every, _PREDICTION_BYTES + _base64_bytes(1))
 
     def of_scores(self, num_inputs: int, labels: LabelBytes, task: TaskSpec, parameters: Parameters) -> AnswerSize:
         """The size of labels with their scores. `AnswerBudget.take_names` counts the labels that apply in a multilabel
@@ -121,13 +152,21 @@ class AnswerMeasure:
         return AnswerSize(num_inputs, shown, "scores", every, one, names_bytes)
 
 
-class AnswerBudget:
-    """The bytes that one HTTP answer may have. All parts of the answer share them. `context` reserves the taken bytes
-    among all answers in progress. Belongs to the event loop."""
+def _base64_bytes(num_values: int) -> int:
+    """The bytes of values in float32, four characters for each three bytes of them."""
+    return 4 * math.ceil(4 * num_values / 3)
 
-    def __init__(self, max_bytes: int, context: RequestContext) -> None:
+
+class AnswerBudget:
+    """The bytes that one HTTP answer may have, and the `windows` that it may be computed from. All parts of the answer
+    share them. `context` reserves the taken bytes among all answers in progress. `base64` is the form of embeddings.
+    Belongs to the event loop."""
+
+    def __init__(self, max_bytes: int, windows: WindowBudget, context: RequestContext, *, base64: bool = False) -> None:
         self._max_bytes = max_bytes
         self._context = context
+        self.windows = windows
+        self.base64 = base64
         self.taken_bytes = 0
 
     def take(self, size: AnswerSize) -> None:
@@ -141,6 +180,17 @@ class AnswerBudget:
                 + size.advice(left, is_alone=not self.taken_bytes)
             )
         self._count(size.num_bytes)
+
+    def take_texts(self, texts: Sequence[str], what: str, count: int | None = None) -> None:
+        """Counts texts of the request that the answer repeats, at most `count` of them. `what` names them in the
+        message. Raises the same errors as `take`."""
+        lengths = sorted((len(to_json(text)) for text in texts), reverse=True)[:count]
+        if sum(lengths) > self._left:
+            raise InvalidInput(
+                f"the answer repeats {len(lengths)} {what} of up to {sum(lengths)} bytes, and {self._left} of at most "
+                f"{self._max_bytes} are left for it: send fewer {what}, or do not ask for them in the answer"
+            )
+        self._count(sum(lengths))
 
     def take_names(self, num_bytes: int, size: AnswerSize) -> None:
         """Counts `num_bytes` of labels that apply, in the part of this size. Raises the same errors as `take`."""

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Coroutine, Sequence
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any
 
@@ -53,7 +54,8 @@ class MixedAnswer:
         if self._reader is not None:
             inputs[1:] = [""] * (len(inputs) - 1)  # only the first item reads the input
         items = Items(self._preparation, self._context.tenant, inputs)
-        await items.answer(self._begin, self._charge)
+        with self._reader or nullcontext():
+            await items.answer(self._begin, self._charge)
         return [result for result in self._results if result is not None]
 
     def _begin(self, number: int) -> Coroutine[Any, Any, None] | None:

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from peltier_client.protocol import AdapterRef, TextPrediction
+from peltier_client.protocol import AdapterRef, TextPrediction, Tier
 from pydantic_core import to_json
-
-from peltier_server.residency.slot_entry import Tier
 
 # A text, or the fields of any other prediction of the protocol. To create and serialise a model takes four times as
 # long as a dict.
@@ -46,7 +44,7 @@ class Prediction(NamedTuple):
     @property
     def provenance(self) -> dict[str, Any]:
         """The fields of its `PredictResponse` except the predictions."""
-        adapter, _, num_tokens, num_truncated = self.opening
+        adapter, tier, num_tokens, num_truncated = self.opening
         queue, load, compute, total = self.timings
         usage = {"tokens": num_tokens, "truncated_inputs": num_truncated}
         if self.num_new_tokens is not None:
@@ -54,6 +52,7 @@ class Prediction(NamedTuple):
         return {
             "task": adapter.name,
             "adapter": adapter,
+            "tier": tier,
             "usage": usage,
             "timings_ms": {"queue": queue, "load": load, "compute": compute, "total": total},
             "batch": {"rows": self.batch_rows, "adapters": self.batch_adapters},

@@ -1,11 +1,9 @@
 """Answers one request: resolve the task, tokenise the inputs, lease the adapter, queue the rows, read the answer."""
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -14,55 +12,41 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.generation.search import Decoding
+from peltier_adapters.golden.inputs import TooManyWindows
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
-from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
+from peltier_client.errors import DeadlinePassed, InvalidInput
 from peltier_client.protocol import BACKBONE_TASK, Input, MixedItem, Parameters, TaskReference, group_prefix
-from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
+from peltier_store.blobs.blobs import BlobNotFound
 
-from peltier_server import retry_hints
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.entry import Entry
 from peltier_server.context import RequestContext
-from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
+from peltier_server.fairness.preparation import MAX_PIECE_COST
 from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES
 from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, bytes_of_names
 from peltier_server.inference.backbone_task import BackboneTask
 from peltier_server.inference.decoding import check_stream, choose_decoding, draws
-from peltier_server.inference.dimensions import count_dimensions
+from peltier_server.inference.limits import Limits
+from peltier_server.inference.load_failure import load_failure
 from peltier_server.inference.prediction import OnePrediction, Prediction, StreamStart
-from peltier_server.inference.quarantine import Quarantine
 from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.inference.response import Output, count_new_tokens, create_timings, read_answers
 from peltier_server.inference.task_parameters import check_parameters
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
-from peltier_server.inference.windowed_output import count_windows, group_windows
-from peltier_server.metrics.metrics import Metrics
+from peltier_server.inference.window_budget import WindowBudget, count_windows
+from peltier_server.inference.windowed_output import group_windows, num_rows
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Outcome, Terms
 from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import Lease
 from peltier_server.residency.slots import Slots
-
-logger = logging.getLogger(__name__)
+from peltier_server.tracing.request_trace import RequestTrace
 
 # Below this, handing the work to a thread costs more than the work.
 _ANSWERS_ON_THE_LOOP = 64
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits of one request: inputs, new tokens per input, bytes of the answer, and scores if the caller sets no
-    `top_k`. `preparation` limits each tenant, and `quarantine` each version. `metrics` counts truncated inputs."""
-
-    max_inputs: int
-    max_new_tokens: int
-    max_answer_bytes: int
-    default_top_k: int
-    preparation: Preparation
-    quarantine: Quarantine
-    metrics: Metrics
 
 
 class _Request(NamedTuple):
@@ -110,6 +94,12 @@ class Predictor:
 
     def resolve(self, context: RequestContext, task: str) -> ResolvedTask:
         """The version that `task` names now. Raises `NotFound` if there is no such version that the caller may use."""
+        if context.trace is None:
+            return self._resolve(context, task)
+        with context.trace.resolving(task):
+            return self._resolve(context, task)
+
+    def _resolve(self, context: RequestContext, task: str) -> ResolvedTask:
         reference = TaskReference.parse(task)
         if reference.name == BACKBONE_TASK:
             own = self._backbone_task
@@ -120,9 +110,10 @@ class Predictor:
     def _backbone_task(self) -> BackboneTask:
         return BackboneTask.of(self._backbone)
 
-    def open_answer(self, context: RequestContext) -> AnswerBudget:
-        """The byte budget that the parts of one HTTP answer share."""
-        return AnswerBudget(self._limits.max_answer_bytes, context)
+    def open_answer(self, context: RequestContext, *, base64: bool = False) -> AnswerBudget:
+        """The budget that the parts of one HTTP answer share. With `base64` its embeddings are in base64."""
+        windows = WindowBudget(self._limits.max_windows)
+        return AnswerBudget(self._limits.max_answer_bytes, windows, context, base64=base64)
 
     async def predict(
         self, target: ResolvedTask, inputs: Sequence[Input], parameters: Parameters, budget: AnswerBudget | None = None
@@ -194,10 +185,10 @@ class Predictor:
                 # The version may have been purged since it was resolved; then the reference names another one, or none.
                 successor = self._catalog.resolve(target.reference, target.context)
                 if successor.digest == entry.digest:
-                    raise _not_loaded(target, error) from error
+                    raise load_failure(target, error) from error
                 request = request._replace(target=target._replace(entry=successor))
             except AdapterError as error:
-                raise _not_loaded(target, error) from error
+                raise load_failure(target, error) from error
 
     async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
         task, parameters = entry.task, self._with_top_k(entry.task, request.parameters)
@@ -205,7 +196,7 @@ class Predictor:
         check_parameters(task, request.parameters)
         if request.stream is not None:
             check_stream(decoding)
-        size = self._size(entry, request.inputs, parameters, decoding)
+        size = self._measure.of_answer(entry, request.inputs, parameters, decoding, request.budget.base64)
         request.budget.take(size)
         try:
             if parameters is not request.parameters:
@@ -221,16 +212,22 @@ class Predictor:
         tenant, artifact = request.target.context.tenant, request.target.artifact
         if artifact is None:
             self._slots.prefetch(entry.owned, tenant)
-        reading = Reading(self._backbone, entry.task, request.parameters)
-        encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs, request.reader)
+        encoded = await self._encode(request, entry.task)
         num_tokens = sum(len(row) for rows in encoded for row in rows)
         spending = self._limits.preparation.enforcer.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
-        async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
-            opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
-            self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
-            if request.stream is not None:
-                request.stream.open(opening)
-            outcome = await self._compute(encoded, lease.resident, decoding, request)
+        try:
+            async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
+                opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
+                self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
+                if request.stream is not None:
+                    request.stream.open(opening)
+                leased_at = time.monotonic()
+                outcome = await self._compute(encoded, lease.resident, decoding, request)
+        except BlobNotFound:
+            request.budget.windows.give_back(count_windows(encoded))
+            raise
+        if request.target.context.trace is not None:
+            _trace_work(request.target.context.trace, leased_at, lease, outcome)
         outputs = outcome.outputs
         if entry.task.reads_tokens:
             outputs = group_windows(request.inputs, encoded, outputs)
@@ -250,19 +247,15 @@ class Predictor:
             return parameters
         return parameters.model_copy(update={"top_k": self._limits.default_top_k})
 
-    def _size(
-        self, entry: Entry, inputs: Sequence[Input], parameters: Parameters, decoding: Decoding | None
-    ) -> AnswerSize:
-        num_inputs = len(inputs)
-        if entry.task.type == "span":
-            return self._measure.of_spans(inputs, parameters)
-        if entry.task.type == "token-classification":
-            return self._measure.of_entities(num_inputs, entry.label_bytes, entry.task, parameters)
-        if entry.task.type == "embedding":
-            return self._measure.of_embeddings(num_inputs, count_dimensions(entry, parameters), parameters)
-        if decoding is None:
-            return self._measure.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
-        return self._measure.of_text(num_inputs, entry.label_bytes, decoding)
+    async def _encode(self, request: _Request, task: TaskSpec) -> list[EncodedInput]:
+        windows, tenant = request.budget.windows, request.target.context.tenant
+        reading = Reading(self._backbone, task, request.parameters, windows.left)
+        try:
+            encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs, request.reader)
+        except TooManyWindows as error:
+            raise windows.refusal(error.excess) from None
+        windows.take(count_windows(encoded))
+        return encoded
 
     async def _compute(
         self, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None, request: _Request
@@ -271,7 +264,7 @@ class Predictor:
         bare = request.target.artifact is not None
         tenant = request.target.context.tenant
         rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
-        terms = Terms(tenant, request.deadline, parameters.priority)
+        terms = Terms(tenant, request.deadline, parameters.priority, request.target.context.trace)
         if decoding is None:
             inputs = None
             if len(rows) > len(encoded):
@@ -284,16 +277,16 @@ class Predictor:
         self, outputs: Sequence[Output], request: _Request, size: AnswerSize
     ) -> tuple[list[OnePrediction], int]:
         """All predictions, and the maximum of bytes of the answer."""
-        read = partial(_read_answers, self._backbone, request.target.entry.task, request.parameters)
-        row_bytes = size.prediction_bytes + size.names_bytes * max(map(count_windows, outputs))
+        read = partial(_read_answers, self._backbone, request)
+        row_bytes = size.prediction_bytes + size.names_bytes * max(map(num_rows, outputs))
         if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * row_bytes <= BYTES_ON_THE_LOOP:
             predictions, num_bytes = read(outputs)
             request.budget.take_names(num_bytes, size)
             return predictions, size.num_bytes + num_bytes
         predictions, num_bytes = [], 0
-        num_rows = max(1, PIECE_BYTES // row_bytes)
-        for start in range(0, len(outputs), num_rows):
-            piece = partial(read, outputs[start : start + num_rows])
+        num_outputs = max(1, PIECE_BYTES // row_bytes)
+        for start in range(0, len(outputs), num_outputs):
+            piece = partial(read, outputs[start : start + num_outputs])
             some, more_bytes = await self._limits.preparation.run(request.target.context.tenant, MAX_PIECE_COST, piece)
             request.budget.take_names(more_bytes, size)
             predictions += some
@@ -301,11 +294,15 @@ class Predictor:
         return predictions, size.num_bytes + num_bytes
 
 
-def _read_answers(
-    backbone: Backbone, task: TaskSpec, parameters: Parameters, outputs: Sequence[Output]
-) -> tuple[list[OnePrediction], int]:
-    predictions = read_answers(backbone, task, outputs, parameters)
+def _read_answers(backbone: Backbone, request: _Request, outputs: Sequence[Output]) -> tuple[list[OnePrediction], int]:
+    task, parameters = request.target.entry.task, request.parameters
+    predictions = read_answers(backbone, task, outputs, parameters, base64=request.budget.base64)
     return predictions, bytes_of_names(predictions)
+
+
+def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease[Resident], outcome: Outcome[Any]) -> None:
+    trace.add("load", leased_at - lease.load_seconds, leased_at, {"peltier.tier": lease.tier})
+    trace.add_work(leased_at, outcome.queue_seconds, outcome.compute_seconds, outcome.batch_span)
 
 
 def _num_truncated(encoded: Sequence[EncodedInput]) -> int:
@@ -314,19 +311,3 @@ def _num_truncated(encoded: Sequence[EncodedInput]) -> int:
 
 def _max_written(decoding: Decoding | None, num_inputs: int) -> int:
     return 0 if decoding is None else num_inputs * decoding.num_beams * decoding.max_new_tokens
-
-
-def _not_loaded(target: ResolvedTask, error: AdapterError) -> PeltierError:
-    version, request_id = target.entry.version, target.context.request_id
-    what = f"adapter {version.name!r} version {version.number} cannot be loaded"
-    if not isinstance(error, BlobError):
-        return InferenceFailed(f"{what}: {error}")
-    if isinstance(error, BlobStoreGone):
-        # The log already has one record that the store is gone.
-        return Unavailable(f"{what}, as the server's store is gone", retry_after=retry_hints.SOON)
-    # Callers of a public adapter are other tenants, so only the log tells where the store is and how it fails.
-    logger.error("request %s: %s's %s: %s", request_id, version.tenant, what, error)
-    reason = "the server's log has the reason under this request's x-request-id"
-    if isinstance(error, BlobNotFound | BlobDamaged):
-        return InferenceFailed(f"{what}, as its stored bytes are missing or damaged; {reason}")
-    return Unavailable(f"{what} just now; {reason}", retry_after=retry_hints.SOON)

@@ -3,8 +3,9 @@
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 
 from peltier_client.errors import InferenceFailed
@@ -92,16 +93,22 @@ class Quarantine:
 
     def of(self, tenant: str) -> list[QuarantinedVersion]:
         """The versions in quarantine for `tenant`."""
-        return [
-            QuarantinedVersion(
-                adapter=record.entry.reference,
-                num_failures=record.num_failures,
-                reason=record.reason,
-                retry_after_seconds=max(0.0, record.until - self._clock()),
-            )
-            for (whose, _), record in self._records.items()
-            if whose == tenant and record.open
-        ]
+        return [self._describe(record) for whose, record in self._open() if whose == tenant]
+
+    def first(self, max_versions: int) -> list[tuple[str, QuarantinedVersion]]:
+        """The first versions in quarantine, each with the tenant whose requests are refused."""
+        return [(tenant, self._describe(record)) for tenant, record in islice(self._open(), max_versions)]
+
+    def _open(self) -> Iterator[tuple[str, _Record]]:
+        return ((tenant, record) for (tenant, _), record in self._records.items() if record.open)
+
+    def _describe(self, record: _Record) -> QuarantinedVersion:
+        return QuarantinedVersion(
+            adapter=record.entry.reference,
+            num_failures=record.num_failures,
+            reason=record.reason,
+            retry_after_seconds=max(0.0, record.until - self._clock()),
+        )
 
     def end_attempt(self, attempt: "_Attempt", error: BaseException | None) -> None:
         """Counts the result of an attempt, which is None for a success."""

@@ -15,6 +15,7 @@ from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_client.protocol import Parameters, TextPrediction
+from torch import Tensor
 
 from peltier_server.inference.prediction import OnePrediction, Timings
 from peltier_server.inference.windowed_output import WindowedOutput
@@ -31,7 +32,7 @@ def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> O
     if task.type == "ranking":
         found = ranking_answer(output.logits, raw_scores=parameters.raw_scores)
     elif task.type == "embedding":
-        found = _read_embedding(task, output, parameters)
+        found = {"embedding": embeddings.to_list(_embedding(task, output, parameters))}
     else:
         found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
     if parameters.return_gates and output.gates is not None:
@@ -71,9 +72,8 @@ def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters
     return answer
 
 
-def _read_embedding(task: TaskSpec, output: RowOutput, parameters: Parameters) -> dict[str, Any]:
-    own = embeddings.read(task, output.logits, parameters.dimensions, raw=parameters.raw_scores)
-    return {"embedding": embeddings.to_list(own)}
+def _embedding(task: TaskSpec, output: RowOutput, parameters: Parameters) -> Tensor:
+    return embeddings.read(task, output.logits, parameters.dimensions, raw=parameters.raw_scores)
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:
@@ -89,9 +89,12 @@ def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Par
 
 
 def read_answers(
-    backbone: Backbone, task: TaskSpec, outputs: Sequence[Output], parameters: Parameters
+    backbone: Backbone, task: TaskSpec, outputs: Sequence[Output], parameters: Parameters, *, base64: bool = False
 ) -> list[OnePrediction]:
-    """One prediction per output, in order."""
+    """One prediction per output, in order; embeddings as numbers or in `base64`."""
+    if base64 and task.type == "embedding":
+        every = (_embedding(task, output, parameters) for output in outputs if isinstance(output, RowOutput))
+        return [{"embedding": embeddings.to_base64(own)} for own in every]
     return [_read_answer(backbone, task, output, parameters) for output in outputs]
 
 

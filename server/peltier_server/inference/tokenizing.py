@@ -4,10 +4,17 @@ tenants' work."""
 import asyncio
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from peltier_adapters.errors import InputError, first_of
-from peltier_adapters.golden.inputs import LongTexts, at_words, encode_input, encode_known, encode_windows
+from peltier_adapters.golden.inputs import (
+    LongTexts,
+    TooManyWindows,
+    at_words,
+    encode_input,
+    encode_known,
+    encode_windows,
+)
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
@@ -16,6 +23,7 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
+from peltier_server.inference.window_budget import count_windows
 
 # Below these limits, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 1024
@@ -29,17 +37,23 @@ EncodedInput = tuple[Encoded, ...]
 
 
 class Reading(NamedTuple):
-    """The backbone and the task that inputs are tokenised for, and the parameters that say how."""
+    """The backbone and the task that inputs are tokenised for, the parameters that say how, and how many windows the
+    inputs may have."""
 
     backbone: Backbone
     task: TaskSpec
     parameters: Parameters
+    max_windows: int
 
     @property
     def stride(self) -> int | None:
         """The tokens that neighbouring windows share; None if there are no windows."""
         asked = self.parameters.stride
         return self.task.stride if asked is None else asked
+
+    def after(self, found: Sequence[EncodedInput | InputError]) -> "Reading":
+        """The same for the inputs that follow those that were `found`."""
+        return self._replace(max_windows=self.max_windows - count_windows(found))
 
 
 def num_chars(value: Input) -> int:
@@ -48,18 +62,29 @@ def num_chars(value: Input) -> int:
 
 
 class InputReader:
-    """Reads the one input of a request of `tenant` for several tasks, once for all that read it alike."""
+    """Reads the one input of a request of `tenant` for several tasks, once for all that read it alike. The readings end
+    with the block that enters it."""
 
     def __init__(self, preparation: Preparation, tenant: str) -> None:
         self._preparation, self._tenant = preparation, tenant
         self._known: dict[TaskSpec, asyncio.Task[list[EncodedInput | InputError]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for reading in self._known.values():
+            reading.cancel()
 
     async def read(self, reading: Reading, inputs: Sequence[Input]) -> list[EncodedInput | InputError]:
         """The rows of the input, or what is wrong with it. `inputs` and the parameters are always the same."""
         # Labels and decoding change nothing of how a text is read.
         task = reading.task.model_copy(update={"labels": (), "targets": (), "decoding": None})
         if task not in self._known:
-            self._known[task] = asyncio.create_task(_encode_all(self._preparation, reading, self._tenant, inputs))
+            known = asyncio.create_task(_encode_all(self._preparation, reading, self._tenant, inputs))
+            # Its error is known to those that still wait for it; asyncio would log one that nobody waits for.
+            known.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            self._known[task] = known
         # A task that ends early, for example at its deadline, does not end the others.
         return await asyncio.shield(self._known[task])
 
@@ -67,12 +92,17 @@ class InputReader:
 async def encode_inputs(
     preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input], reader: InputReader | None = None
 ) -> list[EncodedInput]:
-    """The rows of each input, in order. Raises `InvalidInput` with the reason for each invalid input; then each input
-    costs the tenant one token. A request with one input for several tasks has a `reader`."""
-    if reader is None:
-        found = await _encode_all(preparation, reading, tenant, inputs)
-    else:
-        found = await reader.read(reading, inputs)
+    """The rows of each input, in order. Raises `InvalidInput` with the reason for each invalid input, and
+    `TooManyWindows` as soon as they are too many; then each input costs the tenant one token. A request with one input
+    for several tasks has a `reader`."""
+    try:
+        if reader is None:
+            found = await _encode_all(preparation, reading, tenant, inputs)
+        else:
+            found = await reader.read(reading, inputs)
+    except TooManyWindows:
+        await preparation.enforcer.charge(tenant, len(inputs))
+        raise
     encoded = [one for one in found if not isinstance(one, InputError)]
     if len(encoded) < len(found):
         await preparation.enforcer.charge(tenant, len(inputs))
@@ -98,15 +128,17 @@ async def _read(
     preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
 ) -> list[EncodedInput | InputError]:
     """Tokenises inputs in threads."""
-    found, encode = list[EncodedInput | InputError](), partial(_encode, reading, preparation.max_text_chars)
-    for piece, cost in split_inputs(inputs, preparation.max_text_chars):
-        found += await preparation.run(tenant, cost, partial(encode, piece))
+    found, max_text_chars = list[EncodedInput | InputError](), preparation.max_text_chars
+    for piece, cost in split_inputs(inputs, max_text_chars):
+        some = await preparation.run(tenant, cost, partial(_encode, reading, max_text_chars, piece))
+        reading = reading.after(some)
+        found += some
     return found
 
 
 def _find(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[EncodedInput | None]:
     """The rows of texts of known words, which the event loop finds before a thread could start."""
-    backbone, task, _ = reading
+    backbone, task, *_ = reading
     found = (encode_known(backbone, task, value, max_chars=max_text_chars) for value in inputs)
     return [None if one is None else (one,) for one in found]
 
@@ -126,11 +158,16 @@ def split_inputs(inputs: Sequence[Input], max_text_chars: int) -> Iterator[tuple
 
 
 def _encode(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[EncodedInput | InputError]:
-    return [_encode_one(reading, max_text_chars, value) for value in inputs]
+    found = list[EncodedInput | InputError]()
+    for value in inputs:
+        own = _encode_one(reading, max_text_chars, value)
+        reading = reading.after([own])
+        found.append(own)
+    return found
 
 
 def _encode_one(reading: Reading, max_text_chars: int, value: Input) -> EncodedInput | InputError:
-    backbone, task, parameters = reading
+    backbone, task, parameters, _ = reading
     try:
         if task.reads_tokens:
             return _encode_windows(reading, max_text_chars, value)
@@ -140,7 +177,7 @@ def _encode_one(reading: Reading, max_text_chars: int, value: Input) -> EncodedI
 
 
 def _encode_windows(reading: Reading, max_text_chars: int, value: Input) -> EncodedInput:
-    how = LongTexts(reading.parameters.truncate, reading.stride, max_text_chars)
+    how = LongTexts(reading.parameters.truncate, reading.stride, max_text_chars, reading.max_windows)
     rows = encode_windows(reading.backbone, reading.task, value, how)
     if reading.parameters.words == "spaces" and isinstance(value, str):
         return at_words(rows, words_at_spaces(value))

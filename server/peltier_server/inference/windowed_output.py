@@ -41,6 +41,6 @@ def group_windows(
     ]
 
 
-def count_windows(output: object) -> int:
+def num_rows(output: object) -> int:
     """The number of rows that an output was computed from."""
     return len(output.rows) if isinstance(output, WindowedOutput) else 1

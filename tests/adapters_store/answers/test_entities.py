@@ -81,13 +81,6 @@ def test_a_word_in_two_windows_is_taken_from_one(minilm: Backbone):
     assert len(rows) > 2
 
 
-def test_placeholders_of_a_prompt_are_left_out(minilm: Backbone):
-    """Outputs of soft tokens stand before those of the text."""
-    (row,) = minilm.tokenizer.encode_windows("good film", max_tokens=8)
-    logits = torch.arange(float(len(row) + 3))[:, None]
-    assert join_windows([row], [logits]).logits[:, 0].tolist() == [4.0, 5.0]
-
-
 def test_bilou_tags_join_like_bio():
     """A last tag continues an entity, and a unit tag begins one."""
     labels = ("O", "B-x", "I-x", "L-x", "U-x")

@@ -80,8 +80,8 @@ def test_texts_outlive_the_join_of_others_that_fails(t5: Backbone, monkeypatch: 
     """Even if the cache has grown for them."""
 
     def fail(backbone: Backbone, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
-        cache.admit([100], copies)
-        raise MemoryError
+        with cache.admit([100], copies):
+            raise MemoryError
 
     rows = _inputs(t5, 4)
     drafts, alone = ([create_draft(t5, row, Decoding(NEW_TOKENS)) for row in rows] for _ in range(2))

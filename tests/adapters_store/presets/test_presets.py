@@ -123,7 +123,7 @@ def test_settings_that_t5_has_not_are_refused():
 @pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
 def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
     """After self-attention on the raw output, or after the FFN on the sum (normed where a norm follows it); the bare
-    name is the reading of the family's own paper (docs/methods.md#pfeiffer)."""
+    name is the reading of the family's own paper (docs/methods/pfeiffer.md)."""
     found = {name: _parts(name, config)[0] for name in ("pfeiffer", "pfeiffer-attention", "pfeiffer-ffn")}
     read = {name: (part.sites, part.input) for name, part in found.items() if isinstance(part, BottleneckSpec)}
     assert read["pfeiffer-attention"] == (("attention",), "output")
@@ -134,7 +134,7 @@ def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
 @pytest.mark.parametrize("count", range(1, 5))
 def test_lora_takes_any_projections(count: int):
     """Each of the 15 choices among q, k, v and o, which the UniPELT paper and its code make otherwise
-    (docs/methods.md#lora)."""
+    (docs/methods/lora.md)."""
     for targets in combinations(("query", "key", "value", "output"), count):
         assert _count("lora", targets=",".join(targets)) == count * 294_912 // 2
 

@@ -3,13 +3,19 @@
 from itertools import permutations
 
 import pytest
+from peltier_adapters.spec.maps import LphmMap
 from peltier_adapters.spec.parts import (
     BiasSpec,
+    BottleneckSpec,
     CentralGateSpec,
+    HeadSpec,
     LoraSpec,
     NormSpec,
     PartSpec,
     PrefixSpec,
+    PromptSpec,
+    count_by_block,
+    count_parameters,
     part_conflicts,
     part_problems,
     position_offset,
@@ -18,6 +24,14 @@ from peltier_backbone.load import Backbone
 
 GATE, PREFIX = CentralGateSpec(), PrefixSpec(length=2)
 LORA = LoraSpec(targets=("query",), rank=1, alpha=1.0)
+PARTS: dict[str, PartSpec] = {
+    "bottleneck": BottleneckSpec(sites=("ffn",), size=4, activation="relu", map=LphmMap(n=2)),
+    "lora": LORA,
+    "prefix": PREFIX,
+    "central_gate": GATE,
+    "bias": BiasSpec(sites=("query", "output", "lm_head")),
+    "norm": NormSpec(),
+}
 FED = LORA.model_copy(update={"targets": ("query", "intermediate")})
 
 
@@ -75,3 +89,22 @@ def test_a_prefix_takes_positions_where_there_are_any(bert: Backbone, t5: Backbo
     assert shifting.problems(t5.config) == [
         "prefix: shifts_positions is for encoders; T5 has no positions to count from"
     ]
+
+
+@pytest.mark.parametrize("skip", [0, 1])
+@pytest.mark.parametrize("kind", ["bottleneck", "lora", "prefix", "central_gate", "bias", "norm"])
+def test_the_blocks_of_a_part_sum_to_it(kind: str, skip: int, t5: Backbone):
+    """On T5, encoder and decoder together; skipped blocks have nothing, and what all blocks share is in none."""
+    part = PARTS[kind].model_copy(update={"skip": skip})
+    blocks = count_by_block(part, t5.config)
+    assert len(blocks) == t5.config.num_layers
+    assert set(blocks[:skip]) <= {0}
+    assert all(blocks[skip:])
+    shared = count_parameters((part.model_copy(update={"skip": t5.config.num_layers}),), t5.config)
+    assert sum(blocks) == count_parameters((part,), t5.config) - shared > 0
+
+
+def test_a_head_has_no_blocks(bert: Backbone):
+    """Nor has a soft prompt."""
+    assert count_by_block(HeadSpec(outputs=2), bert.config) == ()
+    assert count_by_block(PromptSpec(length=2), bert.config) == ()

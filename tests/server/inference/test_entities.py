@@ -117,9 +117,9 @@ async def test_many_windows_are_not_read_on_the_event_loop(tagging: Running, mon
     """A few short texts are; the answer to a long one is written in a thread, in turns with other tenants' work."""
     read, threads = predictor.read_answers, list[int]()
 
-    def record(*args: Any) -> Any:
+    def record(*args: Any, **options: Any) -> Any:
         threads.append(threading.get_ident())
-        return read(*args)
+        return read(*args, **options)
 
     monkeypatch.setattr(predictor, "read_answers", record)
     for text in (TEXT, LONG * 10):

@@ -102,3 +102,22 @@ async def test_pieces_of_a_caller_who_left_are_never_begun(
         assert (await running.predict("demo", LONG)).status_code == 200
     assert len(pieces) == 3
     assert (preparation.body_bytes.total, preparation.inputs.total) == (0, 0)
+
+
+async def test_the_text_of_many_tasks_is_not_read_for_a_caller_who_left(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks share the readings, one for each length; all that have not begun end with the request."""
+    for length in (16, 32, 64):
+        assert (await running.upload(make_artifact(bert, max_length=length), f"task-{length}")).status_code == 201
+    preparation = running.app.state.preparation
+    with gated(monkeypatch) as (gate, pieces):
+        call = asyncio.ensure_future(running.predict_tasks("task-16", "task-32", "task-64", text=LONG))
+        await until(lambda: preparation.pieces.num_waiting == 1)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert preparation.pieces.num_waiting == 0
+        gate.release(2)
+        await until(lambda: len(pieces) == 2)
+        assert (await running.predict_tasks("task-16", "task-32", text="bad")).status_code == 200
+    assert preparation.inputs.total == 0

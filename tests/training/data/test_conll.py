@@ -37,6 +37,23 @@ def test_texts_end_at_empty_lines(name: str, tmp_path: Path):
     assert [one.where.rpartition(":")[2] for one in (first, second)] == ["4", "8"]
 
 
+@pytest.mark.parametrize("comment", ["# text", "# sent_id = O", "# newdoc id", "-DOCSTART- X", "-DOCSTART-\tO"])
+def test_a_comment_is_no_word(comment: str, tmp_path: Path):
+    """Whatever number of words it has, and wherever it stands."""
+    path = tmp_path / "a.conll"
+    path.write_text(f"{comment}\nAda B-person\n{comment}\nmet O\n")
+    (found,) = read_labelled(_data(path), "token-classification").train.examples
+    assert (found.input, found.label.entities) == ("Ada met", (GoldEntity(0, 3, "person"),))
+
+
+def test_a_hash_may_be_a_word(tmp_path: Path):
+    """In a line of as many columns as the others, whose last one is a tag."""
+    path = tmp_path / "a.conll"
+    path.write_text("# SYM O\nAda NNP B-person\n# SYM I-person\n# a SYM I-person\n")
+    (found,) = read_labelled(_data(path), "token-classification").train.examples
+    assert (found.input, found.label.entities) == ("# Ada #", (GoldEntity(2, 7, "person"),))
+
+
 def test_a_line_without_a_tag_is_refused(tmp_path: Path):
     """The sentence names the text's first line and its own."""
     path = tmp_path / "a.conll"

@@ -76,6 +76,7 @@ SPANS = {
 }
 
 
+PAIRS = {"similar.jsonl": [4.2, 0], "partners.csv": [None, None]}
 ENTITIES = ("words.jsonl", "spans.jsonl", "words.conll")
 
 
@@ -87,6 +88,14 @@ def test_entities_are_read(name: str, tmp_path: Path):
     first, second = data.train.examples
     assert [tuple(entity) for entity in first.label.entities] == [(0, 12, "person"), (17, 24, "person")]
     assert [tuple(entity) for entity in second.label.entities] == [(3, 9, "place")]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_of_embeddings_are_read(name: str, tmp_path: Path):
+    """Two texts with a score, or two that belong together."""
+    found = read(name, tmp_path).train.examples
+    assert [example.label for example in found] == PAIRS[name]
+    assert [len(example.input) for example in found] == [2, 2]
 
 
 @pytest.mark.parametrize("name", SPANS)
@@ -101,7 +110,7 @@ def test_spans_are_read(name: str, tmp_path: Path):
 def test_every_example_of_the_page_is_tested():
     """One that reads, one that is refused, or the texts; none is left out."""
     refused = {name for name, example in EXAMPLES.items() if example["refused"]}
-    assert set(EXAMPLES) == {*WANTED, *SPANS, *ENTITIES, "data-to-text.jsonl"} | refused
+    assert set(EXAMPLES) == {*WANTED, *SPANS, *PAIRS, *ENTITIES, "data-to-text.jsonl"} | refused
     assert len(re.findall(r"^```\w+$", PAGE, re.MULTILINE)) == len(EXAMPLES)
 
 

@@ -92,7 +92,7 @@ def test_only_the_drawn_copy_learns():
 
 
 def test_consistency_is_the_worked_example():
-    """docs/methods.md#eq-consistency by hand: the loss and both gradients."""
+    """docs/methods/adamix.md#eq-consistency by hand: the loss and both gradients."""
     first = torch.tensor([[1.0, 0.0, -1.0], [0.5, 0.5, 2.0]], requires_grad=True)
     second = torch.tensor([[0.0, 1.0, -1.0], [0.5, 0.5, 1.0]], requires_grad=True)
     loss = consistency_loss(first, second)

@@ -15,7 +15,7 @@ def test_the_transform_is_the_hadamard_matrix(bits: int):
 
 def test_the_gradient_is_that_of_the_papers_code():
     """Each transform divides it by the root of the length, which the learning rates of the paper count on
-    (docs/methods.md#intrinsic-said)."""
+    (docs/methods/baselines.md#intrinsic-said)."""
     x = torch.randn(8, dtype=torch.float64, requires_grad=True)
     weights = torch.randn(8, dtype=torch.float64)
     (hadamard(x) * weights).sum().backward()
@@ -24,7 +24,7 @@ def test_the_gradient_is_that_of_the_papers_code():
 
 
 def test_the_projection_is_its_formula():
-    """HW(G HW(B x)[P]) / (sqrt(LL sum G^2) sqrt(D / LL)), cut to D (docs/methods.md#intrinsic-said)."""
+    """HW(G HW(B x)[P]) / (sqrt(LL sum G^2) sqrt(D / LL)), cut to D (docs/methods/baselines.md#intrinsic-said)."""
     one, x = Fastfood(6, torch.Generator().manual_seed(0)), torch.randn(5)
     full = torch.from_numpy(matrix(8)).float()
     mixed = (full @ (torch.cat((x, torch.zeros(3))) * one.signs))[one.order.long()]

@@ -42,7 +42,7 @@ def test_prefixes_are_served_without_their_mlp(backbone: Backbone, width: str, f
 
 
 def test_a_prefix_mlp_lays_its_output_out_by_layer(bert: Backbone):
-    """Layer i's keys are block 2i of each position's output and its values block 2i + 1 (docs/methods.md#prefix)."""
+    """Layer i's keys are block 2i of each position's output and its values block 2i + 1 (docs/methods/prefix.md)."""
     (mlp,) = [source for source in create(bert, "prefix", mlp="16", length="5") if isinstance(source, PrefixMlp)]
     (group,) = mlp.groups
     flat, given = group.mlp(group.embedding), mlp()
@@ -123,7 +123,7 @@ def test_a_prefix_mlp_starts_without_biases(backbone: Backbone):
 
 
 def test_prompts_start_at_random_or_from_the_vocabulary(t5: Backbone):
-    """PROMPT-R is uniform in (-0.5, 0.5), PROMPT-T the first embeddings of the checkpoint (docs/methods.md#prompt)."""
+    """PROMPT-R is uniform in (-0.5, 0.5), PROMPT-T the first embeddings of the checkpoint (docs/methods/prompt.md)."""
     drawn = served(create(t5, "prompt-r", length="40"))["prompt.weight"]
     assert 0.45 < drawn.abs().max() <= 0.5
     copied = served(create(t5, "prompt-t", length="7"))["prompt.weight"]
@@ -133,7 +133,7 @@ def test_prompts_start_at_random_or_from_the_vocabulary(t5: Backbone):
 
 @pytest.mark.parametrize(("share", "copied"), [("up", 1), ("down", 1), ("none", 2)])
 def test_adamix_counts_with_lora(backbone: Backbone, share: str, copied: int):
-    """K A (M H r + r W) parameters with a shared up-projection (docs/methods.md#adamix), of which K A (H + W) r are
+    """K A (M H r + r W) parameters with a shared up-projection (docs/methods/adamix.md), of which K A (H + W) r are
     served."""
     sources = create(backbone, "adamix-lora", share=share, rank="2", experts="4")
     config = backbone.config
@@ -158,7 +158,7 @@ def test_lora_experts_of_maps_of_other_shapes(backbone: Backbone):
 
 
 def test_lora_experts_begin_as_one(backbone: Backbone):
-    """Copies of LoRA are equal at first and part by their routes, as in the paper's code (docs/methods.md#adamix)."""
+    """Copies of LoRA are equal at first and part by their routes, as in the paper's code (docs/methods/adamix.md)."""
     named = create(backbone, "adamix-lora").named_parameters()
     (down,) = [p for name, p in named if name.endswith("lora/down")]
     assert torch.equal(down, down[:1].expand_as(down))

@@ -1,6 +1,5 @@
 """The page of a report in a real browser, without a network."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,25 +8,20 @@ from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.mistakes import MAX_LABEL_LEN, MAX_MISTAKES, MAX_TEXT_LEN, Mistake
 from peltier_training.report.page import render
 from peltier_training.report.report import GateMap
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
+from benchmarks.common.chromium import chromium
+from tests.chromium import needs_chromium
 from tests.training.report.test_page import HOSTILE, create_merging, create_report
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's package chromium is not installed")
-# A browser of its own accord calls home, and a container has neither a sandbox nor a GPU.
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync"]
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     """An empty page of a browser that is offline."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = browser.new_context(offline=True)
-        yield context.new_page()
-        browser.close()
+    with chromium() as browser:
+        yield browser.new_context(offline=True).new_page()
 
 
 def test_the_page_opens_offline(page: Page, tmp_path: Path):

@@ -12,6 +12,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import create_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.sweep import Sweep
+from peltier_training.sweep.worker import _draw
 from transformers import T5ForConditionalGeneration
 
 MakeSweep = Callable[..., Sweep]
@@ -180,3 +181,41 @@ def test_any_other_folder_will_do(tables: Tables, make_sweep: MakeSweep, tmp_pat
     grid = Grid(create_description(tables), tmp_path, Path())
     assert len(grid.trials()) == len(make_sweep(tables, "new/folder/out").trials)
     assert list(tmp_path.iterdir()) == []
+
+
+def _pairs(folder: Path, *, scored: bool) -> dict[str, Any]:
+    """A task of pairs of texts; each first text is in two rows."""
+    rows = [{"text": f"good {number // 2}", "other": f"film {number}"} for number in range(12)]
+    cells = [{**row, "score": number} if scored else row for number, row in enumerate(rows)]
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in cells))
+    columns = {"text_columns": ["text", "other"]} | ({"label_column": "score"} if scored else {})
+    return {"train": str(path), "validation": str(path), "task_type": "embedding", **columns}
+
+
+@pytest.mark.parametrize(("scored", "metric"), [(True, "spearman"), (False, "mrr")])
+def test_settings_of_embeddings_reach_a_trial(
+    make_sweep: MakeSweep, tables: Tables, tmp_path: Path, scored: bool, metric: str
+):
+    """With the metric that the pairs have; a draw leaves pairs of one text together if they have no scores."""
+    task = _pairs(tmp_path, scored=scored) | {"embedding": {"projection": 16, "matryoshka": "8"}}
+    trial = make_sweep(tables | {"tasks": {"toy": task}, "sizes": {"5": {}}}).trials[0]
+    assert (trial.run.embedding.projection, trial.run.embedding.dimensions) == (16, (8,))
+    assert (trial.run.metric, trial.run.embedding.normalized) == (metric, True)
+    drawn, num_rows = _draw(trial, tmp_path)
+    first = [json.loads(line)["text"] for line in drawn.train.read_text().splitlines()]
+    assert num_rows == len(first) == (5 if scored else 6)
+    assert scored or len(set(first)) == 3
+
+
+def test_settings_of_types_of_tasks_are_checked(make_sweep: MakeSweep, tables: Tables, tmp_path: Path):
+    """Those of another type, too many dimensions, and options that there are not."""
+    task = _pairs(tmp_path, scored=False)
+    for change, message in (
+        ({"common": {"ranking_loss": "pairwise"}}, "ranking_loss is for ranking; the task type is classification"),
+        ({"common": {"stride": 4}}, "stride is for span and token-classification"),
+        ({"tasks": {"toy": task | {"embedding": {"matryoshka": "64"}}}}, "matryoshka has 64 dimensions"),
+        ({"tasks": {"toy": task | {"embedding": {"size": 64}}}}, "embedding has no option 'size'; it has projection"),
+    ):
+        with pytest.raises(TrainingError, match=message):
+            make_sweep(changed(tables, **change))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.run import Hyperparameters
 from peltier_training.sweep.trial import Trial
 
@@ -23,6 +24,7 @@ DECIDING: dict[str, dict[str, Any]] = {
     "validation": {"evidence": {"validation": "9"}},
     "backbone": {"evidence": {"backbone": "9"}},
     "settings": {"evidence": {"settings": {"n": 2}}},
+    "embedding": {"embedding": EmbeddingOptions(projection=8)},
     "hyperparameters": {"hyperparameters": Hyperparameters(epochs=1)},
 }
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from peltier_adapters.answers.tags import OUTSIDE, has_prefix
+
 from peltier_training.data.raw_row import RawRow
 
 KINDS = (".conll", ".bio", ".iob", ".iob2")
@@ -13,16 +15,18 @@ def read_conll(text: str, words: str, tags: str) -> list[RawRow]:
     """A row for each text, with its words in the column called `words` and their tags in `tags`.
 
     The first column of a line is the word and the last its tag. Columns end at tabs, or without tabs at spaces. Lines
-    that begin with `#` and a space, and those of `-DOCSTART-`, are not read."""
+    of `-DOCSTART-` are not read, nor those that begin with `#` and a space, unless they are of the word `#`: then the
+    last column is a tag, and there are two columns or as many as in the first other line."""
     return list(_rows(text, words, tags))
 
 
 def _rows(text: str, words: str, tags: str) -> Iterator[RawRow]:
     first, pairs = 0, list[tuple[str, str]]()
     problem: str | None = None
-    for number, line in enumerate([*text.split("\n"), ""], 1):
-        cells = line.rstrip("\r").split("\t") if "\t" in line else line.split()
-        if _is_comment(line, cells):
+    lines = [_columns(line) for line in [*text.split("\n"), ""]]
+    num_columns = next((len(cells) for cells in lines if any(cells) and not _may_be_comment(cells)), 2)
+    for number, cells in enumerate(lines, 1):
+        if _may_be_comment(cells) and not _is_of_hash(cells, num_columns):
             continue
         if not any(cell.strip() for cell in cells):
             if pairs or problem:
@@ -36,8 +40,17 @@ def _rows(text: str, words: str, tags: str) -> Iterator[RawRow]:
         pairs.append((cells[0].strip(), cells[-1].strip()))
 
 
-def _is_comment(line: str, cells: list[str]) -> bool:
-    return (line.startswith("# ") and len(cells) != 2) or (bool(cells) and cells[0] == _DOCUMENT)
+def _columns(line: str) -> list[str]:
+    return line.rstrip("\r").split("\t") if "\t" in line else line.split()
+
+
+def _may_be_comment(cells: list[str]) -> bool:
+    return bool(cells) and (cells[0] == _DOCUMENT or cells[0] == "#" or cells[0].startswith("# "))
+
+
+def _is_of_hash(cells: list[str], num_columns: int) -> bool:
+    """Whether the line is of the word `#`."""
+    return cells[0] == "#" and len(cells) in (2, num_columns) and (cells[-1] == OUTSIDE or has_prefix(cells[-1]))
 
 
 def _cells(pairs: list[tuple[str, str]], words: str, tags: str) -> dict[str, Any]:

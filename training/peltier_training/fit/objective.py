@@ -39,7 +39,7 @@ class HeadObjective:
 
     @property
     def consistency(self) -> float:
-        """Regression has no divergence, because a single number is not a distribution (docs/methods.md#adamix)."""
+        """Regression has no divergence, because a single number is not a distribution (docs/methods/adamix.md)."""
         return 0.0 if self.type == "regression" else self.weight
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ def fixed_routes(model: TrainableAdapter) -> list[Tensors]:
 @torch.no_grad()
 def random_routes(model: TrainableAdapter, num: int, seed: int) -> list[Tensors]:
     """Artifact tensors of `num` routes drawn as in training: a copy for each projection and layer
-    (docs/methods.md#adamix)."""
+    (docs/methods/adamix.md)."""
     model.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,6 +1,6 @@
 """AdaMix: several copies of a projection. Each training pass draws one at random; serving uses their mean.
 
-AdaMix section 2; docs/methods.md#adamix: routing is per batch (or per sample), per layer and per projection; evaluation
+AdaMix section 2; docs/methods/adamix.md: routing is per batch (or per sample), per layer and per projection; evaluation
 and export use the mean of the copies.
 """
 
@@ -49,7 +49,7 @@ class Experts(nn.Module):
 
 def consistency_loss(first: Tensor, second: Tensor, *, rows: int | None = None, multilabel: bool = False) -> Tensor:
     """Half the symmetric KL divergence of two passes' predictions, each against the other detached
-    (docs/methods.md#eq-consistency).
+    (docs/methods/adamix.md#eq-consistency).
 
     Logits are [predictions, labels]. The sum is divided by `rows`, None if each row is one prediction. A text is one
     row, and its divergence the sum over its tokens. Each independent label is a two-way distribution.

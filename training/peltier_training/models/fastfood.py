@@ -1,5 +1,5 @@
 """The random projection of intrinsic SAID, from a small vector to a whole tensor in n log n (Li et al. 2018, Aghajanyan
-et al. 2020; docs/methods.md#intrinsic-said)."""
+et al. 2020; docs/methods/baselines.md#intrinsic-said)."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ class _Hadamard(torch.autograd.Function):
     """The unnormalised Walsh-Hadamard transform of a vector whose length is a power of two.
 
     Its gradient is divided by the root of the length, as in the paper's code: learning rates depend on it
-    (docs/methods.md#intrinsic-said).
+    (docs/methods/baselines.md#intrinsic-said).
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ class Direct(nn.Module):
 
 
 class PrefixGroup(nn.Module):
-    """The prefixes of `num_attentions` attentions from one embedding and one MLP (docs/methods.md#prefix)."""
+    """The prefixes of `num_attentions` attentions from one embedding and one MLP (docs/methods/prefix.md)."""
 
     def __init__(self, spec: PrefixSpec, config: BackboneConfig, num_attentions: int, width: int) -> None:
         super().__init__()
@@ -94,5 +94,5 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
 
 
 def _vocabulary(backbone: Backbone, length: int) -> Tensor:
-    """The first embeddings of the checkpoint, from which PROMPT-T starts (docs/methods.md#prompt)."""
+    """The first embeddings of the checkpoint, from which PROMPT-T starts (docs/methods/prompt.md)."""
     return backbone.t5.embedding(torch.arange(length, device=backbone.device)).float()

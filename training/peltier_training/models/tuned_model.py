@@ -44,7 +44,7 @@ def check_dimension(dimension: int, num_tensors: int) -> None:
 
 class Subspace(nn.Module):
     """Intrinsic SAID: theta_i = theta_i0 + lambda_i fastfood_i(theta) for each tensor i
-    (docs/methods.md#intrinsic-said).
+    (docs/methods/baselines.md#intrinsic-said).
 
     `dimension` numbers are trained: one lambda per tensor, the rest is theta. `seed` determines the projections.
     """

@@ -73,13 +73,15 @@ def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     trials = grid.trials()
     # Every mistake has been reported before torch is imported, which takes seconds.
     from peltier_training.sweep.executor import open_executor
+    from peltier_training.sweep.progress import count_trials
     from peltier_training.sweep.rendering import to_json, to_rich
     from peltier_training.sweep.sweep import Sweep
 
     try:
         with open_executor(executor, description.device, workers) as opened:
             plan = Sweep(trials, output, opened, by)
-            table = plan.run(lambda line: console.print(line, soft_wrap=True), retry=retry)
+            with count_trials(console) as count:
+                table = plan.run(lambda line: console.print(line, soft_wrap=True), count, retry=retry)
     except KeyboardInterrupt:
         console.print("stopped; the same command continues from here")
         raise

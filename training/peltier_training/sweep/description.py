@@ -10,12 +10,15 @@ from peltier_adapters.presets.composition import Setting
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskType
 from peltier_adapters.validation import sentences
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from peltier_training.config.embedding_options import EmbeddingOptions
+from peltier_training.config.ranking_loss import RankingLoss
 from peltier_training.config.text_options import TextOptions
 from peltier_training.errors import TrainingError
 
 ALL = "all"
+_OPTIONS = {"text": TextOptions, "embedding": EmbeddingOptions}
 Value = TypeVar("Value")
 
 
@@ -39,6 +42,9 @@ class Layer(Spec):
     max_length: Axis[int] | None = None
     eval_rows: Axis[int] | None = None
     patience: Axis[int] | None = None
+    max_answer_length: Axis[int] | None = None
+    stride: Axis[int] | None = None
+    ranking_loss: Axis[RankingLoss] | None = None
     metric: str | None = None
     settings: dict[str, Axis[Setting]] = Field(default_factory=dict)
 
@@ -49,7 +55,8 @@ class Layer(Spec):
 
 
 class Task(Layer):
-    """Labelled data. `metric` chooses the epoch and is shown in the table; `text` is for a T5."""
+    """Labelled data. `metric` chooses the epoch and is shown in the table; `text` is for a T5, and `embedding` for
+    embeddings."""
 
     train: Path
     validation: Path
@@ -60,15 +67,16 @@ class Task(Layer):
     label_separator: str | None = None
     skip_bad_rows: bool = False
     text: TextOptions = TextOptions()
+    embedding: EmbeddingOptions = EmbeddingOptions()
 
-    @field_validator("text", mode="before")
+    @field_validator("text", "embedding", mode="before")
     @classmethod
-    def _check_options(cls, text: Any) -> Any:
-        known = [field.name for field in fields(TextOptions)]
-        for name in text if isinstance(text, dict) else ():
+    def _check_options(cls, given: Any, info: ValidationInfo) -> Any:
+        known = [field.name for field in fields(_OPTIONS[str(info.field_name)])]
+        for name in given if isinstance(given, dict) else ():
             if name not in known:
-                raise ValueError(f"text has no option {name!r}; it has {', '.join(known)}")
-        return text
+                raise ValueError(f"{info.field_name} has no option {name!r}; it has {', '.join(known)}")
+        return given
 
 
 class Method(Layer):

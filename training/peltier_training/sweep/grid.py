@@ -73,6 +73,7 @@ class Grid:
             directory=self._writable,
             hyperparameters=Hyperparameters(**numbers),
             text=described.text,
+            embedding=described.embedding,
             overrides=settings,
             device=given.device,
             dtype=given.dtype,
@@ -83,6 +84,9 @@ class Grid:
         if self._config.generates:
             find_template(run.text.template, run.data.inputs)
         run.check_length(self._config)
+        if run.task_type == "embedding":
+            run = run.with_pair_metric(scored=source.are_scored)
+            run.embedding.check_size(run.num_outputs((), self._config))
         return run.resolved(self._config)
 
     def _trial(self, run: Run, method: str, size: int | None, axes: Mapping[str, str]) -> Trial:
@@ -105,7 +109,9 @@ class Grid:
             check_baseline(method, run, self._config, self._checkpoint)
             return settings, method.count_parameters(settings, self._config)
         check_settings(settings, self._config)
-        parts = method.compose(settings, self._config, outputs=max(len(source.labels.names), 1))
+        parts = method.compose(
+            settings, self._config, outputs=max(run.num_outputs(source.labels.names, self._config), 1)
+        )
         check_pooler(parts, run.backbone, self._checkpoint)
         return settings, count_parameters(parts, self._config)
 

@@ -16,8 +16,8 @@ def draw(
 ) -> tuple[list[Example], list[Example]]:
     """The first `size` examples of a shuffle, or all but `dev_rows`, and the next `dev_rows` (UniPELT section 4.1).
 
-    A smaller draw with the same seed is a prefix of a larger one. With `by_query` all documents of a query are drawn
-    together, so a few more examples may be drawn.
+    A smaller draw with the same seed is a prefix of a larger one. With `by_query` all examples of one first text,
+    such as the documents of a query, are drawn together, so a few more examples may be drawn.
     """
     order = list(_queries(examples).values()) if by_query else [[example] for example in examples]
     random.Random(seed).shuffle(order)

@@ -8,18 +8,21 @@ from pathlib import Path
 from peltier_training.data.data import Data
 from peltier_training.data.labelled_data import read_labelled, skipped_lines
 from peltier_training.data.labels import Labels
+from peltier_training.data.pairs import are_scored
 from peltier_training.sweep.description import Task
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a task with their labels, number of training rows and digests, and messages about skipped rows."""
+    """The files of a task with their labels, number of training rows and digests, and messages about skipped rows.
+    `are_scored` says whether the validation rows have labels, which pairs of an embedding may lack."""
 
     data: Data
     labels: Labels
     num_rows: int
     digests: Mapping[str, str]
     skipped: Sequence[str]
+    are_scored: bool
 
     @classmethod
     def read(cls, task: Task, root: Path) -> "Source":
@@ -41,7 +44,8 @@ class Source:
         digests = {"train": digest(data.train), "validation": digest(data.validation)}
         drawn = replace(data, labels=named, labels_found=data.labels is None)
         skipped = skipped_lines({data.train: found.train, data.validation: found.validation})
-        return cls(drawn, labels, len(found.train.examples), digests, skipped)
+        scored = task.task_type != "embedding" or are_scored(found.validation.examples)
+        return cls(drawn, labels, len(found.train.examples), digests, skipped, scored)
 
 
 def digest(*paths: Path) -> str:

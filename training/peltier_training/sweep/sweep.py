@@ -16,6 +16,12 @@ from peltier_training.sweep.table import Table, check_grouping, create_table, de
 from peltier_training.sweep.trial import Trial, TrialResult
 
 Tell = Callable[[str], None]
+# Takes the number of trials that are done, and of all.
+Count = Callable[[int, int], None]
+
+
+def _count_nothing(done: int, total: int) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,9 @@ class Sweep:
     executor: Executor
     by: Sequence[str] | None = None
 
-    def run(self, tell: Tell, *, retry: bool = False) -> Table:
-        """Run every trial that has no result yet and, with `retry`, those that failed. `tell` gets a line for each.
+    def run(self, tell: Tell, count: Count = _count_nothing, *, retry: bool = False) -> Table:
+        """Run every trial that has no result yet and, with `retry`, those that failed. `tell` gets a line for each, and
+        `count` how many are done.
 
         However the run ends, the folder's table and plots have the results so far. Raises a `TrainingError` for a `by`
         that no trial has, before anything is run.
@@ -41,7 +48,7 @@ class Sweep:
             total = len({trial.key for trial in self.trials})
             tell(f"{total} trials, {total - len(waiting)} of them done, {self.executor.width} at a time")
             try:
-                self._run(ledger, waiting, total, tell)
+                self._run(ledger, waiting, total, tell, count)
             finally:
                 table = self._report(ledger)
             return table
@@ -53,14 +60,16 @@ class Sweep:
 
         return list({trial.key: trial for trial in self.trials if not is_done(trial)}.values())
 
-    def _run(self, ledger: Ledger, waiting: Sequence[Trial], total: int, tell: Tell) -> None:
+    def _run(self, ledger: Ledger, waiting: Sequence[Trial], total: int, tell: Tell, count: Count) -> None:
         done = total - len(waiting)
+        count(done, total)
         for trial, outcome in self.executor.run(waiting, self.folder / "trials"):
             ledger.append(TrialResult.create(trial, outcome))
             done += 1
             metric = trial.run.metric
             found = outcome.failure or f"{metric} {outcome.metrics[metric]:.4f} in {outcome.seconds:.1f} s"
             tell(f"[{done}/{total}] {trial.name}: {found}")
+            count(done, total)
 
     def _report(self, ledger: Ledger) -> Table:
         entries = [(trial, ledger.results[trial.key]) for trial in self.trials if trial.key in ledger.results]

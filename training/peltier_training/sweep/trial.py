@@ -47,6 +47,7 @@ class Trial:
             **_given({"labels_found": (run.data.skip_bad_rows and run.data.labels_found) or None}),
             "hyperparameters": _given(asdict(run.hyperparameters)),
             "text": _given(asdict(run.text)),
+            **_given({"embedding": _given(asdict(run.embedding)) or None}),
             "device": run.device,
             "dtype": run.dtype,
             "merge_report": run.merge_report,

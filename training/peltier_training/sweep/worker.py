@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -19,6 +19,7 @@ from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example
 from peltier_training.data.labelled_data import read_file
+from peltier_training.data.pairs import are_scored
 from peltier_training.errors import TrainingError
 from peltier_training.report.report import Report
 from peltier_training.sweep.sample import draw, write_examples
@@ -99,14 +100,19 @@ def _routes(report: Report) -> dict[str, float]:
 def _draw(trial: Trial, directory: Path) -> tuple[Data, int]:
     """The files of the drawn rows, and the number of training rows."""
     data = trial.run.data
-    rows, is_ranking = _read(trial.run, data.train), trial.run.task_type == "ranking"
-    train, dev = draw(rows, trial.size, trial.dev_rows, trial.seed, by_query=is_ranking)
+    rows = _read(trial.run, data.train)
+    train, dev = draw(rows, trial.size, trial.dev_rows, trial.seed, by_query=_are_grouped(trial.run, rows))
     drawn = replace(data, train=directory / "train.jsonl")
     write_examples(drawn.train, train, data.text_columns, data.label_column)
     if dev:
         drawn = replace(drawn, validation=directory / "dev.jsonl")
         write_examples(drawn.validation, dev, data.text_columns, data.label_column)
     return drawn, len(train)
+
+
+def _are_grouped(run: Run, rows: Sequence[Example]) -> bool:
+    """Whether rows of one first text belong together: documents of a query, or pairs of an embedding without scores."""
+    return run.task_type == "ranking" or (run.task_type == "embedding" and not are_scored(rows))
 
 
 def _read(run: Run, path: Path) -> list[Example]:

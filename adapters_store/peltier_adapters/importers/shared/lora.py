@@ -31,7 +31,7 @@ _MAPS: dict[str, tuple[_Map, ...]] = {
 @dataclass(frozen=True)
 class LoraPair:
     """y + scale * (x a^T) b^T on one projection; a [r, in], b [out, r]. A gate replaces the scale
-    (docs/methods.md#lora)."""
+    (docs/methods/lora.md)."""
 
     a: Tensor
     b: Tensor

@@ -31,7 +31,7 @@ def prefix_width(config: BackboneConfig) -> int:
 
 def evaluate_prefix(table: Tensor, checkpoint: Checkpoint, mlp: str, config: BackboneConfig) -> Tensor:
     """The prefix [P, 2 * L * width] of a table [P, embedding] after the layers `mlp`.0 and `mlp`.2 with a tanh between
-    them, which serving does not need (docs/methods.md#prefix)."""
+    them, which serving does not need (docs/methods/prefix.md)."""
     inner = take_dense(checkpoint, f"{mlp}.0", None, table.shape[1])
     outer = take_dense(checkpoint, f"{mlp}.2", prefix_width(config), len(inner.weight))
     return torch.tanh(table @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias

@@ -1,6 +1,6 @@
 """One launch for a site: y += gain gate steps(x) for all rows of a batch, each by the op of its adapter's program.
 
-All ops have one form (docs/methods.md#eq-factored), with n blocks x_a of the input and y_c of the output:
+All ops have one form (docs/methods/compacter.md#eq-factored), with n blocks x_a of the input and y_c of the output:
 
     h = act(sum_a (x_a S) R_a + b),  y_c += ((h L)_c + e_c) T + u
 

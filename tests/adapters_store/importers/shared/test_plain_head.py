@@ -195,6 +195,25 @@ def test_features_are_embeddings_once_their_pooling_is_known(save_peft: SavePeft
     assert (found.task.normalized, found.head.pooling) == (False, "mean")
 
 
+def test_a_pooling_other_than_the_heads_is_refused(save_peft: SavePeft, bert: Backbone) -> None:
+    """Instead of being ignored; the same one is accepted."""
+    path = save_peft({})
+    own = import_adapter(Import("peft", path, "labels"), bert).manifest.head.pooling
+    with pytest.raises(
+        AdapterError, match=f"has a head with the pooling {own}, and --pooling is max; --pooling is for"
+    ):
+        import_adapter(Import("peft", path, "labels", options=TaskOptions(pooling="max")), bert)
+    assert import_adapter(Import("peft", path, "labels", options=TaskOptions(pooling=own)), bert).manifest
+
+
+def test_a_pooling_other_than_that_of_the_modules_is_refused(save_peft: SavePeft, bert: Backbone) -> None:
+    """It would leave out the layer and the length that belong to it."""
+    path = save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None}, task_type="FEATURE_EXTRACTION")
+    _save_sentence_model(path)
+    with pytest.raises(AdapterError, match="has a head with the pooling mean, and --pooling is max"):
+        import_adapter(Import("peft", path, "vectors", options=TaskOptions(pooling="max")), bert)
+
+
 @pytest.mark.parametrize(
     ("family", "module"), [("bert", "encoder.layer.0.attention.self.query"), ("modernbert", "layers.0.attn.Wo")]
 )

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from peltier_store.registry import Quotas, Registry, RegistryConflict
+from peltier_store.registry import AuditFilter, Quotas, Registry, RegistryConflict
 
 from tests.adapters_store.store.registry.conftest import publish
 
@@ -25,7 +25,7 @@ async def test_every_change_is_in_the_log(registry: Registry) -> None:
     await registry.delete_adapter("umbra", "sst2", actor="bob")
     await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
     await registry.revoke_key("abcd1234", actor="operator")
-    entries = list(reversed(await registry.audit(tenant="umbra")))
+    entries = list(reversed(await registry.audit(AuditFilter(tenant="umbra"))))
     assert [(entry.actor, entry.action, entry.subject) for entry in entries] == [
         ("operator", "create_tenant", "umbra"),
         ("operator", "update_tenant", "umbra"),
@@ -69,4 +69,7 @@ async def test_the_log_is_read_page_by_page(registry: Registry) -> None:
     while len(pages[-1]) == 3:
         pages.append(await registry.audit(limit=3, before_id=pages[-1][-1].id))
     assert [entry for page in pages for entry in page] == everything
-    assert [entry.subject for entry in await registry.audit(tenant="zenith", limit=2)] == ["sst2@2", "sst2@1"]
+    assert [entry.subject for entry in await registry.audit(AuditFilter(tenant="zenith"), limit=2)] == [
+        "sst2@2",
+        "sst2@1",
+    ]
