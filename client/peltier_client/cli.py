@@ -11,7 +11,8 @@ import typer
 from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
-from peltier_client.commands import aliases, compare, keys, tasks, tenants, versions
+from peltier_client.commands import aliases, compare, download, keys, tasks, tenants, top, versions
+from peltier_client.commands.doctor import command as doctor
 from peltier_client.commands.help_texts import show_literally
 from peltier_client.commands.plugins import plugin_commands
 
@@ -36,6 +37,7 @@ def create_command() -> TyperGroup:
     app.command("predict", rich_help_panel=panel)(tasks.predict)
     app.command("upload", rich_help_panel=panel)(tasks.upload)
     app.command("list", rich_help_panel=panel)(tasks.list_adapters)
+    app.command("download", rich_help_panel=panel)(download.download)
     app.command("compare", rich_help_panel=panel)(compare.compare)
     app.command("versions", rich_help_panel=panel)(versions.versions)
     app.command("delete", rich_help_panel=panel)(tasks.delete)
@@ -43,6 +45,8 @@ def create_command() -> TyperGroup:
     app.command("alias", rich_help_panel=panel)(aliases.alias)
     app.command("rollback", rich_help_panel=panel)(aliases.rollback)
     app.command("deprecate", rich_help_panel=panel)(aliases.deprecate)
+    app.command("top", rich_help_panel=panel)(top.top)
+    app.command("doctor", rich_help_panel=panel)(doctor.doctor)
     app.command("audit", rich_help_panel=panel)(aliases.audit)
     app.add_typer(keys.app, name="keys", rich_help_panel=panel)
     app.add_typer(tenants.app, name="tenants", rich_help_panel=panel)

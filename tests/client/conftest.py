@@ -199,6 +199,7 @@ def contract_answer(request: Received) -> Answer:
         "GET /health": Answer(200, {"status": "ok"}),
         "GET /ready": Answer(200, {"status": "ready"}),
         "GET /info": Answer(200, INFO),
+        "GET /v1/live": Answer(200, LIVE),
     }
     return fixed.get(f"{request.method} {path}", error(404, "adapter_not_found", f"no adapter at {path}"))
 
@@ -221,6 +222,13 @@ QUOTAS: dict[str, Any] = {
     "max_adapters": None,
     "weight": 1.0,
 }
+USAGE: dict[str, Any] = {
+    "requests": None,
+    "tokens": {"used": 3, "limit": 50, "seconds": 10},
+    "concurrent_requests": 1,
+    "stored_bytes": 8,
+    "adapters": 1,
+}
 TENANT: dict[str, Any] = {"name": "default", "created_at": "2026-11-21T00:00:00Z", "quotas": QUOTAS}
 
 
@@ -242,8 +250,8 @@ def administration(request: Received) -> Answer:
             if "cursor=default" in request.path:
                 return Answer(200, {"tenants": [{**TENANT, "name": "other"}]})
             return Answer(200, {"tenants": [TENANT], "next_cursor": "default"})
-        case "GET", "/v1/tenants/default":
-            return Answer(200, TENANT)
+        case "GET", ("/v1/tenants/default" | "/v1/tenants/default/usage") as path:
+            return Answer(200, USAGE if path.endswith("/usage") else TENANT)
         case "PUT", "/v1/tenants/default":
             return Answer(200, {**TENANT, "quotas": asked})
     return error(404, "not_found", f"nothing at {request.path}")
@@ -307,6 +315,29 @@ INFO = {
     },
     "kernels": {"linear": "native"},
     "num_adapters": 3,
+}
+SECONDS: dict[str, Any] = {"bounds": [0.1, 1.0], "counts": [3, 1, 0], "total": 0.6}
+LIVE = {
+    "at": "2026-11-21T00:00:10Z",
+    "started_at": "2026-11-21T00:00:00Z",
+    "ready": True,
+    "runner": {"state": "well", "restarts": 0},
+    "seconds": SECONDS,
+    "tenants": [],
+    "adapters": [],
+    "queue": {"rows": 0, "tokens": 0, "max_tokens": 262_144, "seconds": SECONDS},
+    "batches": {
+        **dict.fromkeys(("rows", "tokens", "adapters", "seconds"), SECONDS),
+        "max_rows": 64,
+        "max_tokens": 4096,
+    },
+    "texts": {"tokens": 0, "step_seconds": SECONDS, "rows": 0},
+    "tiers": [],
+    "lookups": {},
+    "loads": 0,
+    "uploads": {},
+    "quarantined": 0,
+    "quarantine": [],
 }
 
 

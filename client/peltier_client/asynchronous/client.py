@@ -14,8 +14,10 @@ from peltier_client.asynchronous.streams import AsyncTextStream
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Connection
 from peltier_client.exchange.results import Predictions
+from peltier_client.exchange.transfer import OnProgress
 from peltier_client.exchange.whole_file import write_whole
 from peltier_client.protocol import (
+    ActivityResponse,
     Adapter,
     AdapterSummary,
     AdapterVersion,
@@ -25,14 +27,18 @@ from peltier_client.protocol import (
     HealthResponse,
     InfoResponse,
     KeyInfo,
+    LiveSnapshot,
     NewKey,
     RankedDocument,
     TenantInfo,
+    TenantUsage,
     TextTuple,
     UploadedVersion,
+    VersionManifest,
     VersionSummary,
 )
 from peltier_client.resources import adapters, aliases, audit, keys, operations, predict, rerank, tenants
+from peltier_client.resources.audit import AuditOptions
 from peltier_client.resources.keys import KeyOptions
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.resources.tenants import QuotaOptions
@@ -100,18 +106,25 @@ class AsyncClient:
         return await self._sender.send(predict.predict_tasks(tasks, text, options))
 
     async def upload(
-        self, artifact: str | PathLike[str] | bytes, name: str | None = None, alias: str | None = None
+        self,
+        artifact: str | PathLike[str] | bytes,
+        name: str | None = None,
+        alias: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> UploadedVersion:
         """Publish an artifact file or its bytes; if a version has the same bytes, return that version.
 
         `alias` is pointed to the version. `.created` tells whether the version is new, and `.live` which versions
-        answer the bare name.
+        answer the bare name. `on_progress` is called with the bytes sent so far and in all.
         """
-        return await self._sender.send(adapters.upload(artifact, name, alias))
+        return await self._sender.send(adapters.upload(artifact, name, alias, on_progress))
 
-    def adapters(self) -> AsyncIterator[AdapterSummary]:
-        """A summary of every adapter in order of name, fetched page by page; `adapter` returns all of one."""
-        pages = self._sender.pages(adapters.list_adapters)
+    def adapters(self, containing: str = "") -> AsyncIterator[AdapterSummary]:
+        """A summary of every adapter in order of name, fetched page by page; `adapter` returns all of one.
+
+        With `containing`, only adapters whose names contain this text.
+        """
+        pages = self._sender.pages(partial(adapters.list_adapters, containing))
         return (adapter async for page in pages for adapter in page.adapters)
 
     async def adapter(self, name: str) -> Adapter:
@@ -127,9 +140,18 @@ class AsyncClient:
         """One version of an adapter with its labels and metrics, or `VersionNotFound`."""
         return await self._sender.send(adapters.get_version(name, number))
 
-    async def download(self, name: str, version: int, path: str | PathLike[str]) -> Path:
-        """Write the artifact of one version to `path`, as uploaded; if that fails, `path` stays as it was."""
-        return write_whole(Path(path), await self._sender.send(adapters.download(name, version)))
+    async def manifest(self, name: str, number: int) -> VersionManifest:
+        """The manifest of one version, and the sizes of its parts."""
+        return await self._sender.send(adapters.get_manifest(name, number))
+
+    async def download(
+        self, name: str, version: int, path: str | PathLike[str], on_progress: OnProgress | None = None
+    ) -> Path:
+        """Write the artifact of one version to `path`, as uploaded; if that fails, `path` stays as it was.
+
+        `on_progress` is called with the bytes received so far, and in all or None.
+        """
+        return write_whole(Path(path), await self._sender.send(adapters.download(name, version, on_progress)))
 
     async def delete(self, task: str) -> None:
         """Delete an adapter (`name`) or one version of it (`name@3`)."""
@@ -167,9 +189,9 @@ class AsyncClient:
         """Delete an alias."""
         await self._sender.send(aliases.delete_alias(name, alias))
 
-    def audit(self, tenant: str | None = None) -> AsyncIterator[AuditRecord]:
-        """The audit log, newest first, fetched page by page; requires the scope admin."""
-        pages = self._sender.pages(partial(audit.read_audit, tenant))
+    def audit(self, tenant: str | None = None, **options: Unpack[AuditOptions]) -> AsyncIterator[AuditRecord]:
+        """The wanted records of the audit log, newest first, fetched page by page; requires the scope admin."""
+        pages = self._sender.pages(partial(audit.read_audit, tenant, options))
         return (record async for page in pages for record in page.records)
 
     async def create_key(self, *scopes: str, **options: Unpack[KeyOptions]) -> NewKey:
@@ -196,6 +218,10 @@ class AsyncClient:
         """One tenant, or `NotFound`."""
         return await self._sender.send(tenants.get_tenant(name))
 
+    async def tenant_usage(self, name: str) -> TenantUsage:
+        """What a tenant uses of its quotas now."""
+        return await self._sender.send(tenants.get_usage(name))
+
     async def set_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
         """Replace all quotas of a tenant. Those that are not given become unlimited."""
         return await self._sender.send(tenants.set_tenant(name, quotas))
@@ -204,9 +230,22 @@ class AsyncClient:
         """The server's release, backbone and limits."""
         return await self._sender.send(operations.info())
 
+    async def live(self, max_versions: int = 100) -> LiveSnapshot:
+        """What the replica did since its start and holds now, with its busiest versions; requires the scope metrics.
+        Not retried."""
+        return await self._sender.send(operations.live(max_versions))
+
+    async def activity(self) -> ActivityResponse:
+        """What your adapters answered on the replica that is asked, and which are in its memory."""
+        return await self._sender.send(operations.activity())
+
     async def ready(self) -> bool:
         """Whether the server accepts predictions; False while it loads or drains. Not retried."""
         return await self._sender.send(operations.ready())
+
+    async def why_not_ready(self) -> str | None:
+        """Why the server accepts no predictions, in one sentence; None if it does. Not retried."""
+        return await self._sender.send(operations.why_not_ready())
 
     async def health(self) -> HealthResponse:
         """Whether the process is alive; raises if it is not. Not retried."""

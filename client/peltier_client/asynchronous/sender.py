@@ -10,6 +10,7 @@ from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import Connection, http_request, is_worth_retrying
 from peltier_client.exchange.request import Page, Request
 from peltier_client.exchange.text_reader import TextReader
+from peltier_client.exchange.transfer import ReportedBody
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Page)
@@ -49,10 +50,22 @@ class AsyncSender:
 
     async def _send_once(self, request: Request[T]) -> T:
         try:
-            response = await self._http.send(http_request(self._http, request))
+            response = await self._receive(request)
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         return request.read(response)
+
+    async def _receive(self, request: Request[T]) -> httpx2.Response:
+        sent = http_request(self._http, request)
+        if request.on_progress is None or request.file is not None:
+            return await self._http.send(sent)
+        response = await self._http.send(sent, stream=True)
+        try:
+            response.stream = ReportedBody(response, request.on_progress)
+            await response.aread()
+        finally:
+            await response.aclose()
+        return response
 
     async def _open_once(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
         try:

@@ -1,4 +1,5 @@
-"""Progress of a long command: a bar if stderr is a terminal, else a line every ten seconds."""
+"""Progress of a long command: a bar if stderr is a terminal. Elsewhere the rows of a file are a line every ten seconds,
+and transfers say nothing."""
 
 import sys
 import time
@@ -7,7 +8,17 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from peltier_client.exchange.transfer import OnProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -33,6 +44,20 @@ def progress(size_bytes: int, console: Console | None = None) -> Iterator[Show]:
             bar.update(task, completed=position, description=_counts(num_rows, num_errors))
 
         yield show
+
+
+@contextmanager
+def transfer(what: str, console: Console | None = None) -> Iterator[OnProgress]:
+    """Shows on stderr how much of a file has been transferred; nothing if stderr is not a terminal."""
+    console = console or Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+
+        def report(num_bytes: int, size_bytes: int | None) -> None:
+            bar.update(task, completed=num_bytes, total=size_bytes)
+
+        yield report
 
 
 def _lines(size_bytes: int) -> Show:

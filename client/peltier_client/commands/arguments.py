@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from peltier_client.errors import InvalidInput, Unauthorized
+from peltier_client.commands.next_steps import with_next_steps
+from peltier_client.commands.task_names import complete_task
+from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import check_api_key, check_url
 from peltier_client.protocol import TaskReference, check_name
 from peltier_client.synchronous.client import Client
@@ -36,7 +38,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Task = Annotated[
     str,
     typer.Argument(
-        metavar="TASK", help="name, name@3, name@alias or _backbone.", callback=checked(TaskReference.parse)
+        metavar="TASK",
+        help="name, name@3, name@alias or _backbone.",
+        callback=checked(TaskReference.parse),
+        autocompletion=complete_task,
     ),
 ]
 TextColumns = Annotated[
@@ -49,7 +54,10 @@ OfTenant = Annotated[
     str | None, typer.Option("--tenant", help="Show only this tenant's.", callback=checked(check_name))
 ]
 OwnAdapter = Annotated[
-    str, typer.Argument(metavar="TASK", help="The name of an adapter.", callback=checked(check_name))
+    str,
+    typer.Argument(
+        metavar="TASK", help="The name of an adapter.", callback=checked(check_name), autocompletion=complete_task
+    ),
 ]
 
 
@@ -69,16 +77,6 @@ def print_result(document: BaseModel, for_people: str | Callable[[], object], *,
 
 @contextmanager
 def connect(url: str, api_key: str | None) -> Iterator[Client]:
-    """A client for one command. If the server refuses the key, the message names the next step."""
-    with explained_refusal(api_key), Client(url, api_key) as client:
+    """A client for one command. Its errors name the next step."""
+    with with_next_steps(api_key), Client(url, api_key) as client:
         yield client
-
-
-@contextmanager
-def explained_refusal(api_key: str | None) -> Iterator[None]:
-    """Add the next step to the server's message if it refuses the key or requires one."""
-    try:
-        yield
-    except Unauthorized as error:
-        step = "set PELTIER_API_KEY" if api_key is None else "check PELTIER_API_KEY or --api-key"
-        raise Unauthorized(f"{error.message}; {step}", error.details) from error

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from peltier_client.asynchronous.client import AsyncClient
-from peltier_client.bulk.comparison import Answers, Case
 from peltier_client.bulk.comparison import compare as judge
+from peltier_client.bulk.judgement import Answers, Case
 from peltier_client.bulk.progress import progress
 from peltier_client.bulk.row_file import Row, check_columns, open_rows, read_input
 from peltier_client.bulk.scoring import Scored, Scorer
@@ -25,20 +25,30 @@ from peltier_client.commands.arguments import (
     TextColumns,
     Url,
     checked,
-    explained_refusal,
     print_result,
 )
+from peltier_client.commands.next_steps import with_next_steps
 from peltier_client.commands.predict_file import TIMEOUT_SECONDS
 from peltier_client.commands.tables import print_comparison, print_truncation
+from peltier_client.commands.task_names import complete_task
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import TaskReference
 
 First = Annotated[
-    str, typer.Argument(metavar="TASK@1", help="The first version.", callback=checked(TaskReference.parse))
+    str,
+    typer.Argument(
+        metavar="TASK@1", help="The first version.", callback=checked(TaskReference.parse), autocompletion=complete_task
+    ),
 ]
 Second = Annotated[
-    str, typer.Argument(metavar="TASK@2", help="The version to compare with.", callback=checked(TaskReference.parse))
+    str,
+    typer.Argument(
+        metavar="TASK@2",
+        help="The version to compare with.",
+        callback=checked(TaskReference.parse),
+        autocompletion=complete_task,
+    ),
 ]
 Data = Annotated[
     Path,
@@ -88,7 +98,7 @@ def compare(  # noqa: PLR0913 - each is a word of the command line
     check_columns(columns)
     answers = Answers(first), Answers(second)
     questions = Questions(data, columns, label_column, batch_size, concurrency)
-    with explained_refusal(api_key):
+    with with_next_steps(api_key):
         client = AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS)
         cases = asyncio.run(_ask(client, questions, answers))
     if not cases:

@@ -78,13 +78,13 @@ def _explained(command: str, extra: str | None) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if not _is_missing(package):
+        if not is_missing(package):
             raise
         remedy = f': pip install "peltier[{extra}]"' if extra else ""
         raise MissingExtra(f"peltier {command} needs {package}, which is not installed{remedy}") from error
 
 
-def _is_missing(package: str) -> bool:
+def is_missing(package: str) -> bool:
     """Whether `package` is external and not installed; any other failed import is a bug."""
     return bool(package) and not package.startswith("peltier_") and find_spec(package) is None
 

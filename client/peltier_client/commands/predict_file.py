@@ -15,7 +15,7 @@ from peltier_client.bulk.part_file import PartFile
 from peltier_client.bulk.progress import Show, progress
 from peltier_client.bulk.row_file import Row, RowFile, check_columns, open_rows
 from peltier_client.bulk.scoring import Scored, Scorer
-from peltier_client.commands.arguments import explained_refusal
+from peltier_client.commands.next_steps import with_next_steps
 from peltier_client.errors import InvalidInput, PeltierError
 from peltier_client.resources.predict import PredictOptions
 
@@ -84,7 +84,7 @@ def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
     """
     job.check()
     with (
-        explained_refusal(api_key),
+        with_next_steps(api_key),
         open_rows(job.file, job.columns) as rows,
         PartFile(job.output, resume=job.resume) as part,
     ):

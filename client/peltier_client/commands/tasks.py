@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
+from peltier_client.bulk.progress import transfer
 from peltier_client.commands.arguments import (
     DEFAULT_BATCH_SIZE,
     DEFAULT_CONCURRENCY,
@@ -24,6 +25,7 @@ from peltier_client.commands.arguments import (
 from peltier_client.commands.predict_file import Interrupted, Job, predict_file
 from peltier_client.commands.predict_tasks import names_several, predict_tasks, split_tasks
 from peltier_client.commands.tables import print_adapters, print_predictions, print_truncation, shown_live
+from peltier_client.commands.task_names import complete_task
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import (
     MAX_BEAMS,
@@ -56,6 +58,7 @@ Tasks = Annotated[
         metavar="TASK",
         help="name, name@3 or name@alias; for one TEXT also several (a,b), or PREFIX* for all names with a prefix.",
         callback=checked(split_tasks),
+        autocompletion=complete_task,
     ),
 ]
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="One or more texts, or none with --file.")]
@@ -133,8 +136,8 @@ def upload(  # noqa: PLR0913 - each is a word of the command line
     json: Json = False,
 ) -> None:
     """Publish an artifact. If a version with the same bytes exists, print that version instead."""
-    with connect(url, api_key) as client:
-        version = client.upload(file, name, alias)
+    with connect(url, api_key) as client, transfer(f"uploading {file.name}") as report:
+        version = client.upload(file, name, alias, on_progress=report)
     print_result(version, _uploaded(version), json=json)
 
 

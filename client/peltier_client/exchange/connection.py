@@ -10,6 +10,7 @@ import httpx2
 
 from peltier_client.errors import ConnectionFailed, InvalidInput, PeltierError, QuotaExceeded, TimedOut, Unavailable
 from peltier_client.exchange.request import Request
+from peltier_client.exchange.transfer import ReportedFile
 
 logger = logging.getLogger(__name__)
 # stamina logs each retry as a warning, which Python writes to stderr where a program has configured no logging.
@@ -84,7 +85,9 @@ class Connection:
 def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]) -> httpx2.Request:
     """The request for httpx2."""
     if request.file is not None:
-        files = {"file": (*request.file, "application/octet-stream")}
+        name, content = request.file
+        sent = content if request.on_progress is None else ReportedFile(content, request.on_progress)
+        files = {"file": (name, sent, "application/octet-stream")}
         return http.build_request(request.method, request.path, data=dict(request.form), files=files)
     headers = {"content-type": "application/json"} if request.json is not None else None
     return http.build_request(request.method, request.path, params=request.query, content=request.json, headers=headers)
@@ -93,13 +96,14 @@ def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]
 def is_worth_retrying(error: Exception) -> bool | float:
     """Whether to retry after `error`, for stamina: False, True, or the seconds to wait. Logs retries at INFO."""
     # Without a connection nothing was sent. If a connection breaks later, the server may have acted on the request.
-    worth = _pause(error) if isinstance(error, QuotaExceeded | Unavailable) else _is_unconnected(error)
+    worth = _pause(error) if isinstance(error, QuotaExceeded | Unavailable) else is_unconnected(error)
     if worth is not False:
         logger.info("retrying after: %s", error)
     return worth
 
 
-def _is_unconnected(error: Exception) -> bool:
+def is_unconnected(error: Exception) -> bool:
+    """Whether no connection could be made, so that nothing was sent."""
     return isinstance(error.__cause__, _NOT_CONNECTED)
 
 

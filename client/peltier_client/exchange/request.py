@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from peltier_client.errors import InvalidInput, UnexpectedAnswer
 from peltier_client.exchange.error_reader import error_from_body
+from peltier_client.exchange.transfer import OnProgress
 from peltier_client.protocol import RequestModel
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class Request(Generic[T]):
     form: Mapping[str, str] = field(default_factory=dict)
     file: tuple[str, bytes] | None = None  # name and content of the multipart part "file"
     retried: bool = True
+    on_progress: OnProgress | None = None  # of the file if there is one, else of the response
 
 
 def to_json(model: type[RequestModel], values: Mapping[str, object]) -> bytes:

@@ -12,6 +12,7 @@ from peltier_client.protocol import (
     Gates,
     Provenance,
     ResponseModel,
+    Tier,
     Timings,
     Usage,
 )
@@ -63,6 +64,11 @@ class Predictions(Sequence[Prediction]):
     def adapter(self) -> AdapterRef:
         """The adapter version that answered."""
         return self.body.adapter
+
+    @property
+    def tier(self) -> Tier | None:
+        """Where the request found the adapter; None if the server does not say it."""
+        return self.body.tier
 
     @property
     def usage(self) -> Usage:

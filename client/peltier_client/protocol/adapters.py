@@ -1,7 +1,7 @@
 """Adapters on the wire: versions, lists, pages."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StringConstraints
 
@@ -61,6 +61,27 @@ class AdapterVersion(_Version):
     metrics: dict[str, float] = Field(default_factory=dict)
 
 
+class PartCounts(ResponseModel):
+    """A part of an adapter and its elements: all of them, and those in each block of the backbone, in order.
+
+    The encoder's and the decoder's blocks of the same place are counted together. What all blocks share is in none.
+    """
+
+    kind: str
+    parameters: int
+    blocks: list[int] = Field(default_factory=list)
+
+
+class VersionManifest(ResponseModel):
+    """The manifest of a version as in its artifact (`GET /v1/schema/artifact`), and the sizes of its parts.
+
+    `parts` is empty if the version was trained on another backbone than the server's.
+    """
+
+    manifest: dict[str, Any]
+    parts: list[PartCounts] = Field(default_factory=list)
+
+
 class UploadedVersion(AdapterVersion):
     """The version with an upload's bytes; `created` is false if the version existed before.
 
@@ -89,7 +110,8 @@ class Adapter(ResponseModel):
 
 
 class AdapterSummary(ResponseModel):
-    """An adapter in a list. `Adapter` also has labels, metrics and aliases."""
+    """An adapter in a list, with the names of its first eight aliases. `Adapter` has all aliases with their splits, and
+    labels and metrics."""
 
     tenant: str
     name: str
@@ -97,6 +119,7 @@ class AdapterSummary(ResponseModel):
     num_versions: int
     latest: VersionSummary
     live: Split = Field(default_factory=dict)
+    aliases: list[str] = Field(default_factory=list)
 
 
 class AdapterChange(RequestModel):

@@ -8,8 +8,8 @@ from pydantic import AwareDatetime, Field, field_serializer
 from peltier_client.protocol.names import Name
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
-# predict uses and lists adapters, publish changes them, admin runs the server, metrics reads /metrics.
-# The scopes are independent, except that admin also reads /metrics.
+# predict uses and lists adapters, publish changes them, admin runs the server, metrics reads /metrics and
+# /v1/live. The scopes are independent, except that admin also reads these two.
 Scope = Literal["predict", "publish", "admin", "metrics"]
 
 MAX_NOTE_LEN = 200

@@ -14,6 +14,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from peltier_client.errors import ErrorBody
+from peltier_client.protocol.predictions import AnyPrediction, is_none
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 
@@ -27,10 +28,6 @@ def state_rule(rule: str) -> WrapValidator:
             raise PydanticCustomError("input_shape", "{rule}", {"rule": rule}) from None
 
     return WrapValidator(validate)
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 MAX_TIMEOUT_MS = 3_600_000
@@ -53,11 +50,6 @@ Inputs = Annotated[
         '["text", "pair", "third"] lists, in valid Unicode'
     ),
 ]
-# For each part of the adapter one value per layer; null for a layer without that part.
-Gates = dict[str, list[float | None]]
-OptionalGates = Annotated[Gates | None, Field(exclude_if=_is_none)]
-FinishReason = Literal["stop", "length"]
-
 Priority = Annotated[StrictInt, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 Temperature = Annotated[float, Field(strict=True, ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False)]
 TopP = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
@@ -140,100 +132,6 @@ class MixedPredictRequest(RequestModel):
         return self
 
 
-class ClassificationPrediction(ResponseModel):
-    """The best label; `scores` are probabilities, or logits with `raw_scores`, in the manifest's label order."""
-
-    label: str
-    score: float
-    scores: dict[str, float]
-    gates: OptionalGates = None
-
-
-class MultilabelPrediction(ResponseModel):
-    """Every label that applies; `scores` are independent probabilities in the manifest's label order."""
-
-    labels: list[str]
-    scores: dict[str, float]
-    gates: OptionalGates = None
-
-
-class RegressionPrediction(ResponseModel):
-    """A number on the scale of the training data."""
-
-    value: float
-    gates: OptionalGates = None
-
-
-class RankingPrediction(ResponseModel):
-    """The relevance of a document for a query, between 0 and 1; with `raw_scores` the output of the head."""
-
-    score: float
-    gates: OptionalGates = None
-
-
-class EmbeddingPrediction(ResponseModel):
-    """A vector, whose cosine with those of other texts says how similar they are."""
-
-    embedding: list[float]
-    gates: OptionalGates = None
-
-
-class TextPrediction(ResponseModel):
-    """A generated text. `finish_reason` is "stop" at its end and "length" at `max_new_tokens`.
-
-    `score` is the geometric mean of the tokens' probabilities, or with `raw_scores` the sum of their logarithms. If the
-    text is one of the task's labels, `label` or `value` is that label.
-    """
-
-    text: str
-    score: float
-    finish_reason: FinishReason
-    label: Annotated[str | None, Field(exclude_if=_is_none)] = None
-    value: Annotated[float | None, Field(exclude_if=_is_none)] = None
-
-
-class Entity(ResponseModel):
-    """A part of the input: its characters from `start` up to `end`, its text, its label and the label's probability."""
-
-    start: int
-    end: int
-    text: str
-    label: str
-    score: float
-
-
-class EntitiesPrediction(ResponseModel):
-    """The entities of a text, in order. If the text was truncated, the labels end at character `truncated_at`; an
-    entity that ends there may be longer."""
-
-    entities: list[Entity]
-    truncated_at: Annotated[int | None, Field(exclude_if=_is_none)] = None
-    gates: OptionalGates = None
-
-
-class SpanPrediction(ResponseModel):
-    """The part of a context that answers a question: its text and its characters from `start` up to `end`. No answer is
-    an empty text with `start` and `end` 0. `score` is a probability, or with `raw_scores` a sum of logits."""
-
-    answer: str
-    start: int
-    end: int
-    score: float
-    gates: OptionalGates = None
-
-
-AnyPrediction = (
-    ClassificationPrediction
-    | MultilabelPrediction
-    | RegressionPrediction
-    | RankingPrediction
-    | EmbeddingPrediction
-    | TextPrediction
-    | EntitiesPrediction
-    | SpanPrediction
-)
-
-
 class AdapterRef(ResponseModel):
     """The adapter version that answered."""
 
@@ -252,7 +150,7 @@ class Usage(ResponseModel):
 
     tokens: int
     truncated_inputs: int = 0
-    completion_tokens: Annotated[int | None, Field(exclude_if=_is_none)] = None
+    completion_tokens: Annotated[int | None, Field(exclude_if=is_none)] = None
 
 
 class Timings(ResponseModel):
@@ -271,11 +169,18 @@ class BatchInfo(ResponseModel):
     adapters: int
 
 
+Tier = Literal["device", "host", "store"]
+
+
 class Provenance(ResponseModel):
-    """The adapter that answered, the usage, the timings and the batch."""
+    """The adapter that answered, the usage, the timings and the batch.
+
+    `tier` is where the request found the adapter: on the device, in the memory of the host or in the store.
+    """
 
     task: str
     adapter: AdapterRef
+    tier: Annotated[Tier | None, Field(exclude_if=is_none)] = None
     usage: Usage
     timings_ms: Timings
     batch: BatchInfo
@@ -299,4 +204,4 @@ class MixedPredictResponse(ResponseModel):
     `tasks` names them, with the adapters of each group in its place."""
 
     results: list[PredictResponse | ErrorBody]
-    tasks: Annotated[list[str] | None, Field(exclude_if=_is_none)] = None
+    tasks: Annotated[list[str] | None, Field(exclude_if=is_none)] = None

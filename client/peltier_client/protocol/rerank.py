@@ -1,8 +1,8 @@
 """Reranking on the wire, in the shape of Cohere and Jina."""
 
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from peltier_client.protocol.predict import Text, state_rule
 from peltier_client.protocol.wire import RequestModel, ResponseModel
@@ -22,18 +22,41 @@ class TextDocument(RequestModel):
 Documents = Annotated[list[Text | TextDocument], Field(min_length=1), state_rule(_RULE)]
 
 
+# Documents have no other fields, and a ranking task has no embeddings.
+RankFields = Annotated[list[Literal["text"]], Field(min_length=1), state_rule('must be ["text"], the only field')]
+NoEmbeddings = Annotated[Literal[False], state_rule("must be false: a ranking task has no embeddings")]
+
+
 class RerankRequest(RequestModel):
     """`model` is a task reference, the `documents` are texts or objects with a `text`.
 
     The answer has the best `top_n`, or all. Documents that are too long for the task are truncated, unless `truncate`
-    is false."""
+    is false; `truncation` is another name for it. The last four are for clients of other servers:
+    `max_tokens_per_doc` must be at least the task's maximum length, `max_chunks_per_doc` changes nothing because a
+    document is one chunk, `rank_fields` must be `["text"]`, and `return_embeddings` false."""
 
     model: str
     query: Text
     documents: Documents
     top_n: NumResults | None = None
     return_documents: StrictBool = False
-    truncate: StrictBool = True
+    truncate: StrictBool | None = None
+    truncation: StrictBool | None = None
+    max_tokens_per_doc: NumResults | None = None
+    max_chunks_per_doc: NumResults | None = None
+    rank_fields: RankFields | None = None
+    return_embeddings: NoEmbeddings = False
+
+    @model_validator(mode="after")
+    def _truncates_or_not(self) -> Self:
+        if None not in (self.truncate, self.truncation) and self.truncate != self.truncation:
+            raise ValueError("truncate and truncation are the same; give one of them")
+        return self
+
+    @property
+    def truncates(self) -> bool:
+        """Whether documents that are too long are truncated."""
+        return False not in (self.truncate, self.truncation)
 
     @property
     def texts(self) -> list[str]:

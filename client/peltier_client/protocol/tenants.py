@@ -47,3 +47,22 @@ class TenantList(ResponseModel):
 
     tenants: list[TenantInfo]
     next_cursor: str | None = None
+
+
+class RateUsage(ResponseModel):
+    """What a tenant took of one of its rates: `used` of `limit` units in the last `seconds`."""
+
+    used: int
+    limit: int
+    seconds: int
+
+
+class TenantUsage(ResponseModel):
+    """What a tenant uses of its quotas now. A rate is null without a quota; rates and concurrent requests are those of
+    this replica, unless replicas count rates together. Deleted versions count as stored until they are purged."""
+
+    requests: RateUsage | None
+    tokens: RateUsage | None
+    concurrent_requests: int
+    stored_bytes: int
+    adapters: int

@@ -8,6 +8,7 @@ import httpx2
 
 from peltier_client.errors import InvalidInput, UnexpectedAnswer
 from peltier_client.exchange.request import Request, page_query, raise_for_error, read_body, reader, to_json
+from peltier_client.exchange.transfer import OnProgress
 from peltier_client.protocol import (
     Adapter,
     AdapterChange,
@@ -17,13 +18,17 @@ from peltier_client.protocol import (
     TaskReference,
     UploadedVersion,
     VersionList,
+    VersionManifest,
     check_alias,
     check_name,
 )
 
 
 def upload(
-    artifact: str | PathLike[str] | bytes, name: str | None, alias: str | None = None
+    artifact: str | PathLike[str] | bytes,
+    name: str | None,
+    alias: str | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Request[UploadedVersion]:
     """Publish an artifact, a path or bytes, under `name` or its manifest's name, and point `alias` to it."""
 
@@ -35,12 +40,13 @@ def upload(
     form = {"name": check_name(name)} if name is not None else {}
     form |= {"alias": check_alias(alias)} if alias is not None else {}
     file = ("artifact.safetensors", artifact) if isinstance(artifact, bytes) else _named_file(Path(artifact))
-    return Request("POST", "/v1/adapters", read, form=form, file=file)
+    return Request("POST", "/v1/adapters", read, form=form, file=file, on_progress=on_progress)
 
 
-def list_adapters(cursor: str | None) -> Request[AdapterPage]:
-    """The page of adapters at `cursor`; None is the first."""
-    return Request("GET", "/v1/adapters", reader(AdapterPage), query=page_query(cursor))
+def list_adapters(containing: str, cursor: str | None) -> Request[AdapterPage]:
+    """The page at `cursor` of adapters whose names contain a text; None is the first page."""
+    query = page_query(cursor) | ({"q": containing} if containing else {})
+    return Request("GET", "/v1/adapters", reader(AdapterPage), query=query)
 
 
 def get_adapter(name: str) -> Request[Adapter]:
@@ -58,9 +64,16 @@ def get_version(name: str, number: int) -> Request[AdapterVersion]:
     return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{number:d}", reader(AdapterVersion))
 
 
-def download(name: str, version: int) -> Request[bytes]:
+def get_manifest(name: str, number: int) -> Request[VersionManifest]:
+    """The manifest of one version, and the sizes of its parts."""
+    path = f"/v1/adapters/{check_name(name)}/versions/{number:d}/manifest"
+    return Request("GET", path, reader(VersionManifest))
+
+
+def download(name: str, version: int, on_progress: OnProgress | None = None) -> Request[bytes]:
     """The artifact of one version, with its digest checked."""
-    return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{version:d}/artifact", _read_artifact)
+    path = f"/v1/adapters/{check_name(name)}/versions/{version:d}/artifact"
+    return Request("GET", path, _read_artifact, on_progress=on_progress)
 
 
 def delete(task: str) -> Request[None]:

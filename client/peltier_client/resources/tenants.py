@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from peltier_client.exchange.request import Request, page_query, reader, to_json
-from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, TenantRequest, check_name
+from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, TenantRequest, TenantUsage, check_name
 
 
 class QuotaOptions(TypedDict, total=False):
@@ -32,6 +32,11 @@ def list_tenants(cursor: str | None = None) -> Request[TenantList]:
 def get_tenant(name: str) -> Request[TenantInfo]:
     """One tenant."""
     return Request("GET", f"/v1/tenants/{check_name(name, 'tenant')}", reader(TenantInfo))
+
+
+def get_usage(name: str) -> Request[TenantUsage]:
+    """What a tenant uses of its quotas now."""
+    return Request("GET", f"/v1/tenants/{check_name(name, 'tenant')}/usage", reader(TenantUsage))
 
 
 def set_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:

@@ -13,8 +13,10 @@ import httpx2
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Connection
 from peltier_client.exchange.results import Predictions
+from peltier_client.exchange.transfer import OnProgress
 from peltier_client.exchange.whole_file import write_whole
 from peltier_client.protocol import (
+    ActivityResponse,
     Adapter,
     AdapterSummary,
     AdapterVersion,
@@ -24,14 +26,18 @@ from peltier_client.protocol import (
     HealthResponse,
     InfoResponse,
     KeyInfo,
+    LiveSnapshot,
     NewKey,
     RankedDocument,
     TenantInfo,
+    TenantUsage,
     TextTuple,
     UploadedVersion,
+    VersionManifest,
     VersionSummary,
 )
 from peltier_client.resources import adapters, aliases, audit, keys, operations, predict, rerank, tenants
+from peltier_client.resources.audit import AuditOptions
 from peltier_client.resources.keys import KeyOptions
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.resources.tenants import QuotaOptions
@@ -97,18 +103,25 @@ class Client:
         return self._sender.send(predict.predict_tasks(tasks, text, options))
 
     def upload(
-        self, artifact: str | PathLike[str] | bytes, name: str | None = None, alias: str | None = None
+        self,
+        artifact: str | PathLike[str] | bytes,
+        name: str | None = None,
+        alias: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> UploadedVersion:
         """Publish an artifact file or its bytes; if a version has the same bytes, return that version.
 
         `alias` is pointed to the version. `.created` tells whether the version is new, and `.live` which versions
-        answer the bare name.
+        answer the bare name. `on_progress` is called with the bytes sent so far and in all.
         """
-        return self._sender.send(adapters.upload(artifact, name, alias))
+        return self._sender.send(adapters.upload(artifact, name, alias, on_progress))
 
-    def adapters(self) -> Iterator[AdapterSummary]:
-        """A summary of every adapter in order of name, fetched page by page; `adapter` returns all of one."""
-        pages = self._sender.pages(adapters.list_adapters)
+    def adapters(self, containing: str = "") -> Iterator[AdapterSummary]:
+        """A summary of every adapter in order of name, fetched page by page; `adapter` returns all of one.
+
+        With `containing`, only adapters whose names contain this text.
+        """
+        pages = self._sender.pages(partial(adapters.list_adapters, containing))
         return (adapter for page in pages for adapter in page.adapters)
 
     def adapter(self, name: str) -> Adapter:
@@ -124,9 +137,18 @@ class Client:
         """One version of an adapter with its labels and metrics, or `VersionNotFound`."""
         return self._sender.send(adapters.get_version(name, number))
 
-    def download(self, name: str, version: int, path: str | PathLike[str]) -> Path:
-        """Write the artifact of one version to `path`, as uploaded; if that fails, `path` stays as it was."""
-        return write_whole(Path(path), self._sender.send(adapters.download(name, version)))
+    def manifest(self, name: str, number: int) -> VersionManifest:
+        """The manifest of one version, and the sizes of its parts."""
+        return self._sender.send(adapters.get_manifest(name, number))
+
+    def download(
+        self, name: str, version: int, path: str | PathLike[str], on_progress: OnProgress | None = None
+    ) -> Path:
+        """Write the artifact of one version to `path`, as uploaded; if that fails, `path` stays as it was.
+
+        `on_progress` is called with the bytes received so far, and in all or None.
+        """
+        return write_whole(Path(path), self._sender.send(adapters.download(name, version, on_progress)))
 
     def delete(self, task: str) -> None:
         """Delete an adapter (`name`) or one version of it (`name@3`)."""
@@ -164,9 +186,9 @@ class Client:
         """Delete an alias."""
         self._sender.send(aliases.delete_alias(name, alias))
 
-    def audit(self, tenant: str | None = None) -> Iterator[AuditRecord]:
-        """The audit log, newest first, fetched page by page; requires the scope admin."""
-        pages = self._sender.pages(partial(audit.read_audit, tenant))
+    def audit(self, tenant: str | None = None, **options: Unpack[AuditOptions]) -> Iterator[AuditRecord]:
+        """The wanted records of the audit log, newest first, fetched page by page; requires the scope admin."""
+        pages = self._sender.pages(partial(audit.read_audit, tenant, options))
         return (record for page in pages for record in page.records)
 
     def create_key(self, *scopes: str, **options: Unpack[KeyOptions]) -> NewKey:
@@ -193,6 +215,10 @@ class Client:
         """One tenant, or `NotFound`."""
         return self._sender.send(tenants.get_tenant(name))
 
+    def tenant_usage(self, name: str) -> TenantUsage:
+        """What a tenant uses of its quotas now."""
+        return self._sender.send(tenants.get_usage(name))
+
     def set_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
         """Replace all quotas of a tenant. Those that are not given become unlimited."""
         return self._sender.send(tenants.set_tenant(name, quotas))
@@ -201,9 +227,22 @@ class Client:
         """The server's release, backbone and limits."""
         return self._sender.send(operations.info())
 
+    def live(self, max_versions: int = 100) -> LiveSnapshot:
+        """What the replica did since its start and holds now, with its busiest versions; requires the scope metrics.
+        Not retried."""
+        return self._sender.send(operations.live(max_versions))
+
+    def activity(self) -> ActivityResponse:
+        """What your adapters answered on the replica that is asked, and which are in its memory."""
+        return self._sender.send(operations.activity())
+
     def ready(self) -> bool:
         """Whether the server accepts predictions; False while it loads or drains. Not retried."""
         return self._sender.send(operations.ready())
+
+    def why_not_ready(self) -> str | None:
+        """Why the server accepts no predictions, in one sentence; None if it does. Not retried."""
+        return self._sender.send(operations.why_not_ready())
 
     def health(self) -> HealthResponse:
         """Whether the process is alive; raises if it is not. Not retried."""

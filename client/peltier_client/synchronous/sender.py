@@ -11,6 +11,7 @@ from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import Connection, http_request, is_worth_retrying
 from peltier_client.exchange.request import Page, Request
 from peltier_client.exchange.text_reader import TextReader
+from peltier_client.exchange.transfer import ReportedBody
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Page)
@@ -50,10 +51,22 @@ class Sender:
 
     def _send_once(self, request: Request[T]) -> T:
         try:
-            response = self._http.send(http_request(self._http, request))
+            response = self._receive(request)
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         return request.read(response)
+
+    def _receive(self, request: Request[T]) -> httpx2.Response:
+        sent = http_request(self._http, request)
+        if request.on_progress is None or request.file is not None:
+            return self._http.send(sent)
+        response = self._http.send(sent, stream=True)
+        try:
+            response.stream = ReportedBody(response, request.on_progress)
+            response.read()
+        finally:
+            response.close()
+        return response
 
     def _open_once(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
         try:

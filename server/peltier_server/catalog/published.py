@@ -17,6 +17,8 @@ from peltier_server.catalog.split import Split
 logger = logging.getLogger(__name__)
 
 PRODUCTION = "production"
+# Bounds the size of lists.
+_MAX_LISTED_ALIASES = 8
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Published:
             num_versions=len(self.entries),
             latest=self.newest.summary,
             live=dict(self.live),
+            aliases=sorted(self.aliases)[:_MAX_LISTED_ALIASES],
         )
 
     @property

@@ -13,17 +13,27 @@ from prometheus_client.utils import floatToGoString
 class Series:
     """The observations with one set of labels. One thread observes; any thread may read."""
 
-    __slots__ = ("_bounds", "counts", "total")
+    __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
         """Counts a value, once or several times."""
-        self.counts[bisect_left(self._bounds, value)] += times
+        self.counts[bisect_left(self.bounds, value)] += times
         self.total += times * value
+
+    def quantile(self, share: float) -> float:
+        """The value below which this share of the observations is, interpolated in its bucket as Prometheus does: at
+        most the last bound. 0 without observations."""
+        rank, below, lower = share * sum(self.counts), 0, 0.0
+        for upper, count in zip(self.bounds, self.counts, strict=False):
+            if count and below + count >= rank:
+                return lower + (upper - lower) * (rank - below) / count
+            below, lower = below + count, upper
+        return lower if below < rank else 0.0
 
 
 class Histogram(Collector):

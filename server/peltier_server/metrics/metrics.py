@@ -1,8 +1,11 @@
 """The metrics that Prometheus scrapes. Each app has its own."""
 
+import math
+import time
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 
 from prometheus_client import (
@@ -13,11 +16,12 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
 
+from peltier_server.metrics.exposition import Exposition
 from peltier_server.metrics.histogram import Histogram, Series
 from peltier_server.metrics.labels import MatchedRoute, TenantLabels
-from peltier_server.metrics.version_metrics import VersionMetrics
+from peltier_server.metrics.version_metrics import BusyVersions, VersionMetrics
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.ticket import Ticket
 
@@ -26,12 +30,18 @@ _ROUTE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
+# A server whose page nobody has read for so long has no scraper.
+_UNSCRAPED_SECONDS = 300.0
+
 
 class Metrics:
     """Every counter, histogram and gauge of one app."""
 
     def __init__(self, max_versions: int = 100) -> None:
         self._registry = CollectorRegistry()
+        self._exposition = Exposition(self._registry)
+        self.started_at = datetime.now(UTC)
+        self._scraped_at = -math.inf
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
         self._tenants = TenantLabels()
@@ -90,6 +100,9 @@ class Metrics:
             "from",
         )
         self.loads = self._counter("peltier_adapter_loads_total", "Adapters loaded to the device")
+        self.load_failures = self._counter(
+            "peltier_adapter_load_failures_total", "Loads of adapters that failed, by damaged bytes or the store"
+        )
         self.evictions = self._counter("peltier_adapter_evictions_total", "Adapters evicted from a tier", "tier")
         self.cache_requests = self._counter(
             "peltier_adapter_cache_requests_total", "Adapter lookups by cache tier: device, host or store", "result"
@@ -110,23 +123,23 @@ class Metrics:
         self.adapter_bytes = self._gauge("peltier_adapter_bytes", "Bytes of adapters in a cache tier", "tier")
 
     def _add_tenants(self) -> None:
-        self._tenant_tokens = self._counter(
-            "peltier_tenant_served_tokens_total", "Computed tokens, by tenant", "tenant"
-        )
-        self._tenant_rows = self._counter(
+        self.tenant_tokens = self._counter("peltier_tenant_served_tokens_total", "Computed tokens, by tenant", "tenant")
+        self.tenant_rows = self._counter(
             "peltier_tenant_rows_total", "Rows and texts that left the queue to be computed, by tenant", "tenant"
         )
         self._tenant_wait = self._counter(
             "peltier_tenant_queue_seconds_total", "Sum of the queueing times of rows and texts, by tenant", "tenant"
         )
         # Cached, because every batch looks them up. The number of labelled tenants is bounded.
-        self._tenant_tokens_of = cache(self._tenant_tokens.labels)
-        self._tenant_rows_of = cache(self._tenant_rows.labels)
+        self._tenant_tokens_of = cache(self.tenant_tokens.labels)
+        self._tenant_rows_of = cache(self.tenant_rows.labels)
         self._tenant_wait_of = cache(self._tenant_wait.labels)
         self._queue_tokens = self._gauge("peltier_queue_tokens", "Tokens in the queue", "tenant")
+        self._max_queue_tokens = self._gauge("peltier_queue_max_tokens", "Maximum of tokens in the queue")
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
 
     def _add_failures(self) -> None:
+        self._ready = self._gauge("peltier_ready", "1 while /ready is 200, else 0")
         self.runner_restarts = self._counter("peltier_runner_restarts_total", "Stuck runners replaced")
         self.quarantined = self._gauge("peltier_quarantined_adapters", "Versions in quarantine after repeated failures")
 
@@ -185,21 +198,52 @@ class Metrics:
         for tenant, tokens in tokens_by_tenant.items():
             self._tenant_tokens_of(self._tenants.of(tenant)).inc(tokens)
 
-    def follow_queue(self, tokens_by_tenant: Callable[[], Mapping[str, int]]) -> None:
-        """Calls `tokens_by_tenant` at every scrape."""
+    def follow_readiness(self, is_ready: Callable[[], bool]) -> None:
+        """Calls `is_ready` at every scrape."""
+        self._ready.set_function(is_ready)
+
+    def follow_queue(self, tokens_by_tenant: Callable[[], Mapping[str, int]], max_tokens: int) -> None:
+        """Calls `tokens_by_tenant` at every scrape. The queue holds at most `max_tokens`."""
         self._queued_tokens = tokens_by_tenant
+        self._max_queue_tokens.set(max_tokens)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that `accept` prefers, and its content type."""
         self._refresh_queue_tokens()
-        encode, content_type = choose_encoder(accept)
-        page = encode(self._registry)
+        page = self._exposition.page(accept)
         self.versions.turn_over()
-        return page, content_type
+        self._scraped_at = time.monotonic()
+        return page
+
+    def busiest(self, max_versions: int) -> BusyVersions:
+        """See `VersionMetrics.busiest`. Where nothing scrapes the page, this call gives series to the versions in
+        use."""
+        self._turn_over_unscraped()
+        return self.versions.busiest(max_versions)
+
+    def families(self) -> list[Metric]:
+        """All metrics with their samples now, for another format. Where nothing scrapes the page, this call gives
+        series to the versions in use."""
+        self._refresh_queue_tokens()
+        families = list(self._registry.collect())
+        self._turn_over_unscraped()
+        return families
+
+    def _turn_over_unscraped(self) -> None:
+        if time.monotonic() - self._scraped_at > _UNSCRAPED_SECONDS:
+            self.versions.turn_over()
 
     def _refresh_queue_tokens(self) -> None:
-        queued = Counts[str](dict.fromkeys(self._tenants.known, 0))
-        for tenant, tokens in self._queued_tokens().items():
-            queued[self._tenants.of(tenant)] += tokens
-        for label, tokens in queued.items():
+        for label, tokens in self.queued_tokens().items():
             self._queue_tokens.labels(label).set(tokens)
+
+    def queued_tokens(self) -> Mapping[str, int]:
+        """Tokens in the queue, by the label of their tenant."""
+        return self.by_label(self._queued_tokens())
+
+    def by_label(self, by_tenant: Mapping[str, int]) -> Mapping[str, int]:
+        """Numbers by tenant as numbers by the tenants' labels, with 0 for every other label in use."""
+        found = Counts[str](dict.fromkeys(self._tenants.known, 0))
+        for tenant, number in by_tenant.items():
+            found[self._tenants.of(tenant)] += number
+        return found

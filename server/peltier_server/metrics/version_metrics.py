@@ -1,18 +1,24 @@
 """Requests and latencies by adapter version, with a bounded number of series."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from heapq import nlargest
 
 from prometheus_client import CollectorRegistry, Counter
 
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.histogram import Histogram
+from peltier_server.metrics.counts import labelled_counts
+from peltier_server.metrics.histogram import Histogram, Series
 from peltier_server.metrics.labels import LabelSlots
 
 # Few buckets, because every version has a series for each.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
 _HALF_LIFE_SECONDS = 600.0
+_NONE: Mapping[str, int] = {}
+
+# Requests of versions by status, and their latency.
+BusyVersions = Mapping[VersionLabels, tuple[Mapping[str, int], Series]]
 
 
 # Never the labels of a version, because its number is no integer.
@@ -59,6 +65,13 @@ class VersionMetrics:
             series = self._series[own] = _Series(self._requests, self._seconds, own)
         series.observe(code, seconds)
 
+    def busiest(self, max_versions: int) -> BusyVersions:
+        """The versions whose series have most requests, the first one most: their requests by status, and the latency
+        of these."""
+        codes = labelled_counts(self._requests, len(VersionLabels._fields))
+        chosen = nlargest(max_versions, self._series, key=lambda labels: sum(codes.get(labels, _NONE).values()))
+        return {labels: (codes.get(labels, _NONE), self._series[labels].latency) for labels in chosen}
+
     def turn_over(self) -> None:
         """Gives series to the versions in use, at most once a minute. Call it after a scrape, which has then
         read the last values of the series that end."""
@@ -80,14 +93,14 @@ class _Series:
         self._seconds = seconds
         self._labels = labels
         self._of_code: dict[int, Counter] = {}
-        self._latency = seconds.labels(*labels)
+        self.latency = seconds.labels(*labels)
 
     def observe(self, code: int, seconds: float) -> None:
         counter = self._of_code.get(code)
         if counter is None:
             counter = self._of_code[code] = self._requests.labels(*self._labels, code)
         counter.inc()
-        self._latency.observe(seconds)
+        self.latency.observe(seconds)
 
     def end(self) -> None:
         for code in self._of_code:

@@ -8,6 +8,7 @@ from peltier_adapters.batch.row import Row, RowOutput
 from peltier_client.errors import PeltierError
 
 from peltier_server.queue.ticket import Outcome, Ticket, settle
+from peltier_server.tracing.batch_trace import BatchTrace
 
 
 class Batch:
@@ -43,8 +44,17 @@ class Batch:
         """Whether a caller asked for gates."""
         return any(ticket.record_gates for ticket in self.tickets)
 
-    def resolve(self, outputs: Sequence[RowOutput | PeltierError]) -> None:
-        """Gives each caller the outputs or errors of its rows."""
+    def trace(self) -> BatchTrace | None:
+        """A span of the batch, from now on, if one of its requests is traced."""
+        traces = [own for ticket in self.tickets if (own := ticket.trace) is not None and own.is_recording]
+        if not traces:
+            return None
+        sizes = {"rows": self.num_rows, "tokens": self.tokens, "adapters": self.num_adapters}
+        return BatchTrace(traces, {f"peltier.batch.{name}": size for name, size in sizes.items()})
+
+    def resolve(self, outputs: Sequence[RowOutput | PeltierError], trace: BatchTrace | None = None) -> None:
+        """Gives each caller the outputs or errors of its rows. `trace` has the span of the batch."""
+        span = None if trace is None else trace.span_context
         compute, num_adapters, rest = time.monotonic() - self.started_at, self.num_adapters, iter(outputs)
         settle(
             self.tickets,
@@ -55,6 +65,7 @@ class Batch:
                     compute,
                     len(outputs),
                     num_adapters,
+                    span,
                 )
                 for ticket in self.tickets
             ],

@@ -72,6 +72,11 @@ class Batcher:
         """Tokens of all waiting tickets, including those that drafts may generate."""
         return self._rows.tokens + self._drafts.tokens
 
+    @property
+    def queued_rows(self) -> int:
+        """Rows of all waiting tickets."""
+        return len(self._rows) + len(self._drafts)
+
     def queued_tokens_by_tenant(self) -> dict[str, int]:
         """The same by tenant, for tenants with waiting tickets."""
         with self._changed:
@@ -249,7 +254,8 @@ def _runs(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _ticket(rows: Sequence[Row], price: Price, terms: Terms, **given: Any) -> Ticket:
-    return Ticket(rows, price, tenant=terms.tenant, deadline=terms.deadline, priority=terms.priority, **given)
+    tenant, deadline, priority, trace = terms
+    return Ticket(rows, price, tenant=tenant, deadline=deadline, priority=priority, trace=trace, **given)
 
 
 def _refuse(late: Sequence[Ticket]) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from opentelemetry.trace import SpanContext
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.search import Decoding
 from peltier_client.errors import PeltierError
 
 from peltier_server.auth.caller import TENANT
 from peltier_server.queue.prices import Price
+from peltier_server.tracing.request_trace import RequestTrace
 
 T = TypeVar("T")
 
@@ -23,13 +25,14 @@ SECONDS_PER_PRIORITY = 60.0
 
 class Outcome(NamedTuple, Generic[T]):
     """The outputs of rows or finished drafts, in order. The times are those of the last batch, which waited longest,
-    and so are the numbers of its rows and adapters."""
+    and so are the numbers of its rows and adapters, and its span."""
 
     outputs: Sequence[T]
     queue_seconds: float
     compute_seconds: float
     batch_rows: int
     batch_adapters: int
+    batch_span: SpanContext | None = None
 
 
 class Results(Generic[T]):
@@ -85,11 +88,13 @@ Listener = Callable[[Progress], None]
 
 
 class Terms(NamedTuple):
-    """The tenant that is charged for rows, their deadline in seconds of `time.monotonic`, and their priority."""
+    """The tenant that is charged for rows, their deadline in seconds of `time.monotonic`, their priority, and the spans
+    of their request."""
 
     tenant: str = TENANT
     deadline: float = math.inf
     priority: int = 0
+    trace: RequestTrace | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -113,6 +118,7 @@ class Ticket:
     listener: Listener | None = None
     tenant: str = TENANT
     priority: int = 0
+    trace: RequestTrace | None = None
     queued_at: float = field(default_factory=time.monotonic)
     # The first rows, as many as the batch that is being filled has taken.
     num_served: int = field(default=0, init=False)

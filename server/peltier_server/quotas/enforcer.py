@@ -13,7 +13,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
 
 from peltier_server import retry_hints
-from peltier_server.quotas.rates import Rate, Rates, Taken, Unit
+from peltier_server.quotas.rates import Left, Rate, Rates, Taken, Unit
 
 
 class QuotaEnforcer:
@@ -41,6 +41,12 @@ class QuotaEnforcer:
     def slot(self, tenant: str) -> "QuotaSlot":
         """The slot of one request of the tenant. The request holds it as a context manager."""
         return QuotaSlot(self, tenant, self._quotas_of(tenant))
+
+    async def left(self, tenant: str) -> dict[Unit, Left]:
+        """What is left of each rate that the tenant has a quota of."""
+        quotas = self._quotas_of(tenant)
+        rates = (_rate("requests", quotas.requests_per_second), _rate("tokens", quotas.tokens_per_second))
+        return {rate.unit: await self.rates.left(rate, tenant) for rate in rates if rate is not None}
 
     def spend(self, tenant: str, tokens: int) -> AbstractAsyncContextManager[None]:
         """Takes `tokens` for the work in the context. Gives them back if it fails with `Unavailable`, `TooLarge` or

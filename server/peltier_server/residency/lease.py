@@ -4,8 +4,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from peltier_client.protocol import Tier
+
 from peltier_server.residency.host import Sized
-from peltier_server.residency.slot_entry import SlotEntry, Tier
+from peltier_server.residency.slot_entry import SlotEntry
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)

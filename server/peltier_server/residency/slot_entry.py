@@ -5,12 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
+
+from peltier_client.protocol import Tier
 
 from peltier_server.residency.fetches import Fetch
 from peltier_server.residency.host import Sized
 
-Tier = Literal["device", "host", "store"]
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
 R = TypeVar("R")

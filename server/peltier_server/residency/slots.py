@@ -9,11 +9,12 @@ the device holds more bytes than are counted here, but no more than that batch u
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from peltier_client.errors import TooLarge
+from peltier_client.protocol import Tier
 
 from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.metrics.metrics import Metrics
@@ -23,13 +24,14 @@ from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.lease import Lease, Leasing
 from peltier_server.residency.line import Line, Verdict
 from peltier_server.residency.shares import Shares
-from peltier_server.residency.slot_entry import SlotClaim, SlotEntry, Tier
+from peltier_server.residency.slot_entry import SlotClaim, SlotEntry
 
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 A = TypeVar("A", bound=Sized)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+ResidentTier = Literal["device", "host"]
 
 
 class Loader(Protocol[K_contra, A, R_co]):
@@ -102,6 +104,12 @@ class Slots(Generic[K, A, R]):
     def leased_bytes(self, tenant: str) -> int:
         """Bytes of the adapters that `tenant` leases."""
         return self._leased.held(tenant)
+
+    def residents(self) -> Iterator[tuple[K, ResidentTier]]:
+        """Every adapter in memory with its fastest tier: those on the device, then the others on the host."""
+        loaded = {entry.key for entry in self._entries.values() if entry.loaded}
+        yield from ((key, "device") for key in loaded)
+        yield from ((key, "host") for key in self._host if key not in loaded)
 
     def lease(self, key: K, tenant: str, artifact: A | None = None) -> Leasing[K, A, R]:
         """Keeps the adapter on the device until the block ends, charged to `tenant`. A caller that has the `artifact`
@@ -186,7 +194,7 @@ class Slots(Generic[K, A, R]):
     def _begin(self, key: K, artifact: A | None) -> SlotEntry[K, A, R]:
         known = self._host.get(key) if artifact is None else artifact
         entry: SlotEntry[K, A, R] = SlotEntry(key, "store" if known is None else "host")
-        entry.fetch = Fetch(key, lambda artifact: self._take(entry, artifact), lambda: self._abandon(entry))
+        entry.fetch = Fetch(key, lambda artifact: self._take(entry, artifact), lambda: self._fail(entry))
         self._entries[key] = entry
         if known is not None:
             self._know(entry, known)
@@ -329,7 +337,7 @@ class Slots(Generic[K, A, R]):
             self._settle(entry)
         else:
             self._used_bytes -= entry.nbytes
-            self._abandon(entry)
+            self._fail(entry)
         self._report()
         self._serve()
 
@@ -340,6 +348,10 @@ class Slots(Generic[K, A, R]):
         entry.installing = None
         self._abandon(entry)
         self._report()
+
+    def _fail(self, entry: SlotEntry[K, A, R]) -> None:
+        self._metrics.load_failures.inc()
+        self._abandon(entry)
 
     def _abandon(self, entry: SlotEntry[K, A, R]) -> None:
         entry.gone = True

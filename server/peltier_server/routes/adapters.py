@@ -4,6 +4,9 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Form, Header, Path, Query, Request, Response, UploadFile
+from peltier_adapters.artifact.manifest import parse_manifest
+from peltier_adapters.spec.parts import PartSpec, count_by_block, count_parameters
+from peltier_backbone.config import BackboneConfig
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -26,8 +29,10 @@ from peltier_client.protocol import (
     AdapterPage,
     AdapterVersion,
     DeprecationRequest,
+    PartCounts,
     UploadedVersion,
     VersionList,
+    VersionManifest,
 )
 from peltier_store.blobs.blobs import PIECE_BYTES
 from pydantic import BaseModel, ConfigDict
@@ -36,12 +41,23 @@ from starlette.responses import StreamingResponse
 from peltier_server.catalog.publisher import UploadTarget
 from peltier_server.errors import describe_errors
 from peltier_server.http.bodies import Handler, LimitedRequest
-from peltier_server.http.dependencies import Accepted, Changing, Context, Uploads, get_context, get_upload_turns
+from peltier_server.http.dependencies import (
+    Accepted,
+    Changing,
+    Context,
+    Threads,
+    Uploads,
+    get_context,
+    get_upload_turns,
+)
 from peltier_server.http.scoped_route import ScopedRoute, scoped_router
 from peltier_server.routes.paging import Limit, NameCursor, NumberCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
+
+# To parse and write a character of a manifest takes as long as to tokenise a fiftieth of one.
+_CHARS_PER_COST = 50
 
 Containing = Annotated[str, Query(alias="q", max_length=64, description="Only names that contain this.")]
 VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
@@ -162,6 +178,38 @@ async def list_versions(
 async def get_version(name: str, version: VersionNumber, context: Context, service: Accepted) -> Response:
     """One version with its labels and the metrics of its training."""
     return _as_it_is(service.catalog.get(context.tenant, name).version(version).on_the_wire)
+
+
+@router.get(
+    "/{name}/versions/{version}/manifest",
+    response_model=VersionManifest,
+    responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound, QueueFull, Unavailable),
+)
+async def get_manifest(
+    name: str, version: VersionNumber, context: Context, service: Accepted, threads: Threads
+) -> Response:
+    """The manifest of one version with its golden examples, and the parameters of each part by block."""
+    entry = service.catalog.get(context.tenant, name).version(version)
+    recorded = await service.store.registry.find(context.tenant, name, version)
+    if recorded is None:
+        raise VersionNotFound(f"adapter {name!r} has no version {version}")
+    text, fits = recorded.manifest, entry.fingerprint == service.backbone.fingerprint
+    # The manifest, the same as values, and the answer.
+    context.reserve(3 * len(text))
+    cost = len(text) // _CHARS_PER_COST
+    body = await threads.run(context.tenant, cost, lambda: _describe(text, service.backbone.config if fits else None))
+    return Response(body, media_type="application/json")
+
+
+def _describe(text: str, config: BackboneConfig | None) -> str:
+    manifest = parse_manifest(text)
+    parts = [] if config is None else [_count(part, config) for part in manifest.parts]
+    return VersionManifest(manifest=manifest.model_dump(mode="json"), parts=parts).model_dump_json()
+
+
+def _count(part: PartSpec, config: BackboneConfig) -> PartCounts:
+    total = count_parameters((part,), config, head=True)
+    return PartCounts(kind=part.kind, parameters=total, blocks=list(count_by_block(part, config)))
 
 
 @router.get(

@@ -4,21 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from fastapi import Request, Response
-from peltier_client.errors import (
-    AdapterNotFound,
-    DeadlinePassed,
-    Draining,
-    Forbidden,
-    InferenceFailed,
-    InvalidInput,
-    NotReady,
-    PeltierError,
-    QueueFull,
-    QuotaExceeded,
-    Unauthorized,
-    Unavailable,
-    VersionNotFound,
-)
+from peltier_client.errors import InvalidInput, PeltierError, QueueFull
 from peltier_client.protocol import (
     MixedItem,
     MixedPredictRequest,
@@ -29,31 +15,25 @@ from peltier_client.protocol import (
     TextPiece,
 )
 
-from peltier_server.errors import describe_errors
+from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
 from peltier_server.http.dependencies import accept, begin, cancel_on_disconnect, get_context, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.json_bytes import JSONBytes
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.http.truncation import TRUNCATED, truncation_header
+from peltier_server.http.truncation import TRUNCATION_HEADER, truncation_header
 from peltier_server.inference.answer_body import mixed_json, prediction_json
 from peltier_server.inference.mixed import MixedAnswer
 from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.text_stream import TextStream
 
-_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
-_OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
-
-_HEADERS = {
-    TRUNCATED: {"description": "How many inputs were truncated; absent if none.", "schema": {"type": "integer"}}
-}
 _STREAMED: dict[str, Any] = {
     "description": "The predictions; with `stream` the text in events, the predictions after its last piece.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
-    "headers": _HEADERS,
+    "headers": TRUNCATION_HEADER,
 }
 
-_RESPONSES = {200: _STREAMED, **describe_errors(*_OF_ONE_TASK)}
-_MIXED_RESPONSES = {200: {"headers": _HEADERS}, **describe_errors(*_SHARED, QueueFull)}
+_RESPONSES = {200: _STREAMED, **describe_errors(*TASK_ERRORS)}
+_MIXED_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*PREDICTION_ERRORS, QueueFull)}
 
 router = scoped_router("predict", "predict", "/v1")
 

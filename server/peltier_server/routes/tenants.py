@@ -2,13 +2,25 @@
 
 from dataclasses import asdict
 
-from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
-from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, TenantRequest
+from fastapi import Request
+from peltier_client.errors import (
+    Conflict,
+    Draining,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    NotReady,
+    Unauthorized,
+    Unavailable,
+)
+from peltier_client.protocol import RateUsage, TenantInfo, TenantList, TenantQuotas, TenantRequest, TenantUsage
 from peltier_store.registry import Quotas, Tenant
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import Accepted, Changing, Context, Keys
 from peltier_server.http.scoped_route import scoped_router
+from peltier_server.quotas.enforcer import QuotaEnforcer
+from peltier_server.quotas.rates import Left
 from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
@@ -39,6 +51,21 @@ async def get_tenant(tenant: str, keyring: Keys, service: Accepted) -> TenantInf
     return _on_the_wire(keyring.tenant(tenant))
 
 
+@router.get("/{tenant}/usage", responses=describe_errors(*_SHARED, NotFound, Unavailable))
+async def get_usage(tenant: str, request: Request, keyring: Keys, service: Accepted) -> TenantUsage:
+    """What a tenant uses of its quotas now. The rates are those of this replica, or of all if they count together."""
+    keyring.tenant(tenant)
+    enforcer: QuotaEnforcer = request.app.state.enforcer
+    stored, left = await service.store.registry.usage(tenant), await enforcer.left(tenant)
+    return TenantUsage(
+        requests=_usage(left.get("requests")),
+        tokens=_usage(left.get("tokens")),
+        concurrent_requests=enforcer.in_flight.get(tenant, 0),
+        stored_bytes=stored.stored_bytes,
+        adapters=stored.num_adapters,
+    )
+
+
 @router.put("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
 async def set_tenant(tenant: str, body: TenantQuotas, context: Context, keyring: Keys, service: Changing) -> TenantInfo:
     """Replace all quotas of a tenant; what is left out is no longer limited. They hold within a second."""
@@ -49,3 +76,9 @@ async def set_tenant(tenant: str, body: TenantQuotas, context: Context, keyring:
 
 def _on_the_wire(tenant: Tenant) -> TenantInfo:
     return TenantInfo(name=tenant.name, created_at=tenant.created_at, quotas=TenantQuotas(**asdict(tenant.quotas)))
+
+
+def _usage(left: Left | None) -> RateUsage | None:
+    if left is None:
+        return None
+    return RateUsage(used=left.rate.amount - left.amount, limit=left.rate.amount, seconds=left.rate.seconds)

@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 from peltier_client.bulk import progress as module
-from peltier_client.bulk.progress import progress
+from peltier_client.bulk.progress import progress, transfer
 from rich.console import Console
 
 
@@ -26,3 +26,14 @@ def test_lines_elsewhere(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     with progress(200, Console(file=StringIO())) as show:
         show(50, 1_000, 2)
     assert capsys.readouterr().err == "25%, 1,000 rows, 2 with an error\n"
+
+
+def test_a_transfer_on_a_terminal() -> None:
+    """With its bytes; elsewhere nothing is written."""
+    for is_terminal in (True, False):
+        file = StringIO()
+        console = Console(file=file, force_terminal=is_terminal, width=80, color_system=None)
+        with transfer("uploading f", console) as report:
+            report(500_000, 1_000_000)
+        assert ("uploading f" in file.getvalue()) is is_terminal
+        assert ("0.5/1.0 MB" in file.getvalue()) is is_terminal

@@ -127,7 +127,7 @@ def test_what_concerns_every_row_ends_it(predict: Predict, server: Any, refuse: 
     """A missing task is one error and leaves no file; so is a mistake that every row of the first request has."""
     server.planned.append(refuse(404, "adapter_not_found", "adapter 'sst2' does not exist"))
     outcome = predict(jsonl("a"))
-    assert (outcome.status, outcome.err) == (1, "error: adapter 'sst2' does not exist: reason\n")
+    assert (outcome.status, outcome.err) == (1, "error: adapter 'sst2' does not exist; see: peltier list: reason\n")
     server.planned.extend(refuse(422, "invalid_input", "top_k is too large") for _ in range(15))
     outcome = predict(jsonl(*"abcdefgh"))
     assert outcome.err == "error: every one of the first 8 rows is refused: top_k is too large\n"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import pytest
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.request import Request
@@ -61,3 +62,13 @@ def test_a_missing_file_is_the_callers_own_error() -> None:
     """Reading the artifact fails as reading any file does."""
     with pytest.raises(FileNotFoundError):
         adapters.upload("does-not-exist.safetensors", None)
+
+
+def test_a_manifest_is_of_one_version() -> None:
+    """Its golden examples are as in the artifact; a part without blocks has none."""
+    request = adapters.get_manifest("sst2", 3)
+    assert request.path == "/v1/adapters/sst2/versions/3/manifest"
+    body = {"manifest": {"golden": [{"input": "good"}]}, "parts": [{"kind": "head", "parameters": 4}]}
+    answer = request.read(httpx2.Response(200, json=body))
+    assert answer.manifest["golden"] == [{"input": "good"}]
+    assert [(part.parameters, part.blocks) for part in answer.parts] == [(4, [])]

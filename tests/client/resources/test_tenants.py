@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from peltier_client import AsyncClient, Client, InvalidInput, NotFound
+from peltier_client.protocol import RateUsage
 from peltier_client.resources import keys, tenants
 
 KEY_TEXT = f"plt_abcdefgh_{'x' * 43}"
@@ -62,6 +63,7 @@ def test_keys_and_tenants(server: Any) -> None:
         assert client.create_tenant("b", max_adapters=3).quotas.max_adapters == 3
         assert [tenant.name for tenant in client.tenants()] == ["default", "other"]
         assert client.tenant("default").quotas.max_concurrent_requests == 8
+        assert client.tenant_usage("default").tokens == RateUsage(used=3, limit=50, seconds=10)
         assert client.set_tenant("default", weight=2).quotas.max_concurrent_requests is None
 
 
@@ -73,4 +75,5 @@ async def test_keys_and_tenants_asynchronously(server: Any) -> None:
         await client.revoke_key("abcdefgh")
         assert (await client.create_tenant("b")).name == "b"
         assert (await client.tenant("default")) == (await client.tenants())[0]
+        assert (await client.tenant_usage("default")).requests is None
         assert (await client.set_tenant("default", weight=2)).quotas.weight == 2

@@ -148,6 +148,23 @@ def _(servers: Servers) -> Met:
         return replace(other, task="spans").predict([["good", 900 * "x"]] * 2)
 
 
+@probe("bytes of the documents that an answer of a reranker repeats")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_answer_bytes=1500, max_queue_tokens=4096) as other:
+        data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="ranking", inputs="pair")
+        other.upload(data, name="rank").raise_for_status()
+        body = {"model": "rank", "query": TEXT, "documents": ["x" * 1600], "return_documents": True}
+        return other.client.post("/v1/rerank", json=body)
+
+
+@probe("windows of the long texts of a request")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_windows=3, max_queue_tokens=4096) as other:
+        tags, two = _tagger(servers, other), "bad " * 100
+        assert tags.predict([two, *["bad"] * 7], stride=0).status_code == 200
+        return tags.predict([two, two], stride=0)
+
+
 @probe("tokens that windows of a text share")
 def _(servers: Servers) -> Met:
     with servers.start("bert") as other:
@@ -165,7 +182,7 @@ def _answer_bytes(servers: Servers, **parameters: object) -> int:
     """The most that the answer to eight inputs may have."""
     predictor = servers.bert.service.predictor
     entry = servers.bert.service.catalog.get("default", "demo").newest
-    return predictor._size(entry, [TEXT] * 8, Parameters.model_validate(parameters), None).num_bytes
+    return predictor._measure.of_answer(entry, [TEXT] * 8, Parameters.model_validate(parameters), None).num_bytes
 
 
 @probe("scores of an input where the caller gives no `top_k`")
@@ -280,11 +297,11 @@ def _(servers: Servers) -> Met:
 
 
 @probe(
-    "entries on a page of adapters or versions (each below 8 KiB), keys, tenants or the audit log",
+    "entries on a page of adapters or versions (each below 8 KiB), keys, tenants, activity or the audit log",
     "peltier_server.routes.paging.MAX_PAGE",
 )
 def _(servers: Servers) -> Met:
-    lists = ("adapters", "adapters/demo/versions", "keys", "tenants", "audit")
+    lists = ("adapters", "adapters/demo/versions", "keys", "tenants", "activity", "audit")
     answers = [servers.bert.client.get(f"/v1/{path}", params={"limit": 1001}) for path in lists]
     assert {answer.text for answer in answers} == {answers[0].text}
     return answers[0]
@@ -293,6 +310,18 @@ def _(servers: Servers) -> Met:
 @probe("models on a page of `GET /v1/models`", "peltier_server.protocols.openai.routes.MAX_MODELS")
 def _(servers: Servers) -> Met:
     return servers.bert.client.get("/v1/models", params={"limit": 10_001})
+
+
+@probe("adapter versions in a snapshot of `GET /v1/live`", "peltier_server.routes.live._MAX_VERSIONS")
+def _(servers: Servers) -> Met:
+    return servers.bert.client.get("/v1/live", params={"adapters": 502})
+
+
+@probe("characters of an actor or an action to filter the audit log by", "peltier_server.routes.audit._MAX_WORD_LEN")
+def _(servers: Servers) -> Met:
+    answers = [servers.bert.client.get("/v1/audit", params={name: 321 * "x"}) for name in ("action", "actor")]
+    assert answers[0].status_code == 422
+    return answers[1]
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Histograms count as the library's own do."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_server.metrics.histogram import Histogram
+from peltier_server.metrics.histogram import Histogram, Series
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as Theirs
 
@@ -35,3 +36,15 @@ def test_a_series_without_labels_is_there_from_the_start():
     labelled.remove("me")
     assert registry.get_sample_value("a_seconds_count") == 0
     assert registry.get_sample_value("b_seconds_count", {"who": "me"}) is None
+
+
+@pytest.mark.parametrize(
+    ("observed", "share", "expected"),
+    [((), 0.5, 0.0), ((0.2, 0.2), 0.5, 0.25), ((0.2, 0.7, 0.9, 2), 0.5, 0.75), ((9, 9), 0.99, 2.5)],
+)
+def test_a_quantile_is_interpolated_in_its_bucket(observed: tuple[float, ...], share: float, expected: float):
+    """As Prometheus does it: evenly within a bucket, and the last bound for all that is above."""
+    series = Series(BOUNDS)
+    for value in observed:
+        series.observe(value)
+    assert series.quantile(share) == expected

@@ -104,6 +104,16 @@ async def test_batches_and_tiers_are_measured(busy: Running) -> None:
     assert values["peltier_queue_tokens['default']"] == 0
 
 
+async def test_readiness_and_the_bound_of_the_queue_are_measured(busy: Running) -> None:
+    """Whether /ready is 200 when Prometheus reads the page."""
+    values = await scrape(busy)
+    assert values["peltier_ready"] == 1
+    assert values["peltier_queue_max_tokens"] == busy.service.settings.max_queue_tokens
+    busy.app.state.lifecycle.leave()
+    assert (await busy.client.get("/ready")).status_code == 503
+    assert (await scrape(busy))["peltier_ready"] == 0
+
+
 async def test_a_split_can_be_watched(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """Of a canary's tenth every request is counted for the version that answered it, with its time."""
     for seed in (1, 2):

@@ -298,6 +298,17 @@ async def test_a_lease_says_where_the_adapter_was() -> None:
     assert tiers == ["store", "device", "store", "host"]
 
 
+async def test_each_resident_is_in_its_fastest_tier() -> None:
+    """On the device, or on the host only; what is in neither is no resident."""
+    slots = make_slots(FakeLoader(), device_bytes=5, host_bytes=100)
+    for digest in ("a", "b"):
+        async with slots.lease(digest, "t"):
+            pass
+    assert dict(slots.residents()) == {"b": "device", "a": "host"}
+    slots.retire("a")
+    assert dict(slots.residents()) == {"b": "device"}
+
+
 async def test_the_least_recently_used_goes_first() -> None:
     """A lease renews the stay of its adapter."""
     loader = FakeLoader()
@@ -317,12 +328,14 @@ async def test_what_the_device_can_never_hold_is_refused() -> None:
 
 
 async def test_a_failed_load_is_tried_again() -> None:
-    """A store that was away for a moment does not cost the adapter its life."""
+    """A store that was away for a moment does not cost the adapter its life; the failure is counted."""
     loader = FakeLoader(failing={"a"})
     slots = make_slots(loader)
     with pytest.raises(LoadFailed):
         async with slots.lease("a", "t"):
             pass
+    (failures,) = slots._metrics.load_failures.collect()
+    assert failures.samples[0].value == 1
     loader.failing.clear()
     async with slots.lease("a", "t") as lease:
         assert lease.tier == "store"

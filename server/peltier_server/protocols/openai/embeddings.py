@@ -1,10 +1,8 @@
 """Embeddings in the shape of OpenAI's API."""
 
-from base64 import b64encode
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from peltier_client.protocol import Parameters, Priority, RequestModel, ResponseModel
 from pydantic import (
     Field,
@@ -86,7 +84,7 @@ class EmbeddingResponse(ResponseModel):
 async def embeddings_json(
     preparation: Preparation, tenant: str, asked: EmbeddingRequest, prediction: Prediction
 ) -> bytes:
-    """The JSON of an `EmbeddingResponse`."""
+    """The JSON of an `EmbeddingResponse`. The prediction has the embeddings in the form that was `asked`."""
     pieces = _pieces(asked, prediction)
     if prediction.max_bytes <= BYTES_ON_THE_LOOP:
         return b"".join(pieces)
@@ -94,16 +92,11 @@ async def embeddings_json(
 
 
 def _pieces(asked: EmbeddingRequest, prediction: Prediction) -> Iterator[bytes]:
-    encode = _base64 if asked.encoding_format == "base64" else to_json
     before = b'{"object":"list","data":['
     for index, one in enumerate(prediction.predictions):
         assert isinstance(one, dict), "only generated texts are models"
-        yield before + b'{"object":"embedding","index":%d,"embedding":%s}' % (index, encode(one["embedding"]))
+        yield before + b'{"object":"embedding","index":%d,"embedding":%s}' % (index, to_json(one["embedding"]))
         before = b","
     num_tokens = prediction.opening.num_tokens
     usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
     yield b'],"model":%s,"usage":%s}' % (to_json(asked.model), to_json(usage))
-
-
-def _base64(values: list[float]) -> bytes:
-    return b'"%s"' % b64encode(np.array(values, "<f4").tobytes())

@@ -7,32 +7,20 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
-from peltier_client.errors import (
-    AdapterNotFound,
-    DeadlinePassed,
-    Draining,
-    Forbidden,
-    InferenceFailed,
-    InvalidInput,
-    NotReady,
-    QueueFull,
-    QuotaExceeded,
-    Unauthorized,
-    Unavailable,
-    VersionNotFound,
-)
+from peltier_client.errors import AdapterNotFound, VersionNotFound
 from peltier_client.protocol import BACKBONE_TASK
 from pydantic import BaseModel
 
 from peltier_server.catalog.entry import Entry
 from peltier_server.catalog.published import Published
-from peltier_server.errors import describe_errors
+from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
 from peltier_server.http.dependencies import Accepted, Context, accept, begin, cancel_on_disconnect, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.json_bytes import JSONBytes
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.http.truncation import truncation_header
+from peltier_server.http.truncation import TRUNCATION_HEADER, truncation_header
 from peltier_server.inference.stop_sequence_stream import StopSequenceStream
+from peltier_server.protocols.embedding_task import resolve_embedding
 from peltier_server.protocols.openai.completer import complete, stream_completion
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingResponse, embeddings_json
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
@@ -47,9 +35,7 @@ from peltier_server.protocols.openai.messages import (
 )
 from peltier_server.service import Service
 
-_SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)
-_OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
-_OF_COMPLETIONS = (*_OF_ONE_MODEL, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
+_OF_ONE_MODEL = (*PREDICTION_ERRORS, AdapterNotFound, VersionNotFound)
 _PAGE = 1000
 # Clients of OpenAI's own list request only one page, so the default page is long.
 MAX_MODELS = 10_000
@@ -67,7 +53,7 @@ router = scoped_router("predict", "openai", "/v1")
 @router.post(
     "/completions",
     response_model=Completion,
-    responses={200: _STREAMED, **describe_errors(*_OF_COMPLETIONS, shape=OPENAI_ERRORS)},
+    responses={200: _STREAMED, **describe_errors(*TASK_ERRORS, shape=OPENAI_ERRORS)},
 )
 async def create_completion(body: CompletionRequest, request: Request) -> Response:
     """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
@@ -87,21 +73,20 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
 @router.post(
     "/embeddings",
     response_model=EmbeddingResponse,
-    responses=describe_errors(*_OF_COMPLETIONS, shape=OPENAI_ERRORS),
+    responses={200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS, shape=OPENAI_ERRORS)},
 )
 async def create_embeddings(body: EmbeddingRequest, request: Request) -> Response:
     """Embed texts: `model` is an embedding task, or `_backbone` for the backbone without an adapter."""
     service = accept(request)
-    target = resolve(request, service, body.model)
-    if target.entry.task.type != "embedding":
-        kind, native = target.entry.task.type, f"/v1/tasks/{body.model}/predict"
-        raise InvalidInput(f"model {body.model!r} is a {kind} task, which embeds no texts; its answers are at {native}")
-    done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, body.parameters))
+    target = resolve_embedding(request, service, body.model)
+    budget = service.predictor.open_answer(target.context, base64=body.encoding_format == "base64")
+    work = service.predictor.predict(target, body.texts, body.parameters, budget)
+    done = await cancel_on_disconnect(request, work)
     answer = await embeddings_json(request.app.state.preparation, target.context.tenant, body, done)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 
-@router.get("/models", response_model=ModelList, responses=describe_errors(*_SHARED, InvalidInput, shape=OPENAI_ERRORS))
+@router.get("/models", response_model=ModelList, responses=describe_errors(*PREDICTION_ERRORS, shape=OPENAI_ERRORS))
 async def list_models(
     context: Context, service: Accepted, limit: ModelLimit = MAX_MODELS, after: After = ""
 ) -> Response:

@@ -180,6 +180,28 @@ def test_answers_are_bounded(listen: Listen) -> None:
         np.testing.assert_allclose(found[:3], [one["embedding"] for one in few.json()["data"]], atol=1e-6)
 
 
+def test_base64_is_counted_at_its_own_size(listen: Listen) -> None:
+    """Fewer than a quarter of the bytes of numbers, and never less than the answer has."""
+    asked = {"model": "_backbone", "input": TEXTS * 80, "encoding_format": "base64"}
+    with listen(max_answer_bytes=120_000) as other:
+        found = httpx2.post(f"{other.url}/v1/embeddings", json=asked, timeout=30)
+        assert (found.status_code, len(found.json()["data"])) == (200, 240)
+        assert len(found.content) < 1024 + 240 * (192 + 256)
+        plain = httpx2.post(f"{other.url}/v1/embeddings", json=asked | {"encoding_format": "float"}, timeout=30)
+        assert plain.status_code == 400
+        more = httpx2.post(f"{other.url}/v1/embeddings", json=asked | {"input": TEXTS * 100}, timeout=30)
+        assert more.json()["error"]["message"].startswith(
+            "the answer to 300 inputs with 48 dimensions each may have 13"
+        )
+
+
+def test_the_truncation_header_is_described(listening: Listening) -> None:
+    """Of every route that answers it."""
+    paths = httpx2.get(f"{listening.url}/openapi.json", timeout=30).json()["paths"]
+    for path in ("/v1/embeddings", "/v1/predict", "/v1/tasks/{task}/predict", "/v1/rerank", "/rerank"):
+        assert "x-truncated-inputs" in paths[path]["post"]["responses"]["200"]["headers"]
+
+
 def test_a_t5_embeds_nothing(listen: Listen, t5_directory: Path) -> None:
     """It has no task of its own, and lists none."""
     with listen(backbone=str(t5_directory)) as other:

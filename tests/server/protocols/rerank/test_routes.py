@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -69,6 +70,22 @@ def test_the_shape_of_text_embeddings_inference(listening: Listening) -> None:
     assert raw == pytest.approx(dict(enumerate(predicted(listening, raw_scores=True))))
 
 
+def test_fields_of_other_clients_change_nothing(listening: Listening) -> None:
+    """Those of Cohere's, Jina's and text-embeddings-inference's clients, where the answer stays the same."""
+    body = {"model": "rank", "query": QUERY, "documents": DOCUMENTS}
+    plain = post(listening, "/v1/rerank", **body).json()["results"]
+    for extra in (
+        {"max_tokens_per_doc": 4096, "return_embeddings": False, "truncation": True},
+        {"max_chunks_per_doc": 10, "rank_fields": ["text"], "top_n": None, "truncate": None},
+    ):
+        assert post(listening, "/v1/rerank", **body, **extra).json()["results"] == plain
+    texts = {"adapter_id": "rank", "query": QUERY, "texts": DOCUMENTS}
+    ranked = post(listening, "/rerank", **texts).json()
+    assert post(listening, "/rerank", **texts, truncation_direction="Right", truncate=None).json() == ranked
+    refused = post(listening, "/rerank", **texts, truncation_direction="Left").json()["error"]["message"]
+    assert refused == "truncation_direction is 'Left': must be 'right': this server truncates texts at their ends"
+
+
 def test_the_client_ranks(listening: Listening) -> None:
     """With indices into the list that was sent."""
     with Client(listening.url) as client:
@@ -79,6 +96,28 @@ def test_the_client_ranks(listening: Listening) -> None:
             client.rerank("pairs", QUERY, DOCUMENTS)
 
 
+def test_repeated_documents_count_in_the_answer(
+    listen: Listen, bert_directory: Path, bert: Backbone, make_artifact: MakeArtifact
+) -> None:
+    """In JSON, the longest `top_n` of them; both routes refuse before anything is computed."""
+    documents = ["good \n" * 400, "bad", "dull \n" * 400]
+    with listen(backbone=str(bert_directory), max_answer_bytes=5000) as other:
+        other.upload(make_artifact(bert, "lora", task_type="ranking", inputs="pair", name="rank"))
+        body = {"model": "rank", "query": QUERY, "documents": documents}
+        assert post(other, "/v1/rerank", **body).status_code == 200
+        assert post(other, "/v1/rerank", **body, return_documents=True, top_n=1).status_code == 200
+        answers = [
+            post(other, "/v1/rerank", **body, return_documents=True),
+            post(other, "/rerank", adapter_id="rank", query=QUERY, texts=documents, return_text=True),
+        ]
+        for answer in answers:
+            assert answer.status_code == 422
+            assert answer.json()["error"]["message"] == (
+                "the answer repeats 3 documents of up to 5609 bytes, and 5000 of at most 5000 are left for it: send "
+                "fewer documents, or do not ask for them in the answer"
+            )
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
@@ -86,9 +125,15 @@ def test_the_client_ranks(listening: Listening) -> None:
         ({"model": "none", "query": "a", "documents": ["b"]}, 404, "none"),
         ({"model": "rank", "query": "a", "documents": []}, 422, "must be a non-empty list of texts"),
         ({"model": "rank", "query": "a", "documents": ["b"], "top_n": 0}, 422, "top_n"),
-        ({"model": "rank", "query": "a", "documents": ["b", ""]}, 422, "input 1: an input text is empty"),
+        ({"model": "rank", "query": "a", "documents": ["b", ""]}, 422, "document 1: an input text is empty"),
         ({"model": "rank", "query": "a", "documents": [7]}, 422, "must be a non-empty list of texts or of"),
         ({"model": "rank", "query": "a", "documents": ["b " * 200], "truncate": False}, 422, "at most 64"),
+        ({"model": "rank", "query": "a", "documents": ["b", "", ""]}, 422, "(and 1 more document)"),
+        ({"model": "rank", "query": "a", "documents": ["b " * 200], "truncation": False}, 422, "at most 64"),
+        ({"model": "rank", "query": "a", "documents": ["b"], "max_tokens_per_doc": 63}, 422, "it must be at least 64"),
+        ({"model": "rank", "query": "a", "documents": ["b"], "rank_fields": ["title"]}, 422, 'must be ["text"]'),
+        ({"model": "rank", "query": "a", "documents": ["b"], "return_embeddings": True}, 422, "has no embeddings"),
+        ({"model": "rank", "query": "a", "documents": ["b"], "truncate": True, "truncation": False}, 422, "the same"),
     ],
 )
 def test_bad_requests_are_one_sentence(body: dict[str, object], status: int, words: str, listening: Listening) -> None:

@@ -1,0 +1,1 @@
+"""The embeddings API of text-embeddings-inference."""

@@ -1,0 +1,100 @@
+"""One replica at this moment, for pages and tools that show what it does."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+from peltier_client.errors import Draining, Forbidden, InvalidInput, NotReady, PeltierError, Unauthorized
+from peltier_client.protocol import LiveBatches, LiveQuarantine, LiveQueue, LiveRunner, LiveSnapshot
+
+from peltier_server.errors import describe_errors
+from peltier_server.http.dependencies import Accepted, get_lifecycle
+from peltier_server.http.lifecycle import Lifecycle
+from peltier_server.http.scoped_route import scoped_router
+from peltier_server.metrics import live
+from peltier_server.metrics.counts import counts, total
+from peltier_server.metrics.live import distribution
+from peltier_server.service import Service
+
+# At least as many as may have series of their own, and the one of the others.
+_MAX_VERSIONS = 501
+_MAX_QUARANTINE = 20
+
+MaxVersions = Annotated[
+    int, Query(alias="adapters", ge=0, le=_MAX_VERSIONS, description="How many adapter versions at most.")
+]
+
+# The snapshot names every tenant and the adapters in use.
+router = scoped_router("metrics", "operations", "/v1/live")
+
+
+@router.get(
+    "",
+    response_model=LiveSnapshot,
+    responses=describe_errors(Unauthorized, Forbidden, InvalidInput, NotReady, Draining),
+)
+async def get_live(request: Request, service: Accepted, max_versions: MaxVersions = 100) -> Response:
+    """What this replica did since its start and what it holds now: requests, queue, batches, tiers, quarantine.
+
+    Poll it every second or more, and take differences.
+    """
+    body = _snapshot(request, service, max_versions).model_dump_json()
+    return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def _snapshot(request: Request, service: Service, max_versions: int) -> LiveSnapshot:
+    metrics, settings = service.metrics, service.settings
+    reason = _problem(get_lifecycle(request))
+    return LiveSnapshot(
+        at=datetime.now(UTC),
+        started_at=metrics.started_at,
+        ready=reason is None,
+        reason=reason,
+        runner=LiveRunner(
+            state="stuck" if service.watchdog.is_stuck else "well", restarts=total(metrics.runner_restarts)
+        ),
+        seconds=distribution(metrics.request_seconds),
+        tenants=live.tenants(metrics, request.app.state.enforcer.in_flight),
+        adapters=live.adapters(metrics, max_versions),
+        queue=_queue(service),
+        batches=_batches(service),
+        texts=live.texts(metrics),
+        tiers=live.tiers(metrics, {"device": settings.device_bytes, "host": settings.host_bytes}),
+        lookups=counts(metrics.cache_requests),
+        loads=total(metrics.loads),
+        uploads=counts(metrics.uploads),
+        quarantined=total(metrics.quarantined),
+        quarantine=[
+            LiveQuarantine(tenant=tenant, **version.model_dump())
+            for tenant, version in service.quarantine.first(_MAX_QUARANTINE)
+        ],
+    )
+
+
+def _problem(lifecycle: Lifecycle) -> str | None:
+    try:
+        lifecycle.require_ready()
+    except PeltierError as error:
+        return error.message
+    return None
+
+
+def _queue(service: Service) -> LiveQueue:
+    return LiveQueue(
+        rows=service.batcher.queued_rows,
+        tokens=service.batcher.queued_tokens,
+        max_tokens=service.settings.max_queue_tokens,
+        seconds=distribution(service.metrics.queue_seconds),
+    )
+
+
+def _batches(service: Service) -> LiveBatches:
+    metrics, settings = service.metrics, service.settings
+    return LiveBatches(
+        rows=distribution(metrics.batch_rows),
+        tokens=distribution(metrics.batch_tokens),
+        adapters=distribution(metrics.batch_adapters),
+        seconds=distribution(metrics.compute_seconds),
+        max_rows=settings.max_batch_rows,
+        max_tokens=settings.max_batch_tokens,
+    )

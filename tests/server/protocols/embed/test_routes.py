@@ -1,0 +1,78 @@
+"""Embeddings in the shape of text-embeddings-inference, over a real socket."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+from peltier_backbone.load import Backbone
+
+from tests.server.conftest import Listen, Listening
+
+TEXTS = ["a good film", "the plot was not very good", "bad"]
+
+
+@pytest.fixture(scope="module")
+def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Listening]:
+    """Embeddings of unit length and others, and a classification."""
+    with listen() as started:
+        started.upload(make_artifact(bert, "lora", task_type="embedding", normalized=True, name="unit"))
+        started.upload(make_artifact(bert, "compacter", task_type="embedding", name="raw"))
+        started.upload(make_artifact(bert, "lora", name="film"))
+        yield started
+
+
+def embed(listening: Listening, **body: object) -> Any:
+    return httpx2.post(f"{listening.url}/embed", json=body, timeout=30)
+
+
+def predicted(listening: Listening, task: str, **parameters: object) -> np.ndarray:
+    body = {"inputs": TEXTS, "parameters": parameters}
+    answer = httpx2.post(f"{listening.url}/v1/tasks/{task}/predict", json=body, timeout=30).json()
+    return np.array([one["embedding"] for one in answer["predictions"]])
+
+
+@pytest.mark.parametrize("task", ["unit", "raw", "_backbone"])
+def test_vectors_have_unit_length_where_that_is_wanted(task: str, listening: Listening) -> None:
+    """Whatever the task says, also of the first dimensions."""
+    raw = predicted(listening, task, dimensions=16, **({} if task == "raw" else {"raw_scores": True}))
+    body = {"inputs": TEXTS, "adapter_id": task, "dimensions": 16}
+    np.testing.assert_allclose(embed(listening, **body, normalize=False).json(), raw, rtol=1e-6)
+    unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    np.testing.assert_allclose(embed(listening, **body).json(), unit, atol=1e-6)
+
+
+def test_a_text_alone_is_embedded_by_the_backbone(listening: Listening) -> None:
+    """One text answers a list of one vector; fields of other clients change nothing."""
+    answer = embed(listening, inputs=TEXTS[0], truncate=None, truncation_direction="Right", prompt_name=None)
+    assert answer.json() == predicted(listening, "_backbone")[:1].tolist()
+
+
+def test_many_texts_are_written_in_a_thread(listening: Listening) -> None:
+    """In the same form."""
+    few, many = (np.array(embed(listening, inputs=texts, adapter_id="raw").json()) for texts in (TEXTS, TEXTS * 80))
+    np.testing.assert_allclose(many, np.tile(few, (80, 1)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"inputs": "a", "adapter_id": "film"}, "model 'film' is a classification task, which embeds no texts"),
+        ({"inputs": [1, 2]}, "inputs: must be a text or a non-empty list of texts"),
+        ({"inputs": "a", "prompt_name": "query"}, "prompt_name is 'query': must be null: tasks have no prompts"),
+        ({"inputs": "a", "truncation_direction": "left"}, "truncation_direction is 'left': must be 'right'"),
+        ({"inputs": "good " * 99, "adapter_id": "unit"}, "the input has 101 tokens; this task takes at most 64"),
+        ({"inputs": "a", "dimensions": 49}, "dimensions is 49: the embeddings of this task have 48 values"),
+    ],
+)
+def test_bad_requests_are_one_sentence(body: dict[str, object], message: str, listening: Listening) -> None:
+    """With the status of the native routes."""
+    answer = embed(listening, **body)
+    assert (answer.status_code, answer.json()["error"]["message"][: len(message)]) == (422, message)
+
+
+def test_what_is_truncated_is_said(listening: Listening) -> None:
+    """In a header, because the answer is a bare list."""
+    answer = embed(listening, inputs=["good " * 99, "bad"], adapter_id="unit", truncate=True)
+    assert (answer.status_code, answer.headers["x-truncated-inputs"]) == (200, "1")
