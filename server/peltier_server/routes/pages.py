@@ -1,13 +1,13 @@
 """Pages for people with a browser. They load nothing from other servers, so that they work behind a firewall."""
 
-from importlib.resources import files
 from pathlib import Path
 
 import fastapi_offline
 from fastapi import Request
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 
+from peltier_server.http.auth_middleware import CONSOLE
 from peltier_server.http.scoped_route import open_router
 
 _ASSETS = Path(fastapi_offline.__file__).with_name("static")
@@ -15,10 +15,10 @@ _SCRIPT, _STYLE = "swagger-ui-bundle.js", "swagger-ui.css"
 # Any key may read these paths, whatever its scopes: the operator does not need to hide which calls exist.
 KEYED_PATHS = frozenset({"/docs", f"/docs/{_SCRIPT}", f"/docs/{_STYLE}"})
 
-_LANDING = files("peltier_server").joinpath("routes", "landing.html").read_text(encoding="utf-8")
-# The page is the same for every server, so that callers without a key learn nothing about this one.
+# The links are the same for every server, so that callers without a key learn nothing about this one.
 _LINKS = {
     "name": "peltier",
+    "console": CONSOLE,
     "docs": "/docs",
     "openapi": "/openapi.json",
     "adapters": "/v1/adapters",
@@ -39,10 +39,10 @@ router = open_router(include_in_schema=False)
 
 @router.get("/")
 async def landing(request: Request) -> Response:
-    """What there is, for browsers as a page and for programs as JSON; the same for everybody."""
-    headers = {"content-security-policy": _OWN_ORIGIN, "vary": "accept"}
+    """Leads browsers to the console, by an address that is right behind a path too. Programs read what there is."""
+    headers = {"vary": "accept"}
     if "text/html" in request.headers.get("accept", ""):
-        return HTMLResponse(_LANDING, headers=headers)
+        return RedirectResponse(f"{CONSOLE[1:]}/", headers=headers)
     return JSONResponse(_LINKS, headers=headers)
 
 

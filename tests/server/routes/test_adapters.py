@@ -1,9 +1,11 @@
 """Adapters over HTTP."""
 
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 import pytest
+from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.load import Backbone
 
 from tests.server.conftest import Running
@@ -83,6 +85,14 @@ async def test_adapters_are_found_by_a_part_of_their_name(shelf: Running) -> Non
     assert (await shelf.client.get("/v1/adapters", params={"q": "*"})).json()["adapters"] == []
 
 
+async def test_an_adapter_in_a_list_has_its_first_aliases(shelf: Running) -> None:
+    """Eight of them, in order of name; an adapter without any has none."""
+    for letter in "ihgfedcba":
+        await shelf.client.put(f"/v1/adapters/a/aliases/{letter}", json={"version": 1})
+    first, second = (await shelf.client.get("/v1/adapters", params={"limit": 2})).json()["adapters"]
+    assert (first["aliases"], second["aliases"]) == (list("abcdefgh"), [])
+
+
 async def test_an_adapter_and_its_versions(shelf: Running) -> None:
     """The newest first."""
     adapter = (await shelf.client.get("/v1/adapters/a")).json()
@@ -123,6 +133,24 @@ async def test_an_entry_of_a_list_is_small(
         assert len(answer.content) < 8 * 1024
     assert (await client.get("/v1/adapters")).json()["adapters"][0]["latest"]["task"]["num_labels"] == 1000
     assert (await client.get(url)).json()["latest"]["task"]["labels"] == labels
+
+
+async def test_a_manifest_is_that_of_the_artifact(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """With its golden examples; the blocks of a part and what they share are all of its parameters."""
+    data = make_artifact(bert, "compacter", name="a")
+    await running.upload(data)
+    answer = (await running.client.get("/v1/adapters/a/versions/1/manifest")).json()
+    manifest, tensors = read_header(data)
+    assert answer["manifest"] == manifest.model_dump(mode="json")
+    sizes = {part["kind"]: part["parameters"] for part in answer["parts"]}
+    assert sum(sizes.values()) == sum(prod(tensor["shape"]) for tensor in tensors.values())
+    bottleneck = next(part for part in answer["parts"] if part["kind"] == "bottleneck")
+    assert len(bottleneck["blocks"]) == bert.config.num_layers
+    # The rule of a Compacter is shared by all blocks.
+    assert sum(bottleneck["blocks"]) == bottleneck["parameters"] - prod(tensors["bottleneck.rule"]["shape"])
+    assert (await running.client.get("/v1/adapters/a/versions/2/manifest")).status_code == 404
 
 
 async def test_a_download_is_the_upload(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:

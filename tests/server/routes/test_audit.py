@@ -65,7 +65,27 @@ async def test_the_log_comes_in_pages(busy: Running) -> None:
     assert (await busy.client.get("/v1/audit", params={"tenant": "other"})).json()["records"] == []
 
 
+async def test_the_log_is_filtered(busy: Running) -> None:
+    """By action, actor and time, also together, and page by page."""
+
+    async def ids(**query: object) -> list[int]:
+        answer = await busy.client.get("/v1/audit", params=query)
+        return [record["id"] for record in answer.json()["records"]]
+
+    records = (await busy.client.get("/v1/audit")).json()["records"]
+    set_aliases = [record["id"] for record in records if record["action"] == "set_alias"]
+    assert await ids(action="set_alias") == set_aliases
+    assert await ids(action="set_alias", limit=1, cursor=set_aliases[0]) == set_aliases[1:]
+    assert await ids(actor="local") == [record["id"] for record in records]
+    assert await ids(actor="key:nobody") == []
+    middle = records[4]
+    assert await ids(since=middle["at"]) == [record["id"] for record in records[:5]]
+    assert await ids(until=middle["at"]) == [record["id"] for record in records[5:]]
+    assert await ids(since=middle["at"], action="set_alias") == []
+
+
 WRONG_QUERIES = ["limit=0", "limit=x", "cursor=x", f"cursor={10**30}", "tenant=%00", "tenant=A%20B"]
+WRONG_QUERIES += ["actor=", "action=a%00", "since=yesterday", "until=2026-11-21T00:00:00"]
 
 
 async def test_wrong_queries_are_refused(running: Running) -> None:

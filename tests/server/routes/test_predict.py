@@ -73,7 +73,7 @@ async def test_the_headers_are_the_contracts(loaded: Running) -> None:
     answer = await loaded.predict("sst2@1", "a good film")
     assert answer.headers["x-adapter-version"] == "1"
     assert answer.headers["x-adapter-digest"] == answer.json()["adapter"]["digest"]
-    assert answer.headers["x-adapter-tier"] == "device"
+    assert answer.headers["x-adapter-tier"] == answer.json()["tier"] == "device"
     assert float(answer.headers["x-queue-time-ms"]) == answer.json()["timings_ms"]["queue"]
     assert float(answer.headers["x-compute-time-ms"]) == answer.json()["timings_ms"]["compute"]
     assert len(answer.headers["x-request-id"]) == 32

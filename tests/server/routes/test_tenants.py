@@ -51,6 +51,27 @@ async def test_a_tenant_is_made_once(running: Running) -> None:
     assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
 
 
+async def test_usage_stands_beside_quotas(shelf: Running) -> None:
+    """What is stored, and what was taken of a rate that has a quota."""
+
+    async def usage() -> dict[str, Any]:
+        answer = await shelf.client.get("/v1/tenants/default/usage")
+        assert answer.status_code == 200, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+    (adapter,) = (await shelf.client.get("/v1/adapters")).json()["adapters"]
+    stored = {"adapters": 1, "stored_bytes": adapter["latest"]["size_bytes"]}
+    assert await usage() == {"requests": None, "tokens": None, "concurrent_requests": 0, **stored}
+    await limit(shelf, requests_per_second=0.1, tokens_per_second=10)
+    assert (await usage())["requests"] == {"used": 0, "limit": 1, "seconds": 10}
+    answer = await shelf.predict("demo", "good")
+    after = await usage()
+    assert after["requests"]["used"] == 1
+    assert after["tokens"] == {"used": answer.json()["usage"]["tokens"], "limit": 100, "seconds": 10}
+    assert (await shelf.client.get("/v1/tenants/nobody/usage")).status_code == 404
+
+
 async def test_quotas_are_replaced_whole(running: Running) -> None:
     """What is left out is no longer limited."""
     await limit(running, max_adapters=3, tokens_per_second=0.5)

@@ -1,0 +1,55 @@
+import { Suspense, useState } from "react";
+import { Redirect, Route, Switch, useLocation } from "wouter";
+import { EmptyState } from "@/widgets/states/EmptyState";
+import { Loading } from "@/widgets/states/Loading";
+import { ErrorBoundary } from "./ErrorBoundary";
+import { KeyBanner } from "./KeyBanner";
+import { KeyDialog } from "./KeyDialog";
+import { Palette } from "./Palette";
+import { HOME, PAGES } from "./pages";
+import styles from "./Shell.module.css";
+import { TopBar } from "./TopBar";
+import { useShellCommands } from "./useShellCommands";
+import { useShortcut } from "./useShortcut";
+
+/** The frame of every page: navigation, key, theme, palette. */
+export function Shell() {
+  const [dialog, setDialog] = useState<"key" | "palette" | null>(null);
+  const close = () => setDialog(null);
+  useShellCommands(() => setDialog("key"));
+  useShortcut("k", () => setDialog((shown) => (shown === "palette" ? null : "palette")));
+  return (
+    <div className={styles.shell}>
+      <TopBar onKey={() => setDialog("key")} onPalette={() => setDialog("palette")} />
+      <KeyBanner onKey={() => setDialog("key")} />
+      <main className={styles.page} id="page">
+        <ShownPage />
+      </main>
+      {dialog === "key" && <KeyDialog onClose={close} />}
+      {dialog === "palette" && <Palette onClose={close} />}
+    </div>
+  );
+}
+
+function ShownPage() {
+  const [path] = useLocation();
+  return (
+    <ErrorBoundary key={path}>
+      <Suspense fallback={<Loading label="Loading the page" />}>
+        <Switch>
+          <Route path="/">
+            <Redirect to={HOME} replace />
+          </Route>
+          {PAGES.map(({ path: pattern, Component }) => (
+            <Route key={pattern} path={pattern} component={Component} />
+          ))}
+          <Route>
+            <EmptyState title="There is no such page">
+              Nothing of this console is at <code>{path}</code>. The navigation above leads to every page.
+            </EmptyState>
+          </Route>
+        </Switch>
+      </Suspense>
+    </ErrorBoundary>
+  );
+}

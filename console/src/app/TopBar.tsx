@@ -1,0 +1,31 @@
+import { useKey } from "@/api/key";
+import { Button } from "@/widgets/button/Button";
+import { Navigation } from "./Navigation";
+import { ThemeButton } from "./ThemeButton";
+import styles from "./TopBar.module.css";
+
+interface Props {
+  onKey: () => void;
+  onPalette: () => void;
+}
+
+export function TopBar({ onKey, onPalette }: Props) {
+  const { key } = useKey();
+  return (
+    <header className={styles.bar}>
+      <a className={styles.name} href="#/">
+        Peltier
+      </a>
+      <Navigation />
+      <div className={styles.tools}>
+        <Button kind="quiet" onClick={onPalette} aria-keyshortcuts="Control+K" title="Search adapters and commands">
+          Search <kbd className={styles.shortcut}>Ctrl K</kbd>
+        </Button>
+        <Button kind="quiet" onClick={onKey}>
+          {key ? "Key set" : "Enter key"}
+        </Button>
+        <ThemeButton />
+      </div>
+    </header>
+  );
+}

@@ -1,0 +1,90 @@
+import type { Activity } from "@/api/activity";
+import type { Schema } from "@/api/server";
+import { Badge } from "@/widgets/badge/Badge";
+import { Button } from "@/widgets/button/Button";
+import { Digest } from "@/widgets/digest/Digest";
+import { bytes, duration, percent, whole } from "@/widgets/format/numbers";
+import type { Column } from "@/widgets/table/column";
+import { TierBadge } from "@/widgets/tier/TierBadge";
+import { Time } from "@/widgets/time/Time";
+import styles from "./versions.module.css";
+
+type Row = Schema<"VersionSummary">;
+
+interface Options {
+  adapter: Schema<"Adapter">;
+  activity: Activity | undefined;
+  shown: number;
+  onShow: (version: number) => void;
+  onDeprecate: (version: Row) => void;
+  onDelete: (version: number) => void;
+}
+
+export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, onDelete }: Options): Column<Row>[] {
+  const used = activity?.byName.get(adapter.name) ?? [];
+  const use = (row: Row) => used.find(({ version }) => version === row.version);
+  return [
+    {
+      id: "version",
+      header: "Version",
+      width: 76,
+      cell: (row) => (
+        <button
+          type="button"
+          className={styles.version}
+          aria-pressed={row.version === shown}
+          onClick={() => onShow(row.version)}
+        >
+          v{row.version}
+        </button>
+      ),
+    },
+    { id: "state", header: "Live", width: 110, cell: (row) => <State row={row} live={adapter.live ?? {}} /> },
+    { id: "tier", header: "Tier", width: 86, cell: (row) => <TierBadge tier={activity?.tierOf(row.digest) ?? null} /> },
+    { id: "requests", header: "Requests", width: 84, align: "end", cell: (row) => whole(use(row)?.requests ?? 0) },
+    { id: "p99", header: "p99", width: 92, align: "end", cell: (row) => seconds(use(row)?.p99_seconds) },
+    { id: "created", header: "Created", width: 110, cell: (row) => <Time value={row.created_at} isRelative /> },
+    {
+      id: "by",
+      header: "By",
+      width: 90,
+      grows: true,
+      cell: (row) => <span title={row.created_by}>{row.created_by || "–"}</span>,
+    },
+    { id: "size", header: "Size", width: 92, align: "end", cell: (row) => bytes(row.size_bytes) },
+    { id: "digest", header: "Digest", width: 192, cell: (row) => <Digest value={row.digest} /> },
+    {
+      id: "actions",
+      header: "Actions",
+      width: 190,
+      cell: (row) => (
+        <>
+          <Button kind="quiet" onClick={() => onDeprecate(row)}>
+            {row.deprecation ? "Undeprecate" : "Deprecate"}
+          </Button>
+          <Button kind="quiet" onClick={() => onDelete(row.version)} aria-label={`Delete version ${row.version}`}>
+            Delete
+          </Button>
+        </>
+      ),
+    },
+  ];
+}
+
+function State({ row, live }: { row: Row; live: Record<string, number> }) {
+  const share = live[row.version];
+  return (
+    <>
+      {share !== undefined && <Badge tone="good">{percent(share, 1)}</Badge>}{" "}
+      {row.deprecation && (
+        <Badge tone="warn" title={row.deprecation}>
+          deprecated
+        </Badge>
+      )}
+    </>
+  );
+}
+
+function seconds(value: number | undefined): string {
+  return value === undefined ? "–" : duration(value);
+}

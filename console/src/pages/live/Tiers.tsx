@@ -1,0 +1,47 @@
+import { Figure } from "@/widgets/figure/Figure";
+import { bytes, percent, whole } from "@/widgets/format/numbers";
+import type { Snapshot } from "./point";
+import styles from "./Tiers.module.css";
+
+const NAMES = { device: "Device", host: "Host memory" } as const;
+
+/** What each cache tier holds of its bound, and where adapters in demand were found. */
+export function Tiers({ snapshot }: { snapshot: Snapshot }) {
+  return (
+    <Figure title="Cache tiers">
+      <dl className={styles.tiers}>
+        {snapshot.tiers.map((tier) => (
+          <div key={tier.tier}>
+            <dt>
+              {NAMES[tier.tier]} · {whole(tier.adapters)} adapters
+            </dt>
+            <dd>
+              <meter
+                className={styles.meter}
+                min={0}
+                max={tier.max_bytes}
+                value={tier.bytes}
+                aria-label={`${NAMES[tier.tier]} in use`}
+              />
+              <span className={styles.note}>
+                {bytes(tier.bytes)} of {bytes(tier.max_bytes)} ({percent(tier.bytes / tier.max_bytes)}) ·{" "}
+                {whole(tier.evictions)} evictions since the start
+              </span>
+            </dd>
+          </div>
+        ))}
+        <div>
+          <dt>Lookups since the start</dt>
+          <dd className={styles.note}>{lookups(snapshot)}</dd>
+        </div>
+      </dl>
+    </Figure>
+  );
+}
+
+function lookups({ lookups: found, loads }: Snapshot): string {
+  const total = Object.values(found).reduce((all, count) => all + count, 0);
+  if (total === 0) return "None yet.";
+  const shares = Object.entries(found).map(([tier, count]) => `${tier} ${percent(count / total)}`);
+  return `${whole(total)}: ${shares.join(", ")} · ${whole(loads)} loads`;
+}

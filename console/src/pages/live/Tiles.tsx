@@ -1,0 +1,80 @@
+import { Badge } from "@/widgets/badge/Badge";
+import { compact, duration, percent, significant } from "@/widgets/format/numbers";
+import type { Point, Snapshot } from "./point";
+import styles from "./Tiles.module.css";
+
+interface Props {
+  snapshot: Snapshot;
+  /** The newest point; undefined until there are two snapshots. */
+  point: Point | undefined;
+  /** The server does not answer, so that the numbers are old. */
+  isLost: boolean;
+}
+
+/** The state of the server now, in a row of numbers. */
+export function Tiles({ snapshot, point, isLost }: Props) {
+  const rate = point && Object.values(point.requestsByTenant).reduce((all, one) => all + one, 0);
+  const { runner, queue, quarantined } = snapshot;
+  return (
+    <dl className={styles.tiles}>
+      <Tile
+        name="Server"
+        value={isLost ? <Badge tone="bad">no answer</Badge> : <State snapshot={snapshot} />}
+        note={snapshot.reason ?? undefined}
+      />
+      <Tile name="Requests" value={perSecond(rate)} note={point && `${significant(point.failing)} failing/s`} />
+      <Tile name="Latency p50" value={seconds(point?.p50)} note={`p99 ${seconds(point?.p99)}`} />
+      <Tile
+        name="Queue"
+        value={`${compact(queue.tokens)} tokens`}
+        note={`${compact(queue.rows)} rows · p99 wait ${seconds(point?.waitP99)}`}
+      />
+      <Tile
+        name="Batch fill"
+        value={point?.fill == null ? "–" : percent(point.fill)}
+        note={`${number(point?.rowsPerBatch)} rows · ${number(point?.adaptersPerBatch)} adapters`}
+      />
+      <Tile
+        name="Tokens"
+        value={perSecond(point?.tokens)}
+        note={point && `${significant(point.generated)} generated/s`}
+      />
+      <Tile
+        name="Runner"
+        value={<Badge tone={runner.state === "well" ? "good" : "bad"}>{runner.state}</Badge>}
+        note={`${runner.restarts} restarts`}
+      />
+      <Tile
+        name="Quarantine"
+        value={quarantined === 0 ? "none" : <Badge tone="bad">{quarantined}</Badge>}
+        note={quarantined === 0 ? undefined : "listed below"}
+      />
+    </dl>
+  );
+}
+
+function Tile({ name, value, note }: { name: string; value: React.ReactNode; note?: string | undefined }) {
+  return (
+    <div className={styles.tile}>
+      <dt>{name}</dt>
+      <dd className={styles.value}>{value}</dd>
+      {note && <dd className={styles.note}>{note}</dd>}
+    </div>
+  );
+}
+
+function State({ snapshot }: { snapshot: Snapshot }) {
+  return snapshot.ready ? <Badge tone="good">ready</Badge> : <Badge tone="bad">not ready</Badge>;
+}
+
+function perSecond(rate: number | undefined): string {
+  return rate === undefined ? "–" : `${rate >= 1000 ? compact(rate) : significant(rate)}/s`;
+}
+
+function seconds(value: number | null | undefined): string {
+  return value == null ? "–" : duration(value);
+}
+
+function number(value: number | null | undefined): string {
+  return value == null ? "–" : significant(value);
+}

@@ -1,0 +1,24 @@
+import { Badge } from "@/widgets/badge/Badge";
+import type { AnsweredRow } from "./batch";
+import styles from "./layout.module.css";
+
+/** How full the batches were that computed the rows. */
+export function BatchFill({ rows, elapsedMs }: { rows: readonly AnsweredRow[]; elapsedMs?: number }) {
+  const answered = rows.flatMap(({ result }) => (result && "predictions" in result ? [result] : []));
+  const failed = rows.filter(({ problem, result }) => problem || (result && "error" in result)).length;
+  const most = (own: "rows" | "adapters") => Math.max(0, ...answered.map(({ batch }) => batch[own]));
+  const tokens = answered.reduce((total, { usage }) => total + usage.tokens, 0);
+  return (
+    <p className={styles.facts} role="status">
+      <span>
+        {answered.length} of {rows.length} rows answered
+      </span>
+      {failed > 0 && <Badge tone="bad">{failed} failed</Badge>}
+      <span>{tokens} tokens</span>
+      <span>
+        fullest batch: {most("rows")} rows of {most("adapters")} adapters
+      </span>
+      {elapsedMs !== undefined && <span>{elapsedMs.toFixed(0)} ms in all</span>}
+    </p>
+  );
+}

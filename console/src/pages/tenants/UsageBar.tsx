@@ -1,0 +1,42 @@
+import { percent } from "@/widgets/format/numbers";
+import styles from "./UsageBar.module.css";
+
+interface Props {
+  name: string;
+  /** Null where it is not counted. */
+  used: number | null;
+  /** Null is no limit. */
+  limit: number | null | undefined;
+  format: (value: number) => string;
+}
+
+const NEARLY = 0.8;
+
+/** A quota as a bar that fills. */
+export function UsageBar({ name, used, limit, format }: Props) {
+  const share = used === null || limit == null ? null : limit === 0 ? 1 : used / limit;
+  return (
+    <div>
+      <div className={styles.name}>{name}</div>
+      <div className={styles.bar} aria-hidden="true">
+        {share !== null && (
+          <div className={`${styles.fill} ${toneOf(share)}`} style={{ width: `${100 * Math.min(1, share)}%` }} />
+        )}
+      </div>
+      <div className={styles.note}>
+        {described(used, limit, format)}
+        {share !== null && ` (${percent(share)})`}
+      </div>
+    </div>
+  );
+}
+
+function toneOf(share: number): string | undefined {
+  if (share >= 1) return styles.full;
+  return share >= NEARLY ? styles.nearly : undefined;
+}
+
+function described(used: number | null, limit: number | null | undefined, format: Props["format"]): string {
+  if (limit == null) return used === null ? "no limit" : `${format(used)}, no limit`;
+  return `${format(used ?? 0)} of ${format(limit)}`;
+}

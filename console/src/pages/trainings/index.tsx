@@ -1,0 +1,54 @@
+import { useState } from "react";
+import { Button } from "@/widgets/button/Button";
+import { PageHeading } from "@/widgets/heading/PageHeading";
+import { useNotice } from "@/widgets/notice/notices";
+import { EmptyState } from "@/widgets/states/EmptyState";
+import { DropZone } from "./DropZone";
+import { OpenButton } from "./OpenButton";
+import { open, useOpened } from "./opened";
+import { ReportView } from "./ReportView";
+import styles from "./Trainings.module.css";
+
+/** Reports of trainings, opened from files. They are read here and sent nowhere. */
+export default function TrainingsPage() {
+  const opened = useOpened();
+  const [chosen, setChosen] = useState<string | null>(null);
+  const notify = useNotice();
+  const shown = opened.find(({ file }) => file === chosen) ?? opened[0];
+  const take = async (files: FileList) => {
+    const first = files[0]?.name ?? null;
+    for (const text of await open([...files])) notify({ tone: "bad", text });
+    setChosen(first);
+  };
+  return (
+    <DropZone onFiles={take}>
+      <PageHeading title="Trainings" about="Reports of peltier train. They are read in this tab and sent nowhere.">
+        <OpenButton onFiles={take} />
+      </PageHeading>
+      {opened.length > 1 && (
+        <nav className={styles.files} aria-label="Opened reports">
+          {opened.map(({ file }) => (
+            <Button
+              key={file}
+              kind={file === shown?.file ? "primary" : "plain"}
+              aria-pressed={file === shown?.file}
+              onClick={() => setChosen(file)}
+            >
+              {file}
+            </Button>
+          ))}
+        </nav>
+      )}
+      {shown ? (
+        <ReportView key={shown.file} report={shown.report} />
+      ) : (
+        <EmptyState title="No report is open">
+          <p>
+            <code>peltier train</code> writes <code>NAME.report.json</code> beside the artifact. Drop that file here, or
+            open it with the button above.
+          </p>
+        </EmptyState>
+      )}
+    </DropZone>
+  );
+}

@@ -1,0 +1,52 @@
+import { useState } from "react";
+import { Field } from "@/widgets/field/Field";
+import { PageHeading } from "@/widgets/heading/PageHeading";
+import { EmptyState } from "@/widgets/states/EmptyState";
+import { DropZone } from "./DropZone";
+import { UploadItem } from "./UploadItem";
+import styles from "./upload.module.css";
+import { useUploads } from "./useUploads";
+
+export default function UploadPage() {
+  const [name, setName] = useState("");
+  const [alias, setAlias] = useState("");
+  const { items, add, cancel, again } = useUploads();
+  const drop = (files: readonly File[]) => add(files, { name: name.trim(), alias: alias.trim() });
+  return (
+    <div className={styles.page}>
+      <PageHeading title="Upload" about="An artifact goes live only if this server reproduces its golden examples." />
+      <div className={styles.form}>
+        <Field label="Name" hint="Empty: the name in the manifest.">
+          <input
+            value={name}
+            spellCheck={false}
+            placeholder="intent"
+            onChange={(event) => setName(event.target.value)}
+          />
+        </Field>
+        <Field label="Alias" hint="Means the new version at once. Empty: none.">
+          <input
+            value={alias}
+            spellCheck={false}
+            placeholder="canary"
+            onChange={(event) => setAlias(event.target.value)}
+          />
+        </Field>
+      </div>
+      <DropZone onFiles={drop} />
+      {items.length === 0 && (
+        <EmptyState title="Where an artifact comes from">
+          <p>
+            <code>peltier train</code> writes one; <code>peltier import</code> makes one of an adapter of AdapterHub or
+            PEFT. The file ends with <code>.safetensors</code>.
+          </p>
+        </EmptyState>
+      )}
+      <div className={styles.items}>
+        {items.map((item) => (
+          <UploadItem key={item.id} item={item} onCancel={() => cancel(item.id)} onAgain={() => again(item)} />
+        ))}
+      </div>
+    </div>
+  );
+}

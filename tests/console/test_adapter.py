@@ -1,0 +1,97 @@
+"""One adapter: splits, roll backs, deletions, and what is shown of a version."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.chromium import needs_chromium
+from tests.console.conftest import EXAMPLES
+from tests.console.site import Site
+from tests.console.visitor import Open
+
+pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+SPLIT = {"1": 0.9, "2": 0.1}
+
+
+@pytest.fixture
+def two_versions(site: Site) -> Iterator[str]:
+    """A task with a Compacter and an AdaMix, of which the first answers nine of ten requests."""
+    name = f"routing-{uuid4().hex[:8]}"
+    for file in ("banking77", "banking77-adamix"):
+        site.upload((EXAMPLES / f"{file}.safetensors").read_bytes(), name)
+    alias = f"/v1/adapters/{name}/aliases/production"
+    site.client.put(alias, json={"version": 1}).raise_for_status()
+    site.client.put(alias, json={"versions": SPLIT}).raise_for_status()
+    yield name
+    site.client.delete(f"/v1/adapters/{name}")
+
+
+def drag(page: Page, border: Locator, share: float) -> None:
+    """Drags the border of a bar to this part of its width."""
+    bar = border.locator("xpath=..").bounding_box()
+    handle = border.bounding_box()
+    assert bar is not None
+    assert handle is not None
+    y = handle["y"] + handle["height"] / 2
+    page.mouse.move(handle["x"] + handle["width"] / 2, y)
+    page.mouse.down()
+    page.mouse.move(bar["x"] + 0.7 * bar["width"], y)
+    page.mouse.move(bar["x"] + share * bar["width"], y)
+    page.mouse.up()
+
+
+def test_a_dragged_split_moves_the_shares_of_requests(open_tab: Open, site: Site, two_versions: str) -> None:
+    """Of 200 requests each before and after, counted by the versions that answered; then the roll back of it."""
+    before = site.shares(two_versions, 200)
+    assert before[1] == pytest.approx(0.9, abs=0.08)
+    visitor = open_tab()
+    page = visitor.open(f"/adapters/{two_versions}")
+    border = page.get_by_role("slider")
+    expect(border).to_have_attribute("aria-valuetext", "version 1 gets 90%")
+    drag(page, border, 0.3)
+    expect(border).to_have_attribute("aria-valuetext", "version 1 gets 30%")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_text("production follows the new split.")).to_be_visible()
+    after = site.shares(two_versions, 200)
+    assert after[1] == pytest.approx(0.3, abs=0.12)
+    page.get_by_role("button", name="Roll back").first.click()
+    expect(border).to_have_attribute("aria-valuetext", "version 1 gets 90%")
+    aliases = site.client.get(f"/v1/adapters/{two_versions}/aliases").json()["aliases"]
+    assert [alias["versions"] for alias in aliases] == [SPLIT]
+
+
+def test_the_keyboard_moves_a_split_by_one_percent(open_tab: Open, two_versions: str) -> None:
+    """As every slider."""
+    page = open_tab().open(f"/adapters/{two_versions}")
+    border = page.get_by_role("slider")
+    border.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(border).to_have_attribute("aria-valuetext", "version 1 gets 89%")
+    page.get_by_role("button", name="Reset").click()
+    expect(border).to_have_attribute("aria-valuetext", "version 1 gets 90%")
+
+
+def test_a_deletion_can_be_undone(open_tab: Open, site: Site, two_versions: str) -> None:
+    """The versions answer again; aliases are not brought back."""
+    page = open_tab().open(f"/adapters/{two_versions}")
+    page.get_by_role("button", name="Delete", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text(f"{two_versions} is deleted.")).to_be_visible()
+    assert site.client.get(f"/v1/adapters/{two_versions}").status_code == 404
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("heading", name=two_versions, level=1)).to_be_visible()
+    assert set(site.shares(two_versions, 5)) == {2}
+
+
+def test_a_download_is_the_artifact(open_tab: Open, site: Site, tmp_path: Path) -> None:
+    """Byte for byte, although the request carries the key."""
+    page = open_tab().open("/adapters/banking77")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download").first.click()
+    waiting.value.save_as(tmp_path / "artifact")
+    expected = (EXAMPLES / "banking77.safetensors").read_bytes()
+    assert hashlib.sha256((tmp_path / "artifact").read_bytes()).digest() == hashlib.sha256(expected).digest()

@@ -1,0 +1,66 @@
+"""Uploads by drag and drop, and what is said of a file that is refused."""
+
+import base64
+import json
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Page, expect
+from safetensors.numpy import load, save
+
+from tests.chromium import needs_chromium
+from tests.console.conftest import EXAMPLES
+from tests.console.site import Site
+from tests.console.visitor import Open
+
+pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+ARTIFACT = (EXAMPLES / "clinc150.safetensors").read_bytes()
+DROP = """([name, content]) => {
+    const bytes = Uint8Array.from(atob(content), character => character.charCodeAt(0));
+    const data = new DataTransfer();
+    data.items.add(new File([bytes], name));
+    return data;
+}"""
+
+
+def drop(page: Page, name: str, content: bytes) -> None:
+    """Drops a file on the page."""
+    data = page.evaluate_handle(DROP, [name, base64.b64encode(content).decode()])
+    page.locator("#drop").dispatch_event("drop", {"dataTransfer": data})
+
+
+def without_tensors(artifact: bytes) -> bytes:
+    """An artifact whose first tensor is missing and whose second one has another shape."""
+    length = int.from_bytes(artifact[:8], "little")
+    metadata = json.loads(artifact[8 : 8 + length])["__metadata__"]
+    tensors = load(artifact)
+    first, second, *_ = sorted(tensors)
+    tensors[second] = tensors[second].reshape(-1)[:-1].copy()
+    del tensors[first]
+    return save(tensors, metadata)
+
+
+def test_a_dropped_artifact_answers_at_once(open_tab: Open, site: Site) -> None:
+    """Under the name that was given."""
+    name = f"dropped-{uuid4().hex[:8]}"
+    page = open_tab().open("/upload")
+    page.get_by_label("Name").fill(name)
+    drop(page, "clinc150.safetensors", ARTIFACT)
+    expect(page.get_by_role("link", name=f"{name} version 1")).to_be_visible()
+    assert site.shares(name, 1) == {1: 1.0}
+    page.get_by_role("link", name=f"{name} version 1").click()
+    expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+
+
+def test_a_refusal_names_every_reason_at_its_place(open_tab: Open, site: Site) -> None:
+    """The same reasons as over HTTP, each beside its tensor."""
+    broken = without_tensors(ARTIFACT)
+    refusal = site.client.post("/v1/adapters", files={"file": broken}).json()["error"]
+    assert len(refusal["details"]) > 1
+    page = open_tab(is_refused=True).open("/upload")
+    drop(page, "broken.safetensors", broken)
+    report = page.get_by_label("broken.safetensors", exact=True)
+    for reason in refusal["details"]:
+        expect(report).to_contain_text(reason)
+    for name in sorted(load(ARTIFACT))[:2]:
+        expect(report.get_by_role("rowheader", name=name)).to_be_visible()
