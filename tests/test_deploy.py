@@ -1,15 +1,23 @@
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from peltier_server.auth.caller import MONITOR
 from peltier_server.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+PROMTOOL = shutil.which("promtool")
+BOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 
 
 @pytest.mark.parametrize(
@@ -57,12 +65,82 @@ def test_the_image_for_a_gpu_has_the_compiler_that_triton_needs() -> None:
 def test_prometheus_scrapes_the_server_with_its_key() -> None:
     """The scrape target is the compose service, and the credentials are the secret that compose mounts."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    (scrape,) = yaml.safe_load((ROOT / "deploy" / "prometheus.yml").read_text())["scrape_configs"]
+    (scrape,) = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
     (target,) = scrape["static_configs"][0]["targets"]
     service, port = target.split(":")
     assert services[service]["ports"] == [f"127.0.0.1:{port}:{port}"]
     assert f"PELTIER_PORT={port}" in (ROOT / "Dockerfile").read_text()
     assert scrape["authorization"]["credentials_file"] == f"/run/secrets/{services['prometheus']['secrets'][0]}"
+    assert "./deploy/prometheus:/etc/prometheus:ro" in services["prometheus"]["volumes"]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="prometheus is not installed")
+@pytest.mark.parametrize(
+    "command",
+    [("config", "--syntax-only", "prometheus.yml"), ("rules", "--lint-fatal", "alerts.yml")],
+    ids=["config", "rules"],
+)
+def test_promtool_finds_nothing(command: tuple[str, ...]) -> None:
+    """Prometheus' own checker accepts the configuration and the rules. The key that it names exists in a container."""
+    assert PROMTOOL is not None
+    result = subprocess.run([PROMTOOL, "check", *command], cwd=PROMETHEUS, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_alert_says_what_to_do() -> None:
+    """Each has a severity, a summary and a description, and the page on operations lists it."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    groups = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert {rule["labels"]["severity"] for rule in rules} == {"critical", "warning", "info"}
+    assert {tuple(rule["annotations"]) for rule in rules} == {("summary", "description")}
+    assert [rule["alert"] for rule in rules if f"`{rule['alert']}`" not in page] == []
+
+
+def test_dashboards_are_what_their_generator_writes() -> None:
+    """A change of a panel is made in boards.py."""
+    command = [sys.executable, ROOT / "deploy" / "grafana" / "generate.py", "--check"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
+def test_dashboards_have_grafanas_schema(board: Path) -> None:
+    """Grafana's types read each field and write it again, and every panel has a unit, thresholds and a description."""
+    register_default_plugins()
+    document = json.loads(board.read_text())
+    assert json.loads(json.dumps(Dashboard.from_json(document), cls=JSONEncoder)) == document
+    panels = [panel for panel in document["panels"] if panel["type"] != "row"]
+    defaults = [panel["fieldConfig"]["defaults"] for panel in panels]
+    assert [panel["title"] for panel in panels if not panel["description"] or not panel["targets"]] == []
+    assert [one for one in defaults if not one["unit"] or not one["thresholds"]["steps"]] == []
+    assert len({panel["id"] for panel in document["panels"]}) == len(document["panels"])
+
+
+def test_grafana_is_provisioned() -> None:
+    """Compose mounts the provisioning files and the dashboards where they look for them, and Grafana's data source is
+    the Prometheus of the stack."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    grafana = ROOT / "deploy" / "grafana" / "provisioning"
+    (provider,) = yaml.safe_load((grafana / "dashboards" / "peltier.yml").read_text())["providers"]
+    (source,) = yaml.safe_load((grafana / "datasources" / "prometheus.yml").read_text())["datasources"]
+    volumes = services["grafana"]["volumes"]
+    assert f"./deploy/grafana/dashboards:{provider['options']['path']}:ro" in volumes
+    assert "./deploy/grafana/provisioning:/etc/grafana/provisioning:ro" in volumes
+    port = services["prometheus"]["ports"][0].rpartition(":")[2]
+    assert source["url"] == f"http://prometheus:{port}"
+    assert {board.stem for board in BOARDS} == {"overview", "tenants", "adapters", "engine"}
+
+
+def test_every_service_is_hardened() -> None:
+    """Loopback ports only, no capabilities, no new privileges; a read-only root where compose can."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    for service in services.values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert {name for name, service in services.items() if not service.get("read_only")} == {"prometheus"}
+    assert services["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD"].startswith("${GRAFANA_PASSWORD:?set ")
 
 
 @pytest.mark.parametrize("name", ["PELTIER_ADMIN_KEY", "PELTIER_METRICS_KEY"])

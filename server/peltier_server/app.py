@@ -19,34 +19,53 @@ from peltier_server.http.outgoing import OutgoingMiddleware
 from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
 from peltier_server.http.slow_body import SlowBodyMiddleware
+from peltier_server.http.trace_middleware import TraceMiddleware
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.protocols.embed import routes as embed
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.protocols.rerank import routes as rerank
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
-from peltier_server.routes import adapters, aliases, audit, keys, operations, pages, predict, tenants
+from peltier_server.routes import (
+    activity,
+    adapters,
+    aliases,
+    audit,
+    console,
+    keys,
+    live,
+    operations,
+    pages,
+    predict,
+    tenants,
+)
 from peltier_server.service import Service
 from peltier_server.settings import Settings
+from peltier_server.telemetry.telemetry import create_telemetry
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
     openai.router,
     rerank.router,
+    embed.router,
     adapters.router,
     adapters.changes,
     adapters.uploads,
     aliases.router,
     aliases.changes,
+    activity.router,
     audit.router,
     tenants.router,
     keys.router,
+    live.router,
     operations.router,
     operations.measures,
     operations.probes,
     pages.router,
+    console.router,
 )
 
 
@@ -57,11 +76,14 @@ def create_app(settings: Settings) -> FastAPI:
     enforcer = QuotaEnforcer(Rates(settings.rate_store), keyring.quotas)
     preparation = Preparation(settings, enforcer)
     upload_turns = UploadTurns(settings.max_artifact_bytes, settings.stall_seconds)
+    telemetry = create_telemetry(metrics)
+    metrics.follow_readiness(lambda: lifecycle.is_well)
     state = AppState(lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS,))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         loading = asyncio.create_task(_load(settings, lifecycle, metrics, authenticator, preparation))
+        telemetry.start()
         yield
         lifecycle.drain()
         loading.cancel()
@@ -72,6 +94,7 @@ def create_app(settings: Settings) -> FastAPI:
             await service.close()
         preparation.close()
         await enforcer.rates.close()
+        await telemetry.close()
 
     app = Application(
         state,
@@ -96,6 +119,8 @@ def create_app(settings: Settings) -> FastAPI:
         access_log=settings.access_log,
     )
     app.add_middleware(SlowBodyMiddleware, stall_seconds=settings.stall_seconds)
+    if telemetry.tracer is not None:
+        app.add_middleware(TraceMiddleware, tracer=telemetry.tracer)
     refuse_open_routes(app, pages.KEYED_PATHS)
     return app
 

@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 
 from peltier_server.auth.caller import Caller
 from peltier_server.fairness.shared_bound import Held
+from peltier_server.tracing.request_trace import RequestTrace
 
 # The transport buffers this many bytes of an answer before it makes the server wait.
 PIECE_BYTES = 64 * 1024
 # The key of the context in the `state` of an ASGI scope.
 _KEY = "context"
+# The key of the request's spans there, if the server traces.
+TRACE = "trace"
 
 
 class VersionLabels(NamedTuple):
@@ -39,6 +42,8 @@ class RequestContext:
     answer_bytes: Held | None = None
     # The adapter version, if the request uses exactly one.
     version: VersionLabels | None = None
+    # Its spans, if the server traces.
+    trace: RequestTrace | None = None
 
     @property
     def caller(self) -> Caller:

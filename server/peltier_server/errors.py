@@ -13,14 +13,22 @@ from peltier_client.errors import (
     ArtifactRefused,
     BadRequest,
     Conflict,
+    DeadlinePassed,
+    Draining,
     ErrorBody,
+    Forbidden,
+    InferenceFailed,
     InvalidInput,
     NotFound,
+    NotReady,
     PeltierError,
+    QueueFull,
+    QuotaExceeded,
     ServerError,
     StorageFull,
     TooLarge,
     TooSlow,
+    Unauthorized,
     Unavailable,
     VersionNotFound,
 )
@@ -43,6 +51,17 @@ from starlette.types import Scope
 
 from peltier_server import retry_hints
 
+# The errors that a request for predictions may have, whatever it asks; and those of a request for one task.
+PREDICTION_ERRORS = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
+TASK_ERRORS = (
+    *PREDICTION_ERRORS,
+    AdapterNotFound,
+    VersionNotFound,
+    InferenceFailed,
+    QueueFull,
+    Unavailable,
+    DeadlinePassed,
+)
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
 # A store without room, and one that is not there: known conditions, which need no traceback.

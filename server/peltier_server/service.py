@@ -21,7 +21,8 @@ from peltier_server.catalog.store_watch import StoreWatch
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.catalog.version_admin import VersionAdmin
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.predictor import Limits, Predictor
+from peltier_server.inference.limits import Limits
+from peltier_server.inference.predictor import Predictor
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
@@ -61,7 +62,7 @@ class Service:
             weight_of=preparation.enforcer.weight,
             prices=Prices(backbone.config),
         )
-        metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
+        metrics.follow_queue(self.batcher.queued_tokens_by_tenant, settings.max_queue_tokens)
         self._runner = Runner(
             backbone, self.batcher, metrics, num_threads=settings.threads, cuda_graphs=settings.cuda_graphs
         )
@@ -80,6 +81,7 @@ class Service:
         self.quarantine = Quarantine(metrics)
         limits = Limits(
             max_inputs=settings.max_inputs,
+            max_windows=settings.max_windows,
             max_new_tokens=settings.max_new_tokens,
             max_answer_bytes=settings.max_answer_bytes,
             default_top_k=settings.default_top_k,

@@ -63,7 +63,8 @@ _provider = partial(_setting, panel="Identity provider")
 class Settings(BaseSettings):
     """The settings of one server. Flags win over `PELTIER_*` variables, and variables over the TOML file `config`.
 
-    `cli.py` and `docs/reference/settings.md` are made from these fields. No other code reads the environment.
+    `cli.py` and `docs/reference/settings.md` are made from these fields. No other code reads the environment, except
+    `telemetry/`, which reads the standard variables of OpenTelemetry.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
@@ -124,6 +125,7 @@ class Settings(BaseSettings):
     max_decode_rows: Count = _limit(64, "Maximum texts and beams that are generated at once.")
     max_new_tokens: Count = _limit(1024, "Maximum tokens of a generated text.")
     max_inputs: Count = _limit(1024, "Maximum inputs of a request.")
+    max_windows: Count = _limit(4096, "Maximum windows of the long texts of a request.")
     max_text_chars: Count = _limit(65_536, "Maximum characters of a text that are read.")
     max_connections: Count = _limit(2048, "Maximum open connections.")
     max_pending_bytes: Count = _limit(64 * _MIB, "Maximum bytes of JSON bodies in progress.")

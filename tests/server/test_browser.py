@@ -1,19 +1,18 @@
 """The pages in a real browser."""
 
-import shutil
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
+from benchmarks.common.chromium import chromium
+from tests.chromium import needs_chromium
 from tests.server.conftest import Listen, Listening
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's package chromium is not installed")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+pytestmark = needs_chromium
 # A name that is not the machine's own, as on a server for others: pages behave otherwise on localhost.
-FLAGS += ["--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP peltier.example 127.0.0.1"]
+NAME = "--host-resolver-rules=MAP peltier.example 127.0.0.1"
 KEY = "plt_of_the_operator_of_this_server"
 
 
@@ -25,8 +24,8 @@ def site(listen: Listen) -> Iterator[Listening]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium(NAME) as started:
+        yield started
 
 
 class Visitor:
@@ -59,17 +58,3 @@ def test_docs_show_every_call_and_ask_nobody_else(visitor: Visitor, site: Listen
     assert all(url.startswith(f"{visitor.origin}/") for url in visitor.asked), visitor.asked
     assert len(visitor.asked) == 4
     assert visitor.said == []
-
-
-def test_the_front_page_leads_to_what_there_is(visitor: Visitor) -> None:
-    """Each link answers, and the example names this server's own address."""
-    page = visitor.page
-    page.goto(f"{visitor.origin}/")
-    assert visitor.asked == [f"{visitor.origin}/"]
-    assert visitor.said == []
-    links = [link.get_attribute("href") for link in page.get_by_role("link").all()]
-    assert {"docs", "health", "ready", "info", "metrics"} <= set(links)
-    for link in links:
-        assert page.evaluate("async link => (await fetch(link)).status", link) == 200, link
-    assert f"curl -s {visitor.origin}/v1/tasks/TASK/predict" in page.locator("pre").inner_text()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -2,13 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 from peltier_adapters.artifact.artifact import Artifact
-from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_server.inference import predictor, tokenizing
@@ -139,9 +138,9 @@ def fail_to_read(patch: pytest.MonkeyPatch, label: str) -> None:
     """No answer of a task with this label can be read."""
     read = predictor.read_answers
 
-    def faulty(backbone: Backbone, task: TaskSpec, outputs: Sequence[RowOutput], *given: object) -> list[OnePrediction]:
+    def faulty(backbone: Backbone, task: TaskSpec, *given: Any, **options: Any) -> list[OnePrediction]:
         if label in task.labels:
             raise ArithmeticError("no such answer")
-        return read(backbone, task, outputs, *given)
+        return read(backbone, task, *given, **options)
 
     patch.setattr(predictor, "read_answers", faulty)

@@ -186,7 +186,7 @@ async def test_the_same_bytes_are_on_the_device_for_each_tenant(street: Street) 
         street.running.service.slots.retire(AdapterKey(tenant, digest))
     for tenant in ("a", "b"):
         answer = await street.ask(tenant, "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
-        assert answer.headers["x-adapter-tier"] == "store", tenant
+        assert answer.headers["x-adapter-tier"] == answer.json()["tier"] == "store", tenant
         assert answer.json()["timings_ms"]["load"] > 0, tenant
 
 

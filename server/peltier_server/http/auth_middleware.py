@@ -1,4 +1,5 @@
-"""Authenticates each request before the router sees it. Only the front page and the probes need no caller."""
+"""Authenticates each request before the router sees it. The front page, the console's files and the probes need no
+caller."""
 
 from peltier_client.errors import PeltierError
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -8,6 +9,7 @@ from peltier_server.context import context_of
 from peltier_server.errors import error_response
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
+CONSOLE = "/console"
 
 
 class AuthMiddleware:
@@ -23,7 +25,7 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, or answers it with the error of the authenticator."""
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+        if scope["type"] == "http" and not is_open(scope["path"]):
             try:
                 context = context_of(scope)
                 context.known_caller = await self._authenticator.caller(context.headers)
@@ -31,3 +33,8 @@ class AuthMiddleware:
                 await error_response(error, scope)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def is_open(path: str) -> bool:
+    """Whether this path, or template of paths, needs no caller. What it answers is the same for everybody."""
+    return path in OPEN_PATHS or path == CONSOLE or path.startswith(f"{CONSOLE}/")

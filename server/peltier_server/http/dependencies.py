@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from peltier_server.auth.keyring import Keyring
 from peltier_server.context import RequestContext, context_of
 from peltier_server.errors import ClientGone
+from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.disconnects import Watches
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
@@ -60,6 +61,12 @@ def get_upload_turns(request: Request) -> UploadTurns:
     return upload_turns
 
 
+def get_preparation(request: Request) -> Preparation:
+    """The threads of the app that serves the request."""
+    preparation: Preparation = request.app.state.preparation
+    return preparation
+
+
 def get_keyring(request: Request) -> Keyring:
     """The tenants and keys of the app that serves the request."""
     keyring: Keyring = request.app.state.keyring
@@ -81,6 +88,7 @@ AnyTime = Annotated[Lifecycle, at_once(get_lifecycle)]
 Accepted = Annotated[Service, at_once(accept)]
 Changing = Annotated[Service, Depends(accept_change)]
 Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
+Threads = Annotated[Preparation, at_once(get_preparation)]
 Keys = Annotated[Keyring, at_once(get_keyring)]
 Context = Annotated[RequestContext, at_once(get_context)]
 

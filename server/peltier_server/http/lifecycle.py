@@ -77,6 +77,15 @@ class Lifecycle:
         service.watchdog.require_well()
         service.store_watch.require_well()
 
+    @property
+    def is_well(self) -> bool:
+        """Whether `require_ready` raises nothing."""
+        try:
+            self.require_ready()
+        except (Draining, NotReady):
+            return False
+        return True
+
     def service(self, *, admitted: bool = False) -> Service:
         """The service that answers requests. Raises `Draining` or `NotReady` where the server cannot answer. A
         server that drains still answers requests that it `admitted` before.

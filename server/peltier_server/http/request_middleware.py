@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server import retry_hints
-from peltier_server.context import RequestContext, attach_context, current_context, headers_of
+from peltier_server.context import TRACE, RequestContext, attach_context, current_context, headers_of
 from peltier_server.errors import ClientGone, error_response
 from peltier_server.http.auth_middleware import OPEN_PATHS
 from peltier_server.http.error_handlers import ANSWERED, answer_error
@@ -53,8 +53,9 @@ class RequestMiddleware:
             return
         started, admitted = time.monotonic(), self._lifecycle.begin_request()
         headers = headers_of(scope)
-        context = RequestContext(_request_id(headers), headers, admitted)
-        is_surplus = scope.setdefault("state", {}).get("surplus", False)
+        state = scope.setdefault("state", {})
+        context = RequestContext(_request_id(headers), headers, admitted, trace=state.get(TRACE))
+        is_surplus = state.get("surplus", False)
         attach_context(scope, context)
         answer = _Answer(context, self._lifecycle, send, is_last=is_surplus)
         # Log records name this request until its answer has ended.

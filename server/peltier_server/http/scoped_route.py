@@ -20,7 +20,7 @@ from starlette.types import Scope as Connection
 from peltier_server.auth.caller import Caller
 from peltier_server.context import context_of
 from peltier_server.errors import error_response
-from peltier_server.http.auth_middleware import OPEN_PATHS
+from peltier_server.http.auth_middleware import is_open
 from peltier_server.http.bodies import Handler, bounded, unique
 from peltier_server.http.error_handlers import ANSWERED, answer_error
 from peltier_server.http.json_bytes import JSON
@@ -166,7 +166,7 @@ def refuse_open_routes(app: FastAPI, keyed_paths: frozenset[str]) -> None:
     for route in app.routes:
         path = getattr(route, "path", "")
         is_closed = isinstance(route, ScopedRoute) and bool(route.scopes)
-        if not (is_closed or path in OPEN_PATHS or path in pages):
+        if not (is_closed or is_open(path) or path in pages):
             raise RuntimeError(f"route {path or route} names no scope; give it dependencies=[require_scope(…)]")
 
 

@@ -50,9 +50,14 @@ class Watchdog:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is unknown that the device computes."""
+        return self._unproven_since is not None
+
     def require_well(self) -> None:
         """Raises `NotReady` while it is unknown whether the device computes."""
-        if self._unproven_since is not None:
+        if self.is_stuck:
             raise NotReady(
                 "the runner is stuck: a batch or the queue failed, or a batch did not end, and the current thread has "
                 "made no progress since",

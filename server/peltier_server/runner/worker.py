@@ -116,7 +116,7 @@ class Worker:
     def _compute(self, batch: Batch) -> None:
         if not batch.tickets:
             return
-        started = time.monotonic()
+        started, trace = time.monotonic(), batch.trace()
         outputs = self._bisection.compute(batch.rows, record_gates=batch.record_gates)
         errors = [output for output in outputs if isinstance(output, PeltierError)]
         if any(isinstance(error, InferenceFailed) for error in errors):
@@ -126,7 +126,9 @@ class Worker:
         if not errors:
             computed = computed_share(self._resources.backbone, batch.rows, record_gates=batch.record_gates)
             self._resources.batcher.learn(batch.tickets, seconds, computed=computed)
-        batch.resolve(outputs)
+        if trace is not None:
+            trace.end(len(errors))
+        batch.resolve(outputs, trace)
 
     def _write(self, batch: Batch) -> None:
         failed_before = self._decoder.num_failed

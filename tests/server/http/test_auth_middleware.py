@@ -26,6 +26,7 @@ SCOPES = {
     "POST /v1/predict": "predict",
     "POST /v1/completions": "predict",
     "POST /v1/embeddings": "predict",
+    "POST /embed": "predict",
     "POST /rerank": "predict",
     "POST /v1/rerank": "predict",
     "GET /v1/models": "predict",
@@ -35,6 +36,8 @@ SCOPES = {
     "GET /v1/adapters/{name}/versions": "predict",
     "GET /v1/adapters/{name}/versions/{version}": "predict",
     "GET /v1/adapters/{name}/versions/{version}/artifact": "predict",
+    "GET /v1/adapters/{name}/versions/{version}/manifest": "predict",
+    "GET /v1/activity": "predict",
     "GET /v1/adapters/{name}/aliases": "predict",
     "GET /v1/adapters/{name}/aliases/{alias}/history": "predict",
     "GET /info": "predict",
@@ -52,11 +55,13 @@ SCOPES = {
     "POST /v1/tenants": "admin",
     "GET /v1/tenants/{tenant}": "admin",
     "PUT /v1/tenants/{tenant}": "admin",
+    "GET /v1/tenants/{tenant}/usage": "admin",
     "GET /v1/keys": "admin",
     "POST /v1/keys": "admin",
     "DELETE /v1/keys/{prefix}": "admin",
     "GET /v1/audit": "admin",
     "GET /metrics": "metrics",
+    "GET /v1/live": "metrics",
 }
 # Pages that any key may read.
 PAGES = ("/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openapi.json")

@@ -1,0 +1,116 @@
+"""What the metrics page and open consoles cost a server whose 10,000 adapters have all answered.
+
+    .venv/bin/python benchmarks/monitoring.py [--adapters 10000] [--tabs 5] [--seconds 20]
+
+The first lines are of the page with every label in use: a hundred tenants with five statuses each, a hundred versions,
+fifty routes. The others are of a real server: its page, and the CPU time of its whole process while the given number of
+tabs poll `/v1/live` every two seconds, in parts of one core, less that of the idle server before.
+"""
+
+import argparse
+import asyncio
+import gc
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+from common.adapters import make_bytes
+from common.callers import ask_all, predict_bytes, run
+from common.serving import Server, serving
+from common.stock import stock
+from peltier_backbone.load import load_backbone
+from peltier_server.context import VersionLabels
+from peltier_server.metrics.labels import MatchedRoute
+from peltier_server.metrics.metrics import Metrics
+
+FORMATS = {"text": "text/plain;version=0.0.4", "OpenMetrics": "application/openmetrics-text;version=1.0.0"}
+POLL_SECONDS = 2.0
+NUM_TENANTS, NUM_ROUTES, CODES = 100, 50, (200, 404, 422, 429, 503)
+
+
+def full_metrics(num_adapters: int) -> Metrics:
+    """Every label that the bounds allow is in use."""
+    metrics = Metrics()
+    for number in range(num_adapters):
+        metrics.versions.observe(VersionLabels(f"tenant-{number % NUM_TENANTS}", f"task-{number:05}", "1"), 200, 0.01)
+    for number, code in itertools.product(range(2 * NUM_TENANTS), CODES):
+        metrics.observe_request(f"tenant-{number}", code, 0.01)
+        metrics.observe_truncation(f"tenant-{number}", 1)
+    for number in range(NUM_ROUTES):
+        metrics.observe_route(MatchedRoute("GET", f"/v1/route-{number}"), 0.01)
+    # As a server does when it is ready.
+    gc.collect()
+    gc.freeze()
+    return metrics
+
+
+def milliseconds(call: Callable[[], object], clock: Callable[[], float], repeats: int = 20) -> str:
+    """Median and maximum of one call, after the first."""
+    call()
+    taken = []
+    for _ in range(repeats):
+        start = clock()
+        call()
+        taken.append(1e3 * (clock() - start))
+    return f"median {statistics.median(taken):6.2f} ms   max {max(taken):6.2f} ms"
+
+
+def over_http(server: Server, tasks: list[str], tabs: int, seconds: float) -> None:
+    """The page and the polls of a server whose adapters have all answered once."""
+    run(ask_all(server.url, [predict_bytes(task, "a gem of a film") for task in tasks], 16))
+    with httpx2.Client(base_url=server.url, timeout=30) as client:
+        for name, accept in FORMATS.items():
+            headers = {"accept": accept}
+            page = milliseconds(lambda headers=headers: client.get("/metrics", headers=headers), time.perf_counter)
+            print(f"/metrics over HTTP, {name:12} {page}")
+        print(f"/v1/live over HTTP               {milliseconds(lambda: client.get('/v1/live'), time.perf_counter)}")
+        print(f"bytes of a snapshot              {len(client.get('/v1/live').content):,}")
+    idle = asyncio.run(share(server, 0, seconds))
+    polled = asyncio.run(share(server, tabs, seconds))
+    print(f"{tabs} tabs take {100 * (polled - idle):.2f} % of a core; the idle server {100 * idle:.2f} %")
+
+
+async def share(server: Server, tabs: int, seconds: float) -> float:
+    """CPU seconds of the server in a second while tabs poll it."""
+    async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client:
+
+        async def poll(number: int) -> None:
+            await asyncio.sleep(POLL_SECONDS * number / tabs)
+            while True:
+                (await client.get("/v1/live")).raise_for_status()
+                await asyncio.sleep(POLL_SECONDS)
+
+        polls = [asyncio.create_task(poll(number)) for number in range(tabs)]
+        used, begun = server.cpu_seconds, time.perf_counter()
+        await asyncio.sleep(seconds)
+        taken = (server.cpu_seconds - used) / (time.perf_counter() - begun)
+        for task in polls:
+            task.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+    return taken
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--adapters", type=int, default=10_000)
+    parser.add_argument("--tabs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    options = parser.parse_args()
+    metrics = full_metrics(options.adapters)
+    for name, accept in FORMATS.items():
+        page = milliseconds(lambda accept=accept: metrics.exposition(accept), time.thread_time)
+        print(f"page of all labels, {name:12} {page}")
+    with tempfile.TemporaryDirectory() as directory:
+        originals = {"bitfit": make_bytes(load_backbone("minilm"), "bitfit", 0)}
+        tasks = stock(Path(directory) / "store", originals, options.adapters)
+        with serving(Path(directory) / "store") as server:
+            over_http(server, tasks, options.tabs, options.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The processor, the compiler, the native kernels and the GPU."""
+
+import os
+import platform
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from peltier_backbone.cores import usable_cores
+from peltier_client.commands.doctor.finding import Finding, Level
+
+from peltier_server.settings import Settings
+
+_CPU_INFO = Path("/proc/cpuinfo")
+# The measurement error of a trial of some milliseconds is below this factor.
+_NOISE_FACTOR = 1.15
+
+
+def check_processor(settings: Settings) -> Iterator[Finding]:
+    """What computes on this machine, with which kernels, and what is slower than it need be."""
+    yield from _check_cores(settings)
+    yield _check_compiler()
+    yield from _check_kernels()
+    yield from _check_precision(settings)
+    yield from _check_gpu(settings)
+
+
+def _check_cores(settings: Settings) -> Iterator[Finding]:
+    import torch
+
+    cores, all_cores = usable_cores(), os.cpu_count() or 1
+    units = torch.backends.cpu.get_cpu_capability()
+    text = f"{_model_name()}: {cores} of {all_cores} cores are usable, vector units {units}"
+    yield Finding(subject="processor", level="ok", text=f"{text}; torch {version('torch')}, {settings.threads} threads")
+    if cores < all_cores:
+        step = "allow the process or its container more CPU if answers are slow"
+        text = f"the operating system or a container's limit keeps {all_cores - cores} cores from this process"
+        yield Finding(subject="processor", level="note", text=text, next_step=step)
+    if settings.threads > cores:
+        text = f"{settings.threads} threads share {cores} cores and wait for each other"
+        step = f"--threads {cores}, or 0 for one a core"
+        yield Finding(subject="processor", level="slow", text=text, next_step=step)
+
+
+def _model_name() -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", _read(_CPU_INFO), re.MULTILINE)
+    return found[1] if found else platform.processor() or platform.machine()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _check_compiler() -> Finding:
+    command = shlex.split(os.environ.get("CC", "cc"))[0]
+    path = shutil.which(command)
+    if path is None:
+        return Finding(
+            subject="compiler",
+            level="note",
+            text=f"no C compiler: {command!r} is not on PATH; it is needed to install the native kernels from source",
+            next_step="install one, such as gcc, if the kernels below are missing",
+        )
+    return Finding(subject="compiler", level="ok", text=f"{path} ({os.path.realpath(path)})")
+
+
+def _check_kernels() -> Iterator[Finding]:
+    from peltier_backbone.native.survey import survey_libraries
+
+    states = survey_libraries()
+    chosen = next((one.name for one in states if one.reason is None), None)
+    for one in states:
+        if one.name == chosen:
+            break
+        level: Level = "note" if chosen else "slow"
+        text = f"the kernels {one.name} for this processor are not used: {one.reason}"
+        step = "with a C compiler: pip install --force-reinstall --no-deps peltier, or make install in the sources"
+        yield Finding(subject="kernels", level=level, text=text, next_step=step)
+    if chosen:
+        spare = [one.name for one in states if one.reason is None and one.name != chosen]
+        text = (
+            f"native kernels {chosen} were chosen: the fastest that were built for this processor and are right on it"
+        )
+        yield Finding(subject="kernels", level="ok", text=text + (f"; also built: {', '.join(spare)}" if spare else ""))
+        return
+    text = "there are no native kernels, so torch computes everything, which is slower on a CPU"
+    yield Finding(subject="kernels", level="slow", text=text)
+
+
+def _check_precision(settings: Settings) -> Iterator[Finding]:
+    if settings.device != "cpu":
+        return
+    import torch
+    from peltier_backbone.linear_choice import choose_linear, slowdown
+
+    cpu = torch.device("cpu")
+    chosen = {dtype: choose_linear(cpu, dtype).name for dtype in (torch.float32, torch.bfloat16)}
+    shown = ", ".join(f"{name} in {str(dtype).removeprefix('torch.')}" for dtype, name in chosen.items())
+    text = f"linear maps are computed by: {shown}; each was the faster in a trial"
+    yield Finding(subject="precision", level="ok", text=text)
+    factor = slowdown(torch.bfloat16)
+    text = f"products in bfloat16 take {factor:.2f} of the time of float32 here, and the server uses {settings.dtype}"
+    if settings.dtype == "bfloat16" and factor > _NOISE_FACTOR:
+        yield Finding(subject="precision", level="slow", text=text, next_step="--dtype float32")
+    elif settings.dtype == "float32" and factor < 1 / _NOISE_FACTOR:
+        step = "--dtype bfloat16 or int8 is faster if its answers are exact enough for you (docs/operations.md)"
+        yield Finding(subject="precision", level="note", text=text, next_step=step)
+    else:
+        yield Finding(subject="precision", level="ok", text=text)
+
+
+def _check_gpu(settings: Settings) -> Iterator[Finding]:
+    import torch
+
+    if not torch.cuda.is_available():
+        yield Finding(subject="gpu", level="ok", text="torch sees no CUDA device; the server computes on the processor")
+        return
+    names = ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+    yield Finding(subject="gpu", level="ok", text=f"{names}; the server uses {settings.device}")
+    if settings.device == "cpu":
+        text = "the server is set to compute on the processor although there is a GPU"
+        yield Finding(subject="gpu", level="slow", text=text, next_step="--device cuda")
+    elif find_spec("triton") is None:
+        text = "without triton each adapter of a batch is computed by itself"
+        yield Finding(subject="gpu", level="slow", text=text, next_step='pip install "peltier[cuda]"')

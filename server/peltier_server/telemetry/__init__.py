@@ -1,0 +1,1 @@
+"""Export of traces and metrics by OTLP, as the standard variables of OpenTelemetry say."""

@@ -1,0 +1,114 @@
+"""The spans of one request, which continue the caller's trace."""
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from opentelemetry import propagate
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+
+# A mixed request has several spans for each of its parts.
+_MAX_SPANS = 256
+_NANO = 1_000_000_000
+
+
+class RequestTrace:
+    """The span of a request and, below it, one for each of its phases. Times are seconds of `time.monotonic`.
+
+    The trace is that of the request's `traceparent`, if it has one. If the trace is not sampled, no phase is recorded.
+    A request has at most 256 phases; further ones are counted only.
+    """
+
+    __slots__ = ("_computed_at", "_is_resolved", "_num_phases", "_offset", "_span", "_started", "_tracer")
+
+    def __init__(self, tracer: Tracer, headers: Mapping[str, str], started: float) -> None:
+        self._tracer = tracer
+        self._started = started
+        # Wall-clock time of the monotonic clock's zero. A change of the wall clock moves no phase of the request.
+        self._offset = time.time_ns() - int(time.monotonic() * _NANO)
+        self._span: Span = tracer.start_span(
+            "request", propagate.extract(headers), SpanKind.SERVER, start_time=self._nano(started)
+        )
+        self._num_phases = 0
+        self._is_resolved = False
+        self._computed_at: float | None = None
+
+    @property
+    def tracer(self) -> Tracer:
+        """The tracer of its spans."""
+        return self._tracer
+
+    @property
+    def span_context(self) -> SpanContext:
+        """The identity of the request's span, for links and logs."""
+        return self._span.get_span_context()
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the trace is sampled."""
+        return self._span.is_recording()
+
+    def resolving(self, task: str) -> "_Resolving":
+        """The block that enters it resolves `task`. Whatever came before the first such block was the arrival."""
+        if not self._is_resolved:
+            self._is_resolved = True
+            self.add("arrival", self._started, time.monotonic())
+        return _Resolving(self, task)
+
+    def add(
+        self, name: str, start: float, end: float, attributes: Mapping[str, Any] | None = None,
+        links: Sequence[Link] = (),
+    ) -> None:  # fmt: skip
+        """Records a phase that has ended."""
+        if not self.is_recording:
+            return
+        self._num_phases += 1
+        if self._num_phases > _MAX_SPANS:
+            return
+        parent = set_span_in_context(self._span)
+        span = self._tracer.start_span(name, parent, SpanKind.INTERNAL, attributes, links, self._nano(start))
+        span.end(self._nano(end))
+
+    def add_work(
+        self, queued_at: float, queue_seconds: float, compute_seconds: float, batch: SpanContext | None
+    ) -> None:
+        """Records the wait and the computation of rows or texts. The computation links to its batch."""
+        computed_from = queued_at + queue_seconds
+        self._computed_at = max(self._computed_at or 0.0, computed_from + compute_seconds)
+        self.add("queue", queued_at, computed_from)
+        links = [] if batch is None else [Link(batch)]
+        self.add("compute", computed_from, computed_from + compute_seconds, links=links)
+
+    def end(self, name: str, status: int, attributes: Mapping[str, Any]) -> None:
+        """Ends the request's span, which is called `name`; the time after the computation was the answer."""
+        now = time.monotonic()
+        if self._computed_at is not None:
+            self.add("answer", self._computed_at, now)
+        self._span.update_name(name)
+        self._span.set_attributes({**attributes, "http.response.status_code": status})
+        if self._num_phases > _MAX_SPANS:
+            self._span.set_attribute("peltier.dropped_phases", self._num_phases - _MAX_SPANS)
+        if status >= 500:
+            self._span.set_status(Status(StatusCode.ERROR))
+        self._span.end(self._nano(now))
+
+    def _nano(self, seconds: float) -> int:
+        return self._offset + int(seconds * _NANO)
+
+
+class _Resolving:
+    """A block whose time is a phase."""
+
+    __slots__ = ("_started", "_task", "_trace")
+
+    def __init__(self, trace: RequestTrace, task: str) -> None:
+        self._trace, self._task = trace, task
+
+    def __enter__(self) -> None:
+        self._started = time.monotonic()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._trace.add("resolve", self._started, time.monotonic(), {"peltier.task": self._task})
