@@ -1,0 +1,39 @@
+"""The worked examples in their short form, and the pages about them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.py"))
+
+
+def headings(output: str) -> list[str]:
+    """The lines that begin a part of the output, without their numbers."""
+    return [re.sub(r"\d[\d,]*", "#", line) for line in output.splitlines() if line.startswith("== ")]
+
+
+def shown(name: str) -> str:
+    """The output that an example's page shows."""
+    page = (ROOT / "docs" / "examples" / f"{name}.md").read_text()
+    return "\n".join(re.findall(r"^```\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE))
+
+
+def test_every_example_has_a_page() -> None:
+    """With the headings of its script, and no other page is there."""
+    assert [path.stem for path in sorted((ROOT / "docs" / "examples").glob("*.md"))] == EXAMPLES
+    assert all(len(headings(shown(name))) >= 4 for name in EXAMPLES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_runs_in_its_short_form(name: str) -> None:
+    """From training to the last answer, with the parts that its page shows."""
+    command = [sys.executable, f"examples/{name}/run.py", "--short"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert headings(done.stdout) == headings(shown(name))
+    assert "error" not in done.stdout
