@@ -23,7 +23,11 @@ COPY server ./server
 COPY training ./training
 COPY client ./client
 RUN /opt/peltier/bin/python -m pip install --constraint constraints.txt --build-constraint constraints.txt \
-    ".[server,minilm,oidc,postgres,redis]"
+    ".[server,minilm,oidc,otel,postgres,redis]"
+# The bill of materials of the Python packages, in CycloneDX, is a file of the image.
+RUN python3 -m venv /opt/sbom \
+    && /opt/sbom/bin/python -m pip install --constraint constraints.txt cyclonedx-bom \
+    && /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-file /opt/peltier/sbom.cdx.json /opt/peltier/bin/python
 
 FROM ${BASE_IMAGE}
 RUN groupadd --gid 10001 peltier \

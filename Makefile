@@ -24,7 +24,7 @@ SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard backbone/pel
 .DELETE_ON_ERROR:
 # Two installs into one environment at a time would corrupt it.
 .NOTPARALLEL:
-.PHONY: help install serve test test-slow check check-floors check-client lock bench reference
+.PHONY: help install serve test test-slow check check-floors check-client check-console console lock bench reference docs
 
 help:
 	@echo "make install   create $(VENV) with the server, the training and the minilm backbone"
@@ -34,8 +34,11 @@ help:
 	@echo "make check     check format, lint, types and the direction of imports"
 	@echo "make check-floors   run selected tests with the lowest versions that pyproject.toml accepts"
 	@echo "make check-client   run the client's tests without torch on another Python (PYTHON=python3.13)"
+	@echo "make console   build the console from its sources (needs node 20 or newer; the repository has a build)"
+	@echo "make check-console   check the console's sources, and that the build in the repository is made from them"
 	@echo "make lock      write constraints.txt and floors.txt from pyproject.toml (newer versions: ARGS=--upgrade)"
-	@echo "make reference   write docs/reference from the code: settings, commands, routes, errors, metrics"
+	@echo "make reference   write docs/reference from the code, and the drawings and tables of docs/methods"
+	@echo "make docs      write the documentation site to site/, a folder for each version; a warning is an error"
 	@echo "make bench     run the short benchmarks: throughput, HTTP, uploads; fail on a loss over 10 %"
 
 $(BIN)/python:
@@ -78,7 +81,7 @@ $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 	$(BIN)/python -m venv --without-pip $(FLOORS)
 	$(PIP) --python $(FLOORS)/bin/python install --quiet --constraint floors.txt torch
 	$(UV) --python $(FLOORS)/bin/python --constraint floors.txt --build-constraint floors.txt \
-		--editable ".[server,training,minilm,oidc,redis,postgres,ray]" \
+		--editable ".[server,training,minilm,oidc,otel,redis,postgres,ray]" \
 		hypothesis psutil pytest pytest-asyncio pyyaml triton
 	@touch $@
 
@@ -99,6 +102,30 @@ check-client: $(INSTALLED_DEV)
 	$(CLIENT)/bin/python -m pytest -p no:cacheprovider -p tests.skips --confcutdir tests/client \
 		$(CLIENT_TESTS) $(ARGS)
 
+# Only these targets need node. The lock of npm pins every package with its digest. `npm ci` would refuse it, because the
+# lock names only the programs for Linux of a package that has one for each system.
+NODE_MODULES := console/node_modules/.package-lock.json
+$(NODE_MODULES): console/package.json console/package-lock.json
+	@node -e 'process.exit(parseInt(process.versions.node) < 20)' && command -v npm >/dev/null \
+		|| { echo "error: the build of the console needs node 20 or newer, and npm" >&2; exit 1; }
+	cd console && npm install --no-save --no-audit --no-fund
+	@touch $@
+
+console: $(NODE_MODULES)
+	cd console && npm run build
+
+# The types come from the OpenAPI of this server. Two builds have equal bytes, so a build can be compared with its sources.
+BUILDS := $(CURDIR)/console/node_modules/.builds
+check-console: $(NODE_MODULES) $(INSTALLED_DEV)
+	cd console && npm run check
+	cd console && PATH="$(CURDIR)/$(BIN):$$PATH" npm run types:check
+	rm -rf $(BUILDS)
+	cd console && npx vite build --outDir $(BUILDS)/first
+	cd console && npx vite build --outDir $(BUILDS)/second
+	diff -r $(BUILDS)/first $(BUILDS)/second
+	diff -r $(BUILDS)/first server/peltier_server/console \
+		|| { echo "error: server/peltier_server/console is stale: run make console and commit it" >&2; exit 1; }
+
 # A pinned version stays unless pyproject.toml or ARGS requires another one. Both locks are valid for every platform and
 # every Python from 3.11 on. Each CUDA build of torch pins its own libraries, so the locks leave them out.
 define compile
@@ -116,6 +143,10 @@ lock: | $(BIN)/python
 # These pages are generated from the code; a test fails if one of them is stale.
 reference: $(INSTALLED_DEV)
 	$(BIN)/python -m docs.generator
+
+# A folder of static files: any web server can show it, below any path. Releases are read from the tags.
+docs: $(INSTALLED_DEV)
+	$(BIN)/python -m docs.site $(ARGS)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/throughput.py

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-_START_SECONDS = 60
+_START_SECONDS = 180
 
 
 class Server:

@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("constraints.txt", "floors.txt")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # The extras that a folder's imports may be of; what is optional is imported where it is used.
-OPTIONAL = ("cuda", "minilm", "oidc", "ray")
+OPTIONAL = ("cuda", "minilm", "oidc", "otel", "ray")
 EXTRAS = {
     "client": (),
     "backbone": ("adapters", *OPTIONAL),
@@ -137,7 +137,7 @@ def test_the_floors_are_the_lower_ends_of_the_ranges() -> None:
 def test_a_lock_names_versions_alone(lock: str) -> None:
     """Each line pins one release exactly; an index, a path or a hash of one machine's builds is not in it."""
     lines = [line for line in (ROOT / lock).read_text().splitlines() if not line.startswith("#")]
-    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; [^/@]+)?", line)] == []
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[\w.!]+( ; [^/@]+)?", line)] == []
 
 
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="this environment was not made by make")

@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import Manifest
+from peltier_client import cli
 from peltier_training.report.files import report_paths
 
 from tests.server_process import Server
@@ -38,6 +40,8 @@ RUN = {
     "docs/guides/tenants.md",
     "docs/guides/t5.md",
 }
+# Pages whose command trains an adapter, all in one process.
+METHODS = sorted(page for page in PAGES if page.startswith("docs/methods/"))
 
 
 def test_the_published_schema_is_the_manifest_that_is_read():
@@ -143,8 +147,8 @@ def blocks(page: str, languages: str = "sh|python") -> list[tuple[str, str]]:
 
 
 def test_every_command_of_the_documents_is_run():
-    """A page with a block of shell commands must be in `RUN`."""
-    assert {page for page in PAGES if blocks(page, "sh")} == RUN
+    """A page with a block of shell commands must be in `RUN` or `METHODS`."""
+    assert {page for page in PAGES if blocks(page, "sh")} == RUN | set(METHODS)
 
 
 @pytest.fixture
@@ -235,3 +239,22 @@ def test_the_commands_of_the_guide_to_t5_run_as_written(clone: Path):
     local = clone / "t5.md"
     local.write_text(page.replace("8001", port).replace("--epochs 2", "--epochs 1"))
     run_page(str(local), clone, f"http://127.0.0.1:{port}")
+
+
+# tests/training trains every method, and tests/training/test_train.py runs the command.
+@pytest.mark.slow
+def test_commands_of_the_methods_run(clone: Path, monkeypatch: pytest.MonkeyPatch):
+    """The command of each page of docs/methods, on a few rows; methods that are served leave an artifact."""
+    monkeypatch.chdir(clone)
+    for page in METHODS:
+        ((_, command),) = blocks(page)
+        program, *arguments = shlex.split(command.replace("\\\n", " "))
+        assert program == ".venv/bin/peltier"
+        monkeypatch.setattr(sys, "argv", [program, *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code, page
+        artifact = clone / "intents.safetensors"
+        assert artifact.exists() == ("baselines" not in page), page
+        artifact.unlink(missing_ok=True)
+        (clone / "intents.report.json").unlink()

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,6 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).parent.parent
+CONSOLE = "server/peltier_server/console"
 PACKAGES = {
     "peltier_adapters",
     "peltier_backbone",
@@ -39,7 +41,7 @@ def build(folder: Path, compiler: str) -> Path:
 
 
 def unpack(wheel: Path, folder: Path) -> Path:
-    ZipFile(wheel).extractall(folder)
+    ZipFile(wheel).extractall(folder)  # noqa: S202 - the wheel is ours
     return folder
 
 
@@ -102,6 +104,20 @@ def test_wheel_holds_every_file_of_the_repository(wheel: Path) -> None:
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
     assert "peltier_store/registry/migrations/env.py" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+@pytest.mark.slow  # the wheel stays, whose files are of the same setting
+def test_the_source_distribution_carries_the_build_of_the_console(tmp_path: Path) -> None:
+    """So that an installation from it needs no node; a build in a fresh checkout is ignored by git."""
+    command = (sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT)
+    built = run(*command, cwd=tmp_path)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = tmp_path.iterdir()
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / CONSOLE).rglob("*") if path.is_file()}
+    assert {name for name in names if name.startswith(f"{CONSOLE}/")} == files
+    assert not any("node_modules" in name for name in names)
 
 
 def test_the_quick_start_names_every_extra(wheel: Path) -> None:
