@@ -22,7 +22,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.conftest import fitting
+from tests.artifacts import fitting
 
 CPU = torch.device("cpu")
 ENCODER_PRESETS = ("houlsby", "lowrank", "phm", "compacter", "lora", "prefix", "bitfit", "unipelt-apl")

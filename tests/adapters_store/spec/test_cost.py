@@ -30,7 +30,7 @@ from peltier_backbone.t5_config import T5Config
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.conftest import MakeArtifact, fitting
+from tests.artifacts import MakeArtifact, fitting
 
 # Rows of so many keys attend by plain products, which torch counts.
 NUM_TOKENS = 20
