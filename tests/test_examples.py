@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.py"))
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 
 
 def headings(output: str) -> list[str]:
@@ -32,7 +32,7 @@ def test_every_example_has_a_page() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_in_its_short_form(name: str) -> None:
     """From training to the last answer, with the parts that its page shows."""
-    command = [sys.executable, f"examples/{name}/run.py", "--short"]
+    command = [sys.executable, f"examples/{name}.py", "--short"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-2000:]
     assert headings(done.stdout) == headings(shown(name))
