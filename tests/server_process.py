@@ -10,20 +10,27 @@ from pathlib import Path
 
 import httpx2
 
+from tests.forked_server import ForkedServer
+
 _START_SECONDS = 180
 
 
 class Server:
     """One that has been started; `wait_until_ready` before it is asked, `end` it after use.
 
-    `under` is a command that runs another in its place.
+    `under` is a command that runs another in its place, which is then a new interpreter; else the process is forked
+    from one that has imported what a server does.
     """
 
     def __init__(self, log: Path, *flags: str, under: Sequence[str] = (), **environment: str) -> None:
         self._log = log
-        command = [*under, sys.executable, "-m", "peltier_client", "serve", "--port", "0", "--threads", "1", *flags]
+        arguments, env = ["serve", "--port", "0", "--threads", "1", *flags], {**os.environ, **environment}
+        self.process: ForkedServer | subprocess.Popen[bytes]
+        if not under:
+            self.process = ForkedServer(arguments, log, env)
+            return
+        command = [*under, sys.executable, "-m", "peltier_client", *arguments]
         with log.open("w") as output:
-            env = {**os.environ, **environment}
             self.process = subprocess.Popen(command, stderr=output, stdout=output, env=env)
 
     def wait_until_ready(self) -> "Server":

@@ -188,9 +188,9 @@ def run_page(page: str, clone: Path, url: str) -> str:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """As `make serve` starts it."""
+    """As `make serve` starts it, by a new interpreter."""
     store = ("--store", str(tmp_path / "store"), "--publish", str(ROOT / "examples/adapters"))
-    started = Server(tmp_path / "log", "--backbone", "minilm", *store)
+    started = Server(tmp_path / "log", "--backbone", "minilm", *store, under=("env",))
     try:
         yield started.wait_until_ready()
     finally:
