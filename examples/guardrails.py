@@ -1,7 +1,7 @@
 """Guardrails: many small tasks on one text, asked by one request.
 
     .venv/bin/python examples/guardrails.py            # about two minutes on two idle cores
-    .venv/bin/python examples/guardrails.py --short    # three guards on few rows, for a first look and the tests
+    .venv/bin/python examples/guardrails.py --short    # three guards on few rows, for a first look and for the tests
 
 A bank's assistant asks five questions about each text before it answers: yes or no, each from an adapter of its own.
 All share the lower blocks of the backbone. docs/examples/guardrails.md explains the output.
@@ -19,7 +19,7 @@ from common.headings import print_heading
 from common.local_server import local_server
 from common.rows import DATA, Row, read_rows, shuffled, write_rows
 from common.trained_adapter import train_adapter
-from peltier_client import Client, PeltierError
+from peltier_client import Client, PeltierError, Prediction, Predictions
 
 # The guards change only the last two of minilm's six blocks; the first four are computed once for all guards of a text.
 SHARED_BLOCKS = 4
@@ -58,7 +58,7 @@ POLICY = {
 
 
 def main() -> None:
-    """The story, in its order."""
+    """The parts of the output, in their order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="train three guards on few rows")
     short = parser.parse_args().short
@@ -69,7 +69,7 @@ def main() -> None:
             print_heading("Train: one small adapter for each guard")
             for name in names:
                 client.upload(train_guard(folder, name, num_rows=120 if short else 400))
-            decide(client, num_texts=6 if short else 12)
+            ask_and_decide(client, num_texts=6 if short else 12)
             compare_costs(client, names, num_texts=10 if short else 100)
             change_the_group(client, names)
 
@@ -108,20 +108,27 @@ def is_yes(guard: str, row: Row) -> bool:
     return re.fullmatch(GUARDS[guard], row["label_text"]) is not None
 
 
-def decide(client: Client, num_texts: int) -> None:
+def ask_and_decide(client: Client, num_texts: int) -> None:
     """Asks all guards about texts on which none was trained, and applies the policy."""
     print_heading("Ask: one request for each text, `guard.*` names all guards")
     for row in read_both("validation")[:num_texts]:
         answers = client.predict_tasks("guard.*", row["text"], top_k=1)
-        yes = {
-            name: predictions[0].score
-            for name, predictions in answers.items()
-            if not isinstance(predictions, PeltierError) and predictions[0].label == "yes"
-        }
-        guards = ", ".join(f"{name.removeprefix('guard.')} {score:.2f}" for name, score in yes.items()) or "nothing"
+        yes = guards_with_yes(answers)
+        guards = [f"{name.removeprefix('guard.')} {answer.score:.2f}" for name, answer in yes.items()]
         decision = next((step for name, step in POLICY.items() if name in yes), "answer")
         text = " ".join(row["text"].split())
-        print(f"  {text}\n    guards: {guards} -> {decision}  (intent: {row['label_text']})")
+        print(f"  {text}\n    guards: {', '.join(guards) or 'nothing'} -> {decision}  (intent: {row['label_text']})")
+
+
+def guards_with_yes(answers: Mapping[str, Predictions | PeltierError]) -> dict[str, Prediction]:
+    """The guards that say yes. Raises the error of a guard that failed: it has not said no."""
+    yes = {}
+    for name, answer in answers.items():
+        if isinstance(answer, PeltierError):
+            raise answer
+        if answer[0].label == "yes":
+            yes[name] = answer[0]
+    return yes
 
 
 def compare_costs(client: Client, names: Sequence[str], num_texts: int) -> None:

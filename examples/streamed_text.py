@@ -4,8 +4,8 @@
     .venv/bin/python examples/streamed_text.py --short     # with the T5 of this repository, on few rows
     .venv/bin/python examples/streamed_text.py --backbone DIR --data DIR   # with a T5 and data of yours
 
-An adapter learns to write a sentence about a restaurant from its facts, as in AdaMix's paper. The server streams its
-texts, several at a time. docs/examples/streamed_text.md explains the output.
+An adapter learns to write a sentence about a restaurant from its facts, on data that AdaMix's paper uses too. The
+server streams the sentences, several at a time. docs/examples/streamed_text.md explains the output.
 """
 
 import argparse
@@ -29,7 +29,7 @@ TASK = "describe"
 
 
 def main() -> None:
-    """The story, in its order."""
+    """The parts of the output, in their order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="train on few rows, with the T5 of this repository")
     parser.add_argument("--backbone", help="a T5: a directory or a hub id; t5-small by default")
@@ -85,7 +85,7 @@ def stream_one_by_one(client: Client, facts: Sequence[str]) -> None:
 
 
 def stream_at_once(client: Client, facts: Sequence[str]) -> None:
-    """Texts that are written together take little longer than one."""
+    """The texts one after another, then all together."""
     print_heading(f"Together: {len(facts)} texts at once share the decoding steps")
     for width in (1, len(facts)):
         start = time.perf_counter()
@@ -112,7 +112,7 @@ def vary(client: Client, fact: str) -> None:
 
 
 def leave_early(client: Client, fact: str) -> None:
-    """A reader who leaves ends the text on the server too."""
+    """The reader closes a stream; then the server has no text in progress."""
     print_heading("Leave: after the first piece the reader closes the stream, and the server stops writing")
     with client.stream(TASK, fact) as stream:
         print(f"  read {next(iter(stream))!r}")
