@@ -18,7 +18,10 @@ def local_server(folder: Path, backbone: str, admin_key: str = "") -> Iterator[s
     """
     log = folder / "server.log"
     words = ["serve", "--backbone", backbone, "--store", str(folder / "store"), "--port", "0"]
-    environment = {**os.environ, "PELTIER_ADMIN_KEY": admin_key} if admin_key else None
+    # The settings of the caller's own server have no part in an example.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTIER_")}
+    if admin_key:
+        environment["PELTIER_ADMIN_KEY"] = admin_key
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "peltier_client", *words], stdout=output, stderr=output, env=environment
