@@ -267,7 +267,9 @@ class Slots(Generic[K, A, R]):
                 return Verdict.NO_ROOM
             self._leased.take(tenant, entry.nbytes, room)
         entry.leases[tenant] += 1
-        self._idle.pop(entry.key, None)
+        # A deleted adapter that is still leased may have a successor of the same key.
+        if self._idle.get(entry.key) is entry:
+            del self._idle[entry.key]
         if entry.installing is None:
             self._install(entry)
         return Verdict.GRANTED

@@ -382,6 +382,26 @@ async def test_a_load_that_nobody_waits_for_stands_in_nobodys_way() -> None:
         await holder.task
 
 
+async def test_a_lease_of_a_deleted_adapter_leaves_its_successor_evictable() -> None:
+    """A caller that waited for the deleted one gets it, while the same bytes, published again, are idle."""
+    slots = make_slots(FakeLoader(), device_bytes=13)
+    first, small, large = (Holder(slots, digest, tenant) for digest, tenant in ("dt", "av", "cv"))
+    await settle()
+    waiting = Holder(slots, "d", "v")  # its tenant has its share
+    await settle()
+    slots.retire("d")
+    successor = Holder(slots, "d", "u")
+    await settle()
+    assert (waiting.waits, successor.holds) == (True, True)
+    await end([successor, small])
+    assert waiting.holds
+    await end([first, large, waiting])
+    both = [Holder(slots, digest, tenant) for digest, tenant in ("et", "cu")]
+    await settle()
+    assert [holder.holds for holder in both] == [True, True]
+    await end(both, slots)
+
+
 async def test_the_last_caller_and_the_end_of_the_load_free_once() -> None:
     """Both may meet in one turn of the loop: deleted while it loads, and its only caller gone as the load ends."""
 
