@@ -81,7 +81,7 @@ class Plan:
 
 
 FULL = Plan(rounds=5, matrix=8192, rows=64, width=768, layers=12, longest=60, even=(64, 16))
-TOY = Plan(rounds=0, matrix=32, rows=8, width=32, layers=1, longest=5)
+TOY = Plan(rounds=0, matrix=32, rows=4, width=32, layers=1, longest=5)
 
 
 # A section that has not begun by then is skipped.
@@ -124,7 +124,10 @@ def main() -> None:
     if not options.dry_run and not torch.cuda.is_available():
         sys.exit("error: torch sees no CUDA device; --dry-run needs none")
     if options.dry_run:
-        os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported, which is not before `run`
+        os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported, which is not before this
+        from interpreter import repeat_less
+
+        repeat_less()
     bench = Bench(torch.device("cpu" if options.dry_run else "cuda"), (TOY if options.dry_run else FULL).rounds)
     run(bench, TOY if options.dry_run else FULL)
     table(bench)

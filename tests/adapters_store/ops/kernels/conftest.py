@@ -7,3 +7,7 @@ starts them in a process of their own, so that nobody else is interpreted. By ha
 import os
 
 collect_ignore_glob = [] if os.environ.get("TRITON_INTERPRET") == "1" else ["test_*.py"]
+if not collect_ignore_glob:
+    from benchmarks.gpu.interpreter import repeat_less
+
+    repeat_less()
