@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-import torch
 from hypothesis import settings
 
 from tests import s3_server
 
-pytest_plugins = ("tests.skips", "tests.checkpoints", "tests.backbones", "tests.artifacts")
+pytest_plugins = ("tests.skips",)
+_FIXTURES = ("tests.checkpoints", "tests.backbones", "tests.artifacts")
 
-torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others
 # Of `make test`, and of `make test-slow`. A busy machine is no reason to fail.
 settings.register_profile("quick", deadline=None, max_examples=30)
@@ -23,6 +22,17 @@ settings.register_profile("thorough", deadline=None, max_examples=150)
 settings.load_profile("quick")
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Loads the fixtures, except in the process that only distributes tests to others, which would wait for torch."""
+    if config.getoption("dist", "no") != "no":
+        return
+    import torch
+
+    torch.set_num_threads(1)
+    for name in _FIXTURES:
+        config.pluginmanager.import_plugin(name)
 
 
 @pytest.fixture(scope="module", autouse=True)
