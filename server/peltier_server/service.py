@@ -28,9 +28,10 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
+from peltier_server.residency.budget import Budget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.proving_loader import ProvingLoader
-from peltier_server.residency.slots import Budget, Slots
+from peltier_server.residency.slots import Slots
 from peltier_server.runner.runner import Runner
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings

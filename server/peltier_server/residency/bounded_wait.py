@@ -18,8 +18,9 @@ class BoundedWait:
         self._seconds, self._metrics = seconds, metrics
 
     @asynccontextmanager
-    async def bounded(self, wanted: str, reason: Callable[[], str]) -> AsyncIterator[None]:
-        """A block that waits for what is `wanted`. Raises `Unavailable` with the `reason` if it takes too long."""
+    async def bounded(self, wanted: str, failure: str, describe: Callable[[], str]) -> AsyncIterator[None]:
+        """A block that waits for what is `wanted`. If it takes too long, raises `Unavailable` that names the `failure`
+        and the state that `describe` returns then."""
         started = time.monotonic()
         clock = asyncio.timeout(self._seconds)
         try:
@@ -29,6 +30,7 @@ class BoundedWait:
             if not clock.expired():
                 raise
             self._metrics.adapter_refusals.labels(wanted).inc()
-            raise Unavailable(reason(), retry_after=retry_hints.SOON) from None
+            reason = f"{failure} within {self._seconds:g} s: {describe()}"
+            raise Unavailable(reason, retry_after=retry_hints.SOON) from None
         finally:
             self._metrics.adapter_wait_seconds.labels(wanted).observe(time.monotonic() - started)

@@ -21,7 +21,7 @@ _QUICK_BYTES = 1024 * 1024
 
 
 class StoreLoader:
-    """The `slots.Loader` of the server: it reads blobs, parses in `executor`, and installs in banks. It refuses an
+    """The `AdapterLoader` of the server: it reads blobs, parses in `executor`, and installs in banks. It refuses an
     adapter that costs more than `max_adapter_cost` times the backbone (`AdapterCost`), also one stored before."""
 
     def __init__(self, backbone: Backbone, blobs: Blobs, executor: Executor, *, max_adapter_cost: float = 1.0) -> None:

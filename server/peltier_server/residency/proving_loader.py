@@ -14,7 +14,7 @@ from peltier_server.residency.loader import StoreLoader
 
 
 class ProvingLoader:
-    """A `slots.Loader` that runs the golden examples of each adapter when it first comes from the store.
+    """A `AdapterLoader` that runs the golden examples of each adapter when it first comes from the store.
 
     A server in another precision may have published it: replicas share a store, and a server may be started again with
     another `dtype`. The examples are ordinary rows of the tenant that asks for the adapter first. Their copy of the

@@ -1,63 +1,29 @@
-"""The adapters on the device. Adapters in use are leased; the least recently used of the others are evicted first.
-
-A leased adapter is never evicted, and callers hold a lease while their rows are queued and computed. A cancelled caller
-releases its lease although its row may be in the running batch. If the adapter is evicted then, the batch keeps its
-memory until it ends, and nothing overwrites it (see `peltier_adapters.residency.bank`). So until the end of that batch
-the device holds more bytes than are counted here, but no more than that batch uses.
-"""
+"""The adapters in memory: leases of those on the device, and loads from the host and the store."""
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from peltier_client.errors import TooLarge
 from peltier_client.protocol import Tier
 
 from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.adapter_loader import AdapterLoader
 from peltier_server.residency.bounded_wait import BoundedWait
+from peltier_server.residency.budget import Budget
+from peltier_server.residency.device_tier import DeviceTier
 from peltier_server.residency.fetches import Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.lease import Lease, Leasing
 from peltier_server.residency.line import Line, Verdict
-from peltier_server.residency.shares import Shares
 from peltier_server.residency.slot_entry import SlotClaim, SlotEntry
 
 K = TypeVar("K", bound=Hashable)
-K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 A = TypeVar("A", bound=Sized)
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 ResidentTier = Literal["device", "host"]
-
-
-class Loader(Protocol[K_contra, A, R_co]):
-    """Loads adapters to the device, without blocking the event loop. Their memory is freed with the last reference."""
-
-    async def fetch(self, key: K_contra) -> A:
-        """Reads the artifact from the store, parsed and checked."""
-
-    async def prove(self, artifact: A, tenant: str) -> None:
-        """Raises an error for an artifact from the store that must not answer on this server; `tenant` is charged for
-        the check."""
-
-    def device_bytes(self, artifact: A) -> int:
-        """The bytes that the artifact takes on the device."""
-
-    async def install(self, artifact: A) -> R_co:
-        """Copies the artifact to the device."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Bytes of each tier, and the maximum wait for a load to begin, and then for room on the device."""
-
-    device_bytes: int
-    host_bytes: int
-    wait_seconds: float = 10.0
 
 
 class Slots(Generic[K, A, R]):
@@ -65,11 +31,8 @@ class Slots(Generic[K, A, R]):
 
     All callers of a key share its slot and its load. No operation takes longer with more adapters.
 
-    **Shares.** A lease is charged to the caller's tenant, whoever owns the adapter, with all bytes of the adapter;
-    further leases of the same adapter by the same tenant are free. A tenant may lease at most three times the bytes
-    that nobody leases then. So beside n tenants at that bound, one part of 3 n + 1 of the device is free of leases,
-    less the leases of tenants that use only one adapter: every tenant may always lease one. The callers of a tenant at
-    its bound wait until that tenant releases leases. Loads from the store are shared by the same rule, also prefetches.
+    **Shares.** `DeviceTier` bounds the bytes that a tenant may lease. The callers of a tenant at its bound wait until
+    that tenant releases leases. Loads from the store are shared by the same rule, also prefetches.
 
     **The bound.** If the leases leave enough room, a caller within its tenant's share gets room at once: idle adapters
     are evicted. Otherwise tenants take turns by weight, in bytes, and no caller gets a lease before the first tenant in
@@ -80,30 +43,24 @@ class Slots(Generic[K, A, R]):
     fetched again within the same bounds. No caller may hold a lease while it asks for another.
     """
 
-    def __init__(self, loader: Loader[K, A, R], budget: Budget, metrics: Metrics, weight_of: WeightOf) -> None:
+    def __init__(self, loader: AdapterLoader[K, A, R], budget: Budget, metrics: Metrics, weight_of: WeightOf) -> None:
         self._loader = loader
-        self._budget = budget
         self._metrics = metrics
         self._wait = BoundedWait(budget.wait_seconds, metrics)
         self._host: HostCache[K, A] = HostCache(budget.host_bytes, metrics)
         self._fetches: Fetches[K, A] = Fetches(loader, weight_of)
         self._entries: dict[K, SlotEntry[K, A, R]] = {}
-        # Loaded entries without leases, the least recently used first.
-        self._idle: OrderedDict[K, SlotEntry[K, A, R]] = OrderedDict()
-        # Bytes with leases; `_used_bytes` also counts idle adapters and installations.
-        self._leased = Shares(budget.device_bytes)
+        self._device: DeviceTier[K, A, R] = DeviceTier(budget.device_bytes, metrics, self._drop)
         self._line: Line[SlotClaim[K, A, R]] = Line(weight_of)
-        self._used_bytes = 0
-        self._num_resident = 0
 
     @property
     def used_bytes(self) -> int:
         """Bytes on the device, including those reserved for loads."""
-        return self._used_bytes
+        return self._device.used_bytes
 
     def leased_bytes(self, tenant: str) -> int:
         """Bytes of the adapters that `tenant` leases."""
-        return self._leased.held(tenant)
+        return self._device.leased_bytes(tenant)
 
     def residents(self) -> Iterator[tuple[K, ResidentTier]]:
         """Every adapter in memory with its fastest tier: those on the device, then the others on the host."""
@@ -165,7 +122,6 @@ class Slots(Generic[K, A, R]):
         entry = self._entries.pop(key, None)
         if entry is not None:
             entry.retired = True
-            self._idle.pop(key, None)
             self._settle(entry)
             self._serve()
 
@@ -204,9 +160,9 @@ class Slots(Generic[K, A, R]):
         """Leases the adapter to `tenant`, and begins to install it if needed; False if it was dropped meanwhile."""
         if not entry.fetched:
             await self._fetched(entry, tenant)
-        if entry.nbytes > self._budget.device_bytes:
+        if entry.nbytes > self._device.max_bytes:
             raise TooLarge(
-                f"the adapter has {entry.nbytes} bytes; this server keeps {self._budget.device_bytes} on the device"
+                f"the adapter has {entry.nbytes} bytes; this server keeps {self._device.max_bytes} on the device"
             )
         if entry.gone:
             return False
@@ -215,7 +171,8 @@ class Slots(Generic[K, A, R]):
     async def _fetched(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
         self._fetches.ask(entry.fetch, tenant)
         if not entry.fetch.begun.is_set():
-            async with self._wait.bounded("store", lambda: self._no_turn(tenant)):
+            failure = "the adapter's turn at the store did not come"
+            async with self._wait.bounded("store", failure, lambda: self._fetches.describe(tenant)):
                 await entry.fetch.begun.wait()
         # Others may wait for the same load, so a cancelled caller does not cancel it.
         await asyncio.shield(entry.fetch.task)
@@ -231,8 +188,9 @@ class Slots(Generic[K, A, R]):
         claim = SlotClaim(entry, asyncio.get_running_loop().create_future())
         self._line.put(tenant, claim)
         self._serve()
+        failure = f"the adapter's {entry.nbytes} bytes found no room on the device"
         try:
-            async with self._wait.bounded("room", lambda: self._no_room(entry, tenant)):
+            async with self._wait.bounded("room", failure, lambda: self._device.describe(tenant)):
                 return await claim.granted
         except BaseException:
             # The lease may have been granted in the iteration of the loop in which the caller was cancelled.
@@ -259,37 +217,15 @@ class Slots(Generic[K, A, R]):
         return verdict, claim.entry.nbytes
 
     def _try_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> Verdict:
-        if not entry.leases[tenant]:
-            room = 0 if entry.leases.total() else entry.nbytes
-            if not self._leased.allows(tenant, entry.nbytes, room):
-                return Verdict.OVER_SHARE
-            if entry.installing is None and not self._make_room(entry.nbytes):
-                return Verdict.NO_ROOM
-            self._leased.take(tenant, entry.nbytes, room)
-        entry.leases[tenant] += 1
-        # A deleted adapter that is still leased may have a successor of the same key.
-        if self._idle.get(entry.key) is entry:
-            del self._idle[entry.key]
-        if entry.installing is None:
+        verdict = self._device.try_lease(entry, tenant)
+        if verdict is Verdict.GRANTED and entry.installing is None:
             self._install(entry)
-        return Verdict.GRANTED
+        return verdict
 
     def _release(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
-        entry.leases[tenant] -= 1
-        if not entry.leases[tenant]:
-            del entry.leases[tenant]
-            self._leased.give_back(tenant, entry.nbytes, 0 if entry.leases else entry.nbytes)
+        if self._device.end_lease(entry, tenant):
             self._settle(entry)
             self._serve()
-
-    def _make_room(self, nbytes: int) -> bool:
-        while self._used_bytes + nbytes > self._budget.device_bytes:
-            if not self._idle:
-                return False
-            _, victim = self._idle.popitem(last=False)
-            self._metrics.evictions.labels("device").inc()
-            self._drop(victim)
-        return True
 
     def _settle(self, entry: SlotEntry[K, A, R]) -> None:
         """An adapter without leases becomes idle, or is dropped if it is deleted."""
@@ -298,11 +234,11 @@ class Slots(Generic[K, A, R]):
         if entry.retired:
             self._drop(entry)
         else:
-            self._idle[entry.key] = entry
+            self._device.let_idle(entry)
 
     def _place_unwanted(self, entry: SlotEntry[K, A, R]) -> None:
         """Installs an adapter that nobody waits for, if there is free room; otherwise it stays in the host tier."""
-        if self._line or entry.retired or self._used_bytes + entry.nbytes > self._budget.device_bytes:
+        if self._line or entry.retired or not self._device.has_room(entry.nbytes):
             self._abandon(entry)
         else:
             self._install(entry)
@@ -310,7 +246,7 @@ class Slots(Generic[K, A, R]):
     def _install(self, entry: SlotEntry[K, A, R]) -> None:
         artifact, entry.artifact = entry.artifact, None
         assert artifact is not None, "an artifact is fetched before it is installed, and installed once"
-        self._used_bytes += entry.nbytes
+        self._device.begin_install(entry)
         entry.installing = asyncio.create_task(self._loader.install(artifact))
         entry.installing.add_done_callback(lambda task: self._after_install(entry, succeeded(task)))
         self._fetches.finish(entry.fetch)
@@ -331,25 +267,21 @@ class Slots(Generic[K, A, R]):
             self._host.put(entry.key, artifact)
 
     def _after_install(self, entry: SlotEntry[K, A, R], succeeded: bool) -> None:
+        self._device.end_install(entry, succeeded=succeeded)
         if succeeded:
             entry.loaded = True
-            self._num_resident += 1
             self._metrics.loads.inc()
             self._metrics.load_seconds.labels(entry.found_in).observe(time.monotonic() - entry.begun_at)
             self._settle(entry)
         else:
-            self._used_bytes -= entry.nbytes
             self._fail(entry)
-        self._report()
         self._serve()
 
     def _drop(self, entry: SlotEntry[K, A, R]) -> None:
-        self._used_bytes -= entry.nbytes
-        self._num_resident -= 1
+        self._device.remove(entry)
         # Waiting callers may still refer to the entry, which must not keep the adapter in memory.
         entry.installing = None
         self._abandon(entry)
-        self._report()
 
     def _fail(self, entry: SlotEntry[K, A, R]) -> None:
         self._metrics.load_failures.inc()
@@ -361,21 +293,3 @@ class Slots(Generic[K, A, R]):
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
         self._fetches.withdraw(entry.fetch)
-
-    def _no_turn(self, tenant: str) -> str:
-        return (
-            f"the adapter's turn at the store did not come within {self._budget.wait_seconds:g} s: "
-            f"{self._fetches.describe(tenant)}"
-        )
-
-    def _no_room(self, entry: SlotEntry[K, A, R], tenant: str) -> str:
-        leased = self._leased
-        return (
-            f"the adapter's {entry.nbytes} bytes found no room on the device within {self._budget.wait_seconds:g} s: "
-            f"tenant {tenant!r} uses {leased.held(tenant)} bytes, all tenants use {leased.taken} of {leased.capacity}, "
-            f"and one tenant may have at most 3 times what it leaves"
-        )
-
-    def _report(self) -> None:
-        self._metrics.adapters.labels("device").set(self._num_resident)
-        self._metrics.adapter_bytes.labels("device").set(self._used_bytes)

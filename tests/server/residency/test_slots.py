@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from peltier_client.errors import TooLarge, Unavailable
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency import fetches as fetches_module
-from peltier_server.residency.slots import Budget, Slots
+from peltier_server.residency.budget import Budget
+from peltier_server.residency.slots import Slots
 
 SIZES = {"a": 3, "b": 4, "c": 5, "d": 2, "e": 7}
 # What they take in the host tier: a file may be lighter than what is built of it.

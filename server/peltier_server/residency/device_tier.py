@@ -1,0 +1,118 @@
+"""The bytes of the device. Adapters in use are leased; the least recently used of the others are evicted first.
+
+A leased adapter is never evicted, and callers hold a lease while their rows are queued and computed. A cancelled caller
+releases its lease although its row may be in the running batch. If the adapter is evicted then, the batch keeps its
+memory until it ends, and nothing overwrites it (see `peltier_adapters.residency.bank`). So until the end of that batch
+the device holds more bytes than are counted here, but no more than that batch uses.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.host import Sized
+from peltier_server.residency.line import Verdict
+from peltier_server.residency.shares import Shares
+from peltier_server.residency.slot_entry import SlotEntry
+
+K = TypeVar("K", bound=Hashable)
+A = TypeVar("A", bound=Sized)
+R = TypeVar("R")
+
+
+class DeviceTier(Generic[K, A, R]):
+    """Counts at most `max_bytes` of adapters, those that are being installed too, and the leases of each tenant. Calls
+    `drop` with each adapter that it evicts. Belongs to the event loop.
+
+    A lease is charged to the caller's tenant, whoever owns the adapter, with all bytes of the adapter; further leases
+    of the same adapter by the same tenant are free. A tenant may lease at most three times the bytes that nobody leases
+    then. So beside n tenants at that bound, one part of 3 n + 1 of the device is free of leases, less the leases of
+    tenants that use only one adapter: every tenant may always lease one.
+    """
+
+    def __init__(self, max_bytes: int, metrics: Metrics, drop: Callable[[SlotEntry[K, A, R]], None]) -> None:
+        self.max_bytes = max_bytes
+        # Bytes with leases; `used_bytes` also counts idle adapters and installations.
+        self._leased = Shares(max_bytes)
+        self.used_bytes = 0
+        self._num_adapters = 0
+        # Loaded adapters without leases, the least recently used first.
+        self._idle: OrderedDict[SlotEntry[K, A, R], None] = OrderedDict()
+        self._metrics = metrics
+        self._drop = drop
+
+    def leased_bytes(self, tenant: str) -> int:
+        """Bytes of the adapters that `tenant` leases."""
+        return self._leased.held(tenant)
+
+    def has_room(self, num_bytes: int) -> bool:
+        """Whether so many bytes are free without an eviction."""
+        return self.used_bytes + num_bytes <= self.max_bytes
+
+    def try_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> Verdict:
+        """Leases `entry` to `tenant` if its share and the room allow it. Evicts idle adapters for one that is not on
+        the device; its room is free then, and the caller installs it at once."""
+        if not entry.leases[tenant]:
+            room = 0 if entry.leases.total() else entry.nbytes
+            if not self._leased.allows(tenant, entry.nbytes, room):
+                return Verdict.OVER_SHARE
+            if entry.installing is None and not self._make_room(entry.nbytes):
+                return Verdict.NO_ROOM
+            self._leased.take(tenant, entry.nbytes, room)
+        entry.leases[tenant] += 1
+        self._idle.pop(entry, None)
+        return Verdict.GRANTED
+
+    def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
+        """Ends a lease. Returns whether it was the last one of `tenant`, which leaves more to others."""
+        entry.leases[tenant] -= 1
+        if entry.leases[tenant]:
+            return False
+        del entry.leases[tenant]
+        self._leased.give_back(tenant, entry.nbytes, 0 if entry.leases else entry.nbytes)
+        return True
+
+    def begin_install(self, entry: SlotEntry[K, A, R]) -> None:
+        """Counts the bytes of an adapter from now on."""
+        self.used_bytes += entry.nbytes
+
+    def end_install(self, entry: SlotEntry[K, A, R], *, succeeded: bool) -> None:
+        """Counts an installed adapter, or no longer the bytes of one whose installation failed."""
+        if succeeded:
+            self._num_adapters += 1
+        else:
+            self.used_bytes -= entry.nbytes
+        self._report()
+
+    def remove(self, entry: SlotEntry[K, A, R]) -> None:
+        """Counts an installed adapter no longer."""
+        self._idle.pop(entry, None)
+        self.used_bytes -= entry.nbytes
+        self._num_adapters -= 1
+        self._report()
+
+    def let_idle(self, entry: SlotEntry[K, A, R]) -> None:
+        """Nobody leases the adapter, so it may be evicted: it is the most recently used one."""
+        self._idle[entry] = None
+
+    def describe(self, tenant: str) -> str:
+        """The leases, as a clause of a message for `tenant`."""
+        leased = self._leased
+        return (
+            f"tenant {tenant!r} uses {leased.held(tenant)} bytes, all tenants use {leased.taken} of {leased.capacity}, "
+            "and one tenant may have at most 3 times what it leaves"
+        )
+
+    def _make_room(self, num_bytes: int) -> bool:
+        while not self.has_room(num_bytes):
+            if not self._idle:
+                return False
+            victim, _ = self._idle.popitem(last=False)
+            self._metrics.evictions.labels("device").inc()
+            self._drop(victim)
+        return True
+
+    def _report(self) -> None:
+        self._metrics.adapters.labels("device").set(self._num_adapters)
+        self._metrics.adapter_bytes.labels("device").set(self.used_bytes)
