@@ -23,7 +23,7 @@ async def export_store(registry: Registry, blobs: Blobs, path: Path) -> Summary:
         while True:
             await _add_blobs(backup, registry, blobs, await registry.digests() - backup.digests)
             with backup.row_file() as rows:
-                await registry.dump(rows.take)
+                await registry.contents.dump(rows.take)
                 if rows.digests <= backup.digests:
                     return backup.finish(rows)
 

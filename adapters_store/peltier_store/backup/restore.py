@@ -24,7 +24,7 @@ async def import_store(registry: Registry, blobs: Blobs, path: Path) -> Summary:
     RegistryError if the store fails. Then the registry stays empty, and the collector deletes the blobs.
     """
     with read_backup(path) as backup:
-        await registry.require_empty()
+        await registry.contents.require_empty()
         foreign = await _stored(blobs) - backup.digests
         if foreign:
             raise BackupError(f"the blob store is not empty: it holds {len(foreign)} blobs that the backup does not")
@@ -37,7 +37,7 @@ async def import_store(registry: Registry, blobs: Blobs, path: Path) -> Summary:
 
         async with _take_over(registry, blobs):
             await _put_blobs(backup, blobs)
-            await registry.restore(backup.lines(), ready)
+            await registry.contents.restore(backup.lines(), ready)
         return backup.summary
 
 

@@ -1,16 +1,16 @@
 """The registry: all operations on tenants, keys, adapters, versions and aliases."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, Connection
 
 from peltier_store.registry import aliases, claims, deletion, keys, marks, tenants
 from peltier_store.registry.audit import read_audit
+from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
-from peltier_store.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.lookup import find_version, read_digests, read_names, read_versions
 from peltier_store.registry.publishing import publish, require_room
@@ -29,12 +29,10 @@ from peltier_store.registry.records import (
 )
 from peltier_store.registry.room import read_usage
 from peltier_store.registry.snapshot import read_snapshot
-from peltier_store.registry.transactions import Transactions, WriteTransaction, read_revision
+from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_revision
 
 _NO_LIMITS = Quotas()
 _ALL_ENTRIES = AuditFilter()
-# Of reservations and collections, which are not in the audit log.
-_NO_ACTOR = ""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,11 +42,13 @@ class Registry:
     """Tenants and what they own. Once a method returns, its change survives a crash and a power loss.
 
     Tasks may share a registry, and processes may share its database. Each change is one transaction, which also adds an
-    entry with its `actor` to the audit log. Every failure is a RegistryError of one sentence.
+    entry with its `actor` to the audit log. Every failure is a RegistryError of one sentence. `contents` are its rows,
+    for backups.
     """
 
     def __init__(self, url: URL) -> None:
         self._transactions = Transactions(url)
+        self.contents = Contents(self._transactions)
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:
@@ -251,56 +251,22 @@ class Registry:
 
         Raises BlobBusy while a collector is deleting them, which takes moments. `claims` describes the states.
         """
-        return await self._transactions.write(_NO_ACTOR, lambda writing: claims.reserve(writing, digest), durable=False)
+        return await self._transactions.write(NO_ACTOR, lambda writing: claims.reserve(writing, digest), durable=False)
 
     async def release(self, reservation: Reservation) -> None:
         """Ends a reservation that will not be published, if it still exists."""
-        await self._transactions.write(_NO_ACTOR, lambda writing: claims.release(writing, reservation), durable=False)
+        await self._transactions.write(NO_ACTOR, lambda writing: claims.release(writing, reservation), durable=False)
 
     async def begin_collection(self, digests: Iterable[str]) -> set[str]:
         """Those of `digests` whose blobs the caller may delete within `claims.MAX_COLLECTING`, by its own clock.
 
         Nothing needs these blobs, and nobody can reserve them until `end_collection`.
         """
-        return await self._write(_NO_ACTOR, claims.begin_collection, digests)
+        return await self._write(NO_ACTOR, claims.begin_collection, digests)
 
     async def end_collection(self, digests: Iterable[str]) -> None:
         """The blobs are deleted, or the caller has given up: they can be stored again."""
-        await self._write(_NO_ACTOR, claims.end_collection, digests)
-
-    async def dump(self, take: Callable[[Line], object]) -> None:
-        """Calls `take` with every row of one state: tenants, keys, adapters, versions, aliases and the audit log.
-
-        On SQLite another thread calls it.
-        """
-
-        def work(connection: Connection) -> None:
-            for line in read_lines(connection):
-                take(line)
-
-        await self._transactions.read(work)
-
-    async def require_empty(self) -> None:
-        """Raises RegistryConflict if this registry holds more than the tenant that every registry begins with."""
-        await self._transactions.read(require_empty)
-
-    async def restore(self, lines: Iterable[Line], ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Inserts the rows of a dump in one transaction. `ready` runs in it, when no blob can be deleted any more.
-
-        Raises RegistryConflict unless this registry is empty, BlobBusy while its blobs are being deleted, InvalidRecord
-        for an invalid row, or what `ready` raises.
-        """
-        wait = self._transactions.waiting(ready)
-
-        def work(writing: WriteTransaction) -> None:
-            require_empty(writing.connection)
-            require_no_collectors(writing)
-            # `ready` may list a large bucket.
-            writing.allow_idling()
-            wait()
-            write_lines(writing, lines)
-
-        await self._transactions.write(_NO_ACTOR, work)
+        await self._write(NO_ACTOR, claims.end_collection, digests)
 
     async def _read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._transactions.read(lambda connection: work(connection, *args, **kwargs))

@@ -30,6 +30,8 @@ from peltier_store.registry.tables import AdapterRow, AuditRow, RevisionRow, Ten
 Result = TypeVar("Result")
 
 _VERIFIED = "verified registry"
+# The actor of a change that is not in the audit log.
+NO_ACTOR = ""
 # If the database does not answer, each writer would otherwise wait for the time-outs of all writers before it.
 _TURN_SECONDS = 30.0
 # Statements of every upload are made once: making one takes longer than SQLite takes to run it.

@@ -89,7 +89,7 @@ async def fill(registry: Registry, blobs: Blobs) -> None:
 async def contents(registry: Registry) -> list[Line]:
     """All rows; the revision of a row is the registry's own."""
     lines: list[Line] = []
-    await registry.dump(lines.append)
+    await registry.contents.dump(lines.append)
     return [Line(line.table, {key: line.row[key] for key in line.row.keys() - {"revision"}}) for line in lines]
 
 
@@ -284,7 +284,7 @@ async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_pat
     async with opened(sqlite(tmp_path)) as registry:
         with pytest.raises(BackupError, match=f"^1 blobs were deleted .* such as {digest_of(b'two')}$"):
             await import_store(registry, Losing.open(tmp_path / "new"), backup)
-        await registry.require_empty()
+        await registry.contents.require_empty()
 
 
 async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path) ->
         await registry.begin_collection([digest_of(b"two")])
         with pytest.raises(RegistryError, match="are being deleted; try again"):
             await import_store(registry, Blobs.open(tmp_path / "new"), backup)
-        await registry.require_empty()
+        await registry.contents.require_empty()
 
 
 def rewritten(backup: Path, change: Callable[[Members], None]) -> Path:
@@ -365,7 +365,7 @@ async def test_a_damaged_backup_is_refused_as_a_whole(backup: Path, tmp_path: Pa
     async with opened(sqlite(tmp_path)) as registry:
         with pytest.raises((BackupError, RegistryError), match=rf"\A[^\n]*{sentence}[^\n]*\Z"):
             await import_store(registry, Blobs.open(tmp_path / "new"), rewritten(backup, change))
-        await registry.require_empty()
+        await registry.contents.require_empty()
 
 
 def cut_anywhere(backup: Path) -> Iterator[Path]:
@@ -386,5 +386,5 @@ async def test_a_backup_that_breaks_off_is_refused(backup: Path, tmp_path: Path)
         for cut in cut_anywhere(backup):
             with pytest.raises(BackupError, match=r"\A[^\n]+\Z"):
                 await import_store(registry, blobs, cut)
-        await registry.require_empty()
+        await registry.contents.require_empty()
         assert await stored(blobs) == {}

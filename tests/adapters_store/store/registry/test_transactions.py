@@ -112,7 +112,7 @@ async def test_a_restore_may_take_its_time(postgres: PostgresServer, monkeypatch
     await (await Registry.open(url)).close()
     monkeypatch.setattr(database, "_IDLE_SECONDS", 0.5)
     registry = await Registry.open(url)
-    await registry.restore([], lambda: asyncio.sleep(1))
+    await registry.contents.restore([], lambda: asyncio.sleep(1))
     assert (await registry.snapshot()).tenants == ()
     await registry.close()
 
