@@ -1,12 +1,11 @@
 """Answers one request: resolve the task, tokenise the inputs, lease the adapter, queue the rows, read the answer."""
 
 import asyncio
-import math
 import time
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
@@ -23,43 +22,27 @@ from peltier_store.blobs.blobs import BlobNotFound
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.entry import Entry
 from peltier_server.context import RequestContext
-from peltier_server.fairness.preparation import MAX_PIECE_COST
-from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES
-from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, bytes_of_names
+from peltier_server.inference.answer_reader import AnswerReader
+from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize
 from peltier_server.inference.backbone_task import BackboneTask
 from peltier_server.inference.decoding import check_stream, choose_decoding, draws
 from peltier_server.inference.limits import Limits
 from peltier_server.inference.load_failure import load_failure
-from peltier_server.inference.prediction import OnePrediction, Prediction, StreamStart
+from peltier_server.inference.prediction import Prediction, StreamStart
+from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.inference.resolved_task import ResolvedTask
-from peltier_server.inference.response import Output, count_new_tokens, create_timings, read_answers
+from peltier_server.inference.response import count_new_tokens, create_timings
 from peltier_server.inference.task_parameters import check_parameters
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
 from peltier_server.inference.window_budget import WindowBudget, count_windows
-from peltier_server.inference.windowed_output import group_windows, num_rows
+from peltier_server.inference.windowed_output import group_windows
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Outcome, Terms
 from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.lease import Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.tracing.request_trace import RequestTrace
-
-# Below this, handing the work to a thread costs more than the work.
-_ANSWERS_ON_THE_LOOP = 64
-
-
-class _Request(NamedTuple):
-    """The inputs and parameters for one version. `deadline` is in seconds of `time.monotonic`, and `stream` gets the
-    text while it is generated. The `reader` also serves other tasks of the same HTTP request."""
-
-    target: ResolvedTask
-    inputs: tuple[Input, ...]
-    parameters: Parameters
-    budget: AnswerBudget
-    deadline: float = math.inf
-    stream: TextStream | None = None
-    reader: InputReader | None = None
 
 
 class Predictor:
@@ -80,6 +63,7 @@ class Predictor:
         self._limits = limits
         token_bytes = backbone.tokenizer.max_token_bytes if backbone.config.generates else 0
         self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
+        self._reader = AnswerReader(backbone, limits.preparation)
 
     def expand_groups(self, context: RequestContext, tasks: Sequence[str]) -> list[str]:
         """`tasks` with the members of each group in its place; a group without members stays. Raises `InvalidInput` if
@@ -121,7 +105,9 @@ class Predictor:
         """One prediction per input, in order. They take their bytes from `budget`; without it they are the whole HTTP
         answer."""
         self.check_count(len(inputs), "inputs")
-        return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer(target.context)))
+        return await self._hold(
+            PredictionRequest(target, tuple(inputs), parameters, budget or self.open_answer(target.context))
+        )
 
     async def predict_item(
         self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget,
@@ -129,7 +115,7 @@ class Predictor:
     ) -> Prediction:  # fmt: skip
         """The prediction for an item of a mixed request that arrived at `arrived_at`. The caller has already counted
         all inputs of the request as in progress. With a `reader`, all items have the same input and parameters."""
-        request = _Request(target, (item.input,), item.parameters, budget, reader=reader)
+        request = PredictionRequest(target, (item.input,), item.parameters, budget, reader=reader)
         return await self._in_time(request, arrived_at)
 
     def stream(
@@ -138,7 +124,9 @@ class Predictor:
         """The answer to one input, as a stream. With `budget`, it is one of several answers that share the budget, and
         the caller has already counted their inputs as in progress."""
         stream = TextStream(self._backbone.tokenizer)
-        request = _Request(target, (text,), parameters, budget or self.open_answer(target.context), stream=stream)
+        request = PredictionRequest(
+            target, (text,), parameters, budget or self.open_answer(target.context), stream=stream
+        )
         stream.start(self._hold(request) if budget is None else self._in_time(request, time.monotonic()))
         return stream
 
@@ -155,11 +143,11 @@ class Predictor:
         if count > self._limits.max_inputs:
             raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
 
-    async def _hold(self, request: _Request) -> Prediction:
-        with self._limits.preparation.inputs.hold(request.target.context.tenant, len(request.inputs)):
+    async def _hold(self, request: PredictionRequest) -> Prediction:
+        with self._limits.preparation.inputs.hold(request.tenant, len(request.inputs)):
             return await self._in_time(request, time.monotonic())
 
-    async def _in_time(self, request: _Request, arrived_at: float) -> Prediction:
+    async def _in_time(self, request: PredictionRequest, arrived_at: float) -> Prediction:
         timeout_ms = request.parameters.timeout_ms
         if timeout_ms is None:
             return await self._predict_live(request)
@@ -174,7 +162,7 @@ class Predictor:
                 raise
             raise DeadlinePassed(f"no answer within timeout_ms = {timeout_ms}") from None
 
-    async def _predict_live(self, request: _Request) -> Prediction:
+    async def _predict_live(self, request: PredictionRequest) -> Prediction:
         while True:
             target = request.target
             entry = target.entry
@@ -190,7 +178,7 @@ class Predictor:
             except AdapterError as error:
                 raise load_failure(target, error) from error
 
-    async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
+    async def _predict_with(self, entry: Entry, request: PredictionRequest) -> Prediction:
         task, parameters = entry.task, self._with_top_k(entry.task, request.parameters)
         decoding = choose_decoding(task, request.parameters, max_new_tokens=self._limits.max_new_tokens)
         check_parameters(task, request.parameters)
@@ -207,9 +195,11 @@ class Predictor:
             request.budget.give_back(size)
             raise
 
-    async def _answer(self, entry: Entry, request: _Request, decoding: Decoding | None, size: AnswerSize) -> Prediction:
+    async def _answer(
+        self, entry: Entry, request: PredictionRequest, decoding: Decoding | None, size: AnswerSize
+    ) -> Prediction:
         started = time.monotonic()
-        tenant, artifact = request.target.context.tenant, request.target.artifact
+        tenant, artifact = request.tenant, request.target.artifact
         if artifact is None:
             self._slots.prefetch(entry.owned, tenant)
         encoded = await self._encode(request, entry.task)
@@ -231,7 +221,7 @@ class Predictor:
         outputs = outcome.outputs
         if entry.task.reads_tokens:
             outputs = group_windows(request.inputs, encoded, outputs)
-        predictions, num_bytes = await self._read(outputs, request, size)
+        predictions, num_bytes = await self._reader.read(outputs, request, size)
         return Prediction(
             opening,
             predictions,
@@ -247,8 +237,8 @@ class Predictor:
             return parameters
         return parameters.model_copy(update={"top_k": self._limits.default_top_k})
 
-    async def _encode(self, request: _Request, task: TaskSpec) -> list[EncodedInput]:
-        windows, tenant = request.budget.windows, request.target.context.tenant
+    async def _encode(self, request: PredictionRequest, task: TaskSpec) -> list[EncodedInput]:
+        windows, tenant = request.budget.windows, request.tenant
         reading = Reading(self._backbone, task, request.parameters, windows.left)
         try:
             encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs, request.reader)
@@ -258,11 +248,11 @@ class Predictor:
         return encoded
 
     async def _compute(
-        self, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None, request: _Request
+        self, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None, request: PredictionRequest
     ) -> Outcome[Any]:
         parameters = request.parameters
         bare = request.target.artifact is not None
-        tenant = request.target.context.tenant
+        tenant = request.tenant
         rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
         terms = Terms(tenant, request.deadline, parameters.priority, request.target.context.trace)
         if decoding is None:
@@ -272,32 +262,6 @@ class Predictor:
             return await self._batcher.compute(rows, terms, inputs=inputs, record_gates=parameters.return_gates)
         listener = None if request.stream is None else request.stream.on_progress
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
-
-    async def _read(
-        self, outputs: Sequence[Output], request: _Request, size: AnswerSize
-    ) -> tuple[list[OnePrediction], int]:
-        """All predictions, and the maximum of bytes of the answer."""
-        read = partial(_read_answers, self._backbone, request)
-        row_bytes = size.prediction_bytes + size.names_bytes * max(map(num_rows, outputs))
-        if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * row_bytes <= BYTES_ON_THE_LOOP:
-            predictions, num_bytes = read(outputs)
-            request.budget.take_names(num_bytes, size)
-            return predictions, size.num_bytes + num_bytes
-        predictions, num_bytes = [], 0
-        num_outputs = max(1, PIECE_BYTES // row_bytes)
-        for start in range(0, len(outputs), num_outputs):
-            piece = partial(read, outputs[start : start + num_outputs])
-            some, more_bytes = await self._limits.preparation.run(request.target.context.tenant, MAX_PIECE_COST, piece)
-            request.budget.take_names(more_bytes, size)
-            predictions += some
-            num_bytes += more_bytes
-        return predictions, size.num_bytes + num_bytes
-
-
-def _read_answers(backbone: Backbone, request: _Request, outputs: Sequence[Output]) -> tuple[list[OnePrediction], int]:
-    task, parameters = request.target.entry.task, request.parameters
-    predictions = read_answers(backbone, task, outputs, parameters, base64=request.budget.base64)
-    return predictions, bytes_of_names(predictions)
 
 
 def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease[Resident], outcome: Outcome[Any]) -> None:
