@@ -1,9 +1,7 @@
 """The native kernels. The library that suits this machine is chosen and checked once, before the first request."""
 
-import ctypes
-import hashlib
 import logging
-from ctypes import addressof, c_float, c_int, c_int64, c_void_p
+from ctypes import addressof
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -16,14 +14,12 @@ from peltier_backbone.native.packed_int8 import PackedInt8
 from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import ACTIVATIONS, Activation, PlacedOps, PlacedPrefixes, Table
 from peltier_backbone.native.self_check import check
+from peltier_backbone.native.signatures import open_functions
 from peltier_backbone.native.stack import NativeStack, StackRows
 
 _FOLDER = Path(__file__).parent
 # torch's name of a processor's vector units, and the libraries that were compiled for them, the fastest first.
 _LEVELS = {"AVX512": ("avx512_bf16", "avx512", "avx2"), "AVX2": ("avx2",)}
-_TENSOR = (c_void_p, c_int64, c_int)  # data, elements between rows, whether bfloat16
-_TABLE = (c_void_p, c_int64, c_void_p)  # groups, their number, starts of rows
-
 # The dtypes of rows, and whether each is bfloat16.
 _DTYPES = {torch.float32: False, torch.bfloat16: True}
 
@@ -47,54 +43,11 @@ class Library:
     processor `runs` them."""
 
     def __init__(self, path: Path) -> None:
-        library = ctypes.CDLL(str(path))
-        library.peltier_sources.restype = ctypes.c_char_p
-        if library.peltier_sources().decode() != _digest():
-            raise OSError(f"{path.name} was built from other sources than the ones beside it")
+        self._c = open_functions(path)
         self.name = path.stem
-        self.runs = bool(library.peltier_runs())
-        self._adapt = library.peltier_adapt
-        self._adapt.argtypes = (
-            *_TENSOR, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
-        )  # fmt: skip
-        self._norm = library.peltier_norm
-        self._norm.argtypes = (
-            *(c_void_p,) * 3, *(c_int64,) * 3, c_int, c_void_p, c_void_p, c_int, c_int64, c_int64, c_float, c_int,
-            *_TABLE, c_int64,
-        )  # fmt: skip
-        self._multiply = library.peltier_multiply
-        self._multiply.argtypes = (
-            c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, *(c_int64,) * 3, c_int,
-        )  # fmt: skip
-        library.peltier_panel.restype = c_int64
-        self._panel: int = library.peltier_panel()
-        self._multiply_int8 = library.peltier_multiply_int8
-        self._multiply_int8.argtypes = (*(c_void_p, c_int64) * 2, c_int64, c_void_p, c_int)
-        self._rows_int8 = library.peltier_rows_int8
-        self._rows_int8.argtypes = (c_void_p, c_void_p, c_int64, c_void_p)
-        self._feed_forward_int8 = library.peltier_feed_forward_int8
-        self._feed_forward_int8.argtypes = (*(c_void_p, c_int64) * 2, c_int64, c_void_p, c_void_p, c_int, c_int)
-        library.peltier_panel_int8.restype = c_int64
-        self._panel_int8: int = library.peltier_panel_int8()
-        self._activate = library.peltier_activate
-        self._activate.restype = None
-        self._activate.argtypes = (*_TENSOR, c_int64, c_int64, c_int, c_int)
-        self._attend = library.peltier_attend
-        self._attend.argtypes = (
-            c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_int64, c_void_p, *(c_int64,) * 3,
-            c_float, c_int, c_int, c_int64, *_TABLE, c_int64, c_void_p,
-        )  # fmt: skip
-        self._rotate = library.peltier_rotate
-        self._rotate.restype = None
-        self._rotate.argtypes = (*_TENSOR, c_void_p, c_void_p, *(c_int64,) * 3)
-        self._keep_keys = library.peltier_keep_keys
-        self._keep_keys.restype = None
-        self._keep_keys.argtypes = (c_void_p, c_void_p, c_int, c_int64, *_TENSOR, c_void_p, *(c_int64,) * 3)
-        self._stack = library.peltier_stack
-        self._stack.argtypes = (c_void_p, c_void_p)
-        self._likeliest = library.peltier_likeliest
-        self._likeliest.restype = None
-        self._likeliest.argtypes = (c_void_p, *(c_int64,) * 3, c_void_p, c_void_p)
+        self.runs = bool(self._c.peltier_runs())
+        self._panel: int = self._c.peltier_panel()
+        self._panel_int8: int = self._c.peltier_panel_int8()
 
     def pack(self, weight: Tensor) -> PackedWeight:
         """`weight` [outer, inner] as `multiply` takes it."""
@@ -108,7 +61,7 @@ class Library:
         assert (x.shape[1], x.dtype) == (weight.inner, weight.data.dtype), "rows fit the weight"
         x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), weight.outer)
-        failed = self._multiply(
+        failed = self._c.peltier_multiply(
             y.data_ptr(), y.stride(0), *_rows(x), weight.data.data_ptr(), None if bias is None else bias.data_ptr(),
             *x.shape, weight.outer, ACTIVATIONS[activation],
         )  # fmt: skip
@@ -122,7 +75,7 @@ class Library:
         """Add to y, in place, the changes of all groups of `table` at `place`; y may be x. The kernel writes the gates
         of the place's op k to row k of `gates`, [at least `table.max_ops`, rows] in float32."""
         more, stride = (None, 0) if residual is None else (residual.data_ptr(), residual.stride(0))
-        failed = self._adapt(
+        failed = self._c.peltier_adapt(
             *_rows(y), *_rows(x), more, stride, x.shape[1], *table.arguments, place, gates.data_ptr()
         )  # fmt: skip
         if failed:
@@ -138,7 +91,7 @@ class Library:
         assert (x.shape[1], x.dtype) == (weight.inner, torch.float32), "rows fit the weight"
         x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), weight.outer)
-        failed = self._multiply_int8(
+        failed = self._c.peltier_multiply_int8(
             y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), weight.address, ACTIVATIONS[activation]
         )
         if failed:
@@ -149,7 +102,7 @@ class Library:
         """The rows `ids` [*ids] (int64) of the map's weight, [*ids, inner] in float32."""
         ids = ids.contiguous()
         y = torch.empty(*ids.shape, weight.inner)
-        if self._rows_int8(y.data_ptr(), ids.data_ptr(), ids.numel(), weight.address):
+        if self._c.peltier_rows_int8(y.data_ptr(), ids.data_ptr(), ids.numel(), weight.address):
             raise IndexError(f"rows of a weight are numbered from 0 to {weight.outer - 1}")
         return y
 
@@ -160,7 +113,7 @@ class Library:
         assert (x.shape[1], x.dtype) == (expand.inner, torch.float32), "rows fit the first weight"
         x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), contract.outer)
-        failed = self._feed_forward_int8(
+        failed = self._c.peltier_feed_forward_int8(
             y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), expand.address, contract.address,
             ACTIVATIONS[activation], gated,
         )  # fmt: skip
@@ -171,7 +124,7 @@ class Library:
     def activate(self, x: Tensor, activation: Activation, *, gated: bool = False) -> Tensor:
         """x [rows, width] activated in place; if `gated`, the first half of its columns times the second half."""
         width = x.shape[1] // (2 if gated else 1)
-        self._activate(*_rows(x), len(x), width, ACTIVATIONS[activation], gated)
+        self._c.peltier_activate(*_rows(x), len(x), width, ACTIVATIONS[activation], gated)
         return x[:, :width]
 
     def norm(
@@ -184,7 +137,7 @@ class Library:
         y, more, stride = torch.empty_like(x), None, 0
         if residual is not None:
             y, more, stride = x, residual.data_ptr(), residual.stride(0)
-        failed = self._norm(
+        failed = self._c.peltier_norm(
             y.data_ptr(), x.data_ptr(), more, y.stride(0), x.stride(0), stride, _is_half(x), weight.data_ptr(),
             None if bias is None else bias.data_ptr(), _is_half(weight), *x.shape, kind.eps, kind.centered,
             *((None, 0, None) if table is None else table.arguments), index,
@@ -207,7 +160,7 @@ class Library:
         context, size = query.new_empty(len(query), query.shape[1]), query.shape[1] // num_heads
         table = (None, 0, None) if prefixes is None else prefixes.table.arguments
         place, gates = (0, None) if prefixes is None else (prefixes.place, prefixes.gates)
-        failed = self._attend(
+        failed = self._c.peltier_attend(
             context.data_ptr(), context.stride(0), *_rows(query), key.data_ptr(), value.data_ptr(), key.stride(0),
             _is_half(key), head_stride, rows.layout.data_ptr(), len(rows), num_heads, size, scale, once, rounded,
             window or 0, *table, place, None if gates is None else gates.data_ptr(),
@@ -219,13 +172,13 @@ class Library:
     def rotate(self, x: Tensor, turns: Tensor, positions: Tensor, num_heads: int) -> None:
         """Turn the first `num_heads` heads of each row of x [tokens, width] in place by the angles of its position:
         `turns` [positions, head size] has their cosines, then their sines, `positions` is int64 [tokens]."""
-        self._rotate(*_rows(x), turns.data_ptr(), positions.data_ptr(), len(x), num_heads, turns.shape[1])
+        self._c.peltier_rotate(*_rows(x), turns.data_ptr(), positions.data_ptr(), len(x), num_heads, turns.shape[1])
 
     def keep_keys(self, store: Tensor, key_value: Tensor, places: Tensor) -> None:
         """Write the keys and values of each row of `key_value` [rows, 2 * heads * size] to `store` [2, slots, heads,
         width, size]. Row r becomes key number `places[r]` (int64), counted over slots and heads."""
         _, _, heads, width, size = store.shape
-        self._keep_keys(
+        self._c.peltier_keep_keys(
             store[0].data_ptr(), store[1].data_ptr(), _is_half(store), width * size, *_rows(key_value),
             places.data_ptr(), len(places), heads, size,
         )  # fmt: skip
@@ -235,14 +188,14 @@ class Library:
         x = _with_contiguous_rows(x)
         y = torch.empty_like(x)
         call = stack.place(x, y, rows, ops)
-        if self._stack(addressof(stack.layout), addressof(call)):
+        if self._c.peltier_stack(addressof(stack.layout), addressof(call)):
             raise MemoryError(f"no memory for the layers of {len(x)} tokens")
         return y
 
     def likeliest(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The number of the largest of each row of `logits` in float32, and the logarithm of its softmax."""
         tokens, log_probs = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
-        self._likeliest(
+        self._c.peltier_likeliest(
             logits.data_ptr(), logits.stride(0), *logits.shape, tokens.data_ptr(), log_probs.data_ptr()
         )  # fmt: skip
         return tokens, log_probs
@@ -298,8 +251,3 @@ def _load(path: Path) -> Library | None:
         _log.warning("the native kernels of %s are left out: %s", path.name, error)
         return None
     return library
-
-
-def _digest() -> str:
-    text = b"".join(path.read_bytes() for path in sorted(_FOLDER.glob("*.[ch]")))
-    return hashlib.sha256(text).hexdigest()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_backbone.native import library
+from peltier_backbone.native import library, signatures
 from peltier_backbone.native.library import Library, load_library
 from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import (
@@ -355,7 +355,7 @@ def test_a_library_of_other_sources_is_refused(tmp_path: Path, monkeypatch: pyte
     for path in FOLDER.glob("*.*"):
         shutil.copy(path, tmp_path)
     (tmp_path / "lanes.h").write_text("/* changed */")
-    monkeypatch.setattr(library, "_FOLDER", tmp_path)
+    monkeypatch.setattr(signatures, "_FOLDER", tmp_path)
     with pytest.raises(OSError, match="was built from other sources than the ones beside it"):
         Library(tmp_path / f"{_loaded().name}.so")
     assert load_library.__wrapped__() is None
