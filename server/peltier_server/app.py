@@ -1,11 +1,13 @@
 """Creates the ASGI app from its components."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version as release_of
 
 from fastapi import FastAPI
+from opentelemetry.trace import Tracer
 
 from peltier_server.auth.authenticator import Authenticator, create_authenticator
 from peltier_server.auth.credentials import Credentials
@@ -43,7 +45,7 @@ from peltier_server.routes import (
 )
 from peltier_server.service import Service
 from peltier_server.settings import Settings
-from peltier_server.telemetry.telemetry import create_telemetry
+from peltier_server.telemetry.telemetry import Telemetry, create_telemetry
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
@@ -77,63 +79,70 @@ def create_app(settings: Settings) -> FastAPI:
     preparation = Preparation(settings, enforcer)
     upload_turns = UploadTurns(settings.max_artifact_bytes, settings.stall_seconds)
     telemetry = create_telemetry(metrics)
-    metrics.follow_readiness(lambda: lifecycle.is_well)
+    metrics.follow_readiness(lambda: lifecycle.problem is None)
     state = AppState(lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS,))
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(_load(settings, lifecycle, metrics, authenticator, preparation))
-        telemetry.start()
-        yield
-        lifecycle.drain()
-        loading.cancel()
-        if lifecycle.abandoned:
-            return
-        service = (await asyncio.gather(loading, return_exceptions=True))[0]
-        if isinstance(service, Service):
-            await service.close()
-        preparation.close()
-        await enforcer.rates.close()
-        await telemetry.close()
-
     app = Application(
         state,
         title="Peltier",
         version=release_of("peltier"),
         description=_DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=partial(_run, settings, state, authenticator, telemetry),
         # The routes are added directly. `include_router` would match each request twice and would add nothing here.
         routes=[route for router in _ROUTERS for route in router.routes],
         # FastAPI's own documentation pages load scripts from the internet.
         docs_url=None,
         redoc_url=None,
     )
-    # The last one added is the outermost.
-    app.add_middleware(OutgoingMiddleware, bound=preparation.answer_bytes)
-    app.add_middleware(AuthMiddleware, authenticator=authenticator)
-    app.add_middleware(
-        RequestMiddleware,
-        lifecycle=lifecycle,
-        metrics=metrics,
-        max_connections=settings.max_connections,
-        access_log=settings.access_log,
-    )
-    app.add_middleware(SlowBodyMiddleware, stall_seconds=settings.stall_seconds)
-    if telemetry.tracer is not None:
-        app.add_middleware(TraceMiddleware, tracer=telemetry.tracer)
+    _add_middleware(app, settings, state, authenticator, telemetry.tracer)
     refuse_open_routes(app, pages.KEYED_PATHS)
     return app
 
 
-async def _load(
-    settings: Settings, lifecycle: Lifecycle, metrics: Metrics, authenticator: Authenticator, preparation: Preparation
-) -> Service | None:
+def _add_middleware(
+    app: FastAPI, settings: Settings, state: AppState, authenticator: Authenticator, tracer: Tracer | None
+) -> None:
+    """The last one added is the outermost."""
+    app.add_middleware(OutgoingMiddleware, bound=state.preparation.answer_bytes)
+    app.add_middleware(AuthMiddleware, authenticator=authenticator)
+    app.add_middleware(
+        RequestMiddleware,
+        lifecycle=state.lifecycle,
+        metrics=state.metrics,
+        max_connections=settings.max_connections,
+        access_log=settings.access_log,
+    )
+    app.add_middleware(SlowBodyMiddleware, stall_seconds=settings.stall_seconds)
+    if tracer is not None:
+        app.add_middleware(TraceMiddleware, tracer=tracer)
+
+
+@asynccontextmanager
+async def _run(
+    settings: Settings, state: AppState, authenticator: Authenticator, telemetry: Telemetry, _: FastAPI
+) -> AsyncIterator[None]:
+    """The block in which the app serves."""
+    loading = asyncio.create_task(_load(settings, state, authenticator))
+    telemetry.start()
+    yield
+    state.lifecycle.drain()
+    loading.cancel()
+    if state.lifecycle.abandoned:
+        return
+    service = (await asyncio.gather(loading, return_exceptions=True))[0]
+    if isinstance(service, Service):
+        await service.close()
+    state.preparation.close()
+    await state.enforcer.rates.close()
+    await telemetry.close()
+
+
+async def _load(settings: Settings, state: AppState, authenticator: Authenticator) -> Service | None:
     try:
         authenticator.keyring.unlock(Credentials(await asyncio.to_thread(load_secret, settings)))
-        service = await Service.open(settings, metrics, authenticator, preparation)
+        service = await Service.open(settings, state.metrics, authenticator, state.preparation)
     except Exception as failure:
-        lifecycle.fail(failure)
+        state.lifecycle.fail(failure)
         return None
-    lifecycle.start(service)
-    service.watchdog.start(lifecycle.fail)
+    state.lifecycle.start(service)
+    service.watchdog.start(state.lifecycle.fail)
     return service

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from peltier_training.config.embedding_options import EmbeddingOptions
-from peltier_training.config.preparation import prepare, prepare_evaluation
+from peltier_training.config.preparation import Prepared, prepare, prepare_evaluation
 from peltier_training.config.resolution import Choice, Given, print_resolved
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.text_options import TextOptions
@@ -82,11 +82,16 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
         _print_skipped({run.data.train: prepared.data.train, run.data.validation: prepared.data.validation})
         if recipe is not None:
             print_resolved(prepared.run, choice, given)
+    _train(prepared, as_json=json_output)
+
+
+def _train(prepared: Prepared, *, as_json: bool) -> None:
+    """Train in every process of the run. The first one prints the result."""
     from peltier_training.train import finish, learn
 
     learned = learn(prepared)
     if is_first():
-        _print_result(finish(learned), run.output, json_output)
+        _print_result(finish(learned), prepared.run.output, as_json)
 
 
 def _print_result(result: "Result", output: Path, as_json: bool) -> None:

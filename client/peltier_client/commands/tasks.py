@@ -205,13 +205,10 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     with connect(url, api_key) as client:
         if names_several(task):
             predict_tasks(client, task, inputs, options, json=json)
-            return
-        if stream:
+        elif stream:
             _print_streams(client, task, inputs, options, json=json)
-            return
-        predictions = client.predict(task, inputs, **options)
-    print_truncation(task, predictions.usage.truncated_inputs, len(inputs))
-    print_result(predictions.body, lambda: print_predictions(texts, predictions), json=json)
+        else:
+            _predict_texts(client, task, inputs, options, json=json)
 
 
 def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
@@ -228,6 +225,15 @@ def _uploaded(version: UploadedVersion) -> str:
     is_new_live = version.created and set(version.live) == {version.version}
     # Older servers do not send `live`.
     return done if is_new_live or not version.live else f"{done} (live: {shown_live(version)})"
+
+
+def _predict_texts(
+    client: Client, task: str, inputs: Sequence[str] | Sequence[TextTuple], options: PredictOptions, *, json: bool
+) -> None:
+    predictions = client.predict(task, inputs, **options)
+    print_truncation(task, predictions.usage.truncated_inputs, len(inputs))
+    texts = [value if isinstance(value, str) else value[0] for value in inputs]
+    print_result(predictions.body, lambda: print_predictions(texts, predictions), json=json)
 
 
 def _predict_file(job: Job, url: str, api_key: str | None, *, json: bool) -> None:

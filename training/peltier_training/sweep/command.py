@@ -1,8 +1,10 @@
 """`peltier sweep`. torch and transformers are imported when it runs."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
@@ -14,6 +16,11 @@ from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import create_description, read_description
 from peltier_training.sweep.flags import Flags
 from peltier_training.sweep.grid import Grid
+from peltier_training.sweep.trial import Trial
+
+if TYPE_CHECKING:
+    from peltier_training.sweep.sweep import Sweep
+    from peltier_training.sweep.table import Table
 
 _AXES = ("seed", "epochs", "learning_rate", "batch_size", "max_length")
 _ONE = "One task without a file"
@@ -67,27 +74,45 @@ def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     description = create_description(flags.over(read_description(file) if file is not None else {}))
     root = data or (file.parent if file is not None else Path())
     console = Console(stderr=True, highlight=False, markup=False)
-    grid = Grid(description, root, output)
-    for line in grid.skipped:
-        console.print(line, soft_wrap=True)
-    trials = grid.trials()
+    trials = _list_trials(Grid(description, root, output), console)
     # Every mistake has been reported before torch is imported, which takes seconds.
     from peltier_training.sweep.executor import open_executor
-    from peltier_training.sweep.progress import count_trials
-    from peltier_training.sweep.rendering import to_json, to_rich
     from peltier_training.sweep.sweep import Sweep
 
+    with _say_how_to_continue(console), open_executor(executor, description.device, workers) as opened:
+        table = _run(Sweep(trials, output, opened, by), console, retry=retry)
+    _print_table(table, as_json=json_output)
+    if num_failed := sum(row.failed for row in table.rows):
+        raise TrainingError(f"{num_failed} of {len(trials)} trials failed; {output}/results.jsonl says why")
+
+
+def _list_trials(grid: Grid, console: Console) -> list[Trial]:
+    """All trials. Prints which combinations are none."""
+    for line in grid.skipped:
+        console.print(line, soft_wrap=True)
+    return grid.trials()
+
+
+@contextmanager
+def _say_how_to_continue(console: Console) -> Iterator[None]:
     try:
-        with open_executor(executor, description.device, workers) as opened:
-            plan = Sweep(trials, output, opened, by)
-            with count_trials(console) as count:
-                table = plan.run(lambda line: console.print(line, soft_wrap=True), count, retry=retry)
+        yield
     except KeyboardInterrupt:
         console.print("stopped; the same command continues from here")
         raise
-    if json_output:
+
+
+def _run(sweep: "Sweep", console: Console, *, retry: bool) -> "Table":
+    from peltier_training.sweep.progress import count_trials
+
+    with count_trials(console) as count:
+        return sweep.run(lambda line: console.print(line, soft_wrap=True), count, retry=retry)
+
+
+def _print_table(table: "Table", *, as_json: bool) -> None:
+    from peltier_training.sweep.rendering import to_json, to_rich
+
+    if as_json:
         print(json.dumps({"rows": to_json(table)}))
     else:
         Console().print(to_rich(table))
-    if num_failed := sum(row.failed for row in table.rows):
-        raise TrainingError(f"{num_failed} of {len(trials)} trials failed; {output}/results.jsonl says why")
