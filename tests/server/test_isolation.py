@@ -29,6 +29,7 @@ CALLS: list[tuple[str, str, object]] = [
     ("POST", "/v1/tasks/{reference}/predict", {"inputs": "good", "stream": True}),
     ("POST", "/v1/tasks/{reference}/predict", {"inputs": ["good", "bad"], "parameters": {"top_k": 1}}),
     ("POST", "/v1/predict", {"requests": [{"task": "{reference}", "input": "good"}]}),
+    ("POST", "/v1/predict", {"tasks": ["{reference}", "{reference}*"], "input": "good"}),
     ("POST", "/v1/completions", {"model": "{reference}", "prompt": "good"}),
     ("POST", "/v1/completions", {"model": "{reference}", "prompt": "good", "stream": True}),
     ("POST", "/v1/embeddings", {"model": "{reference}", "input": "good"}),
@@ -38,6 +39,7 @@ NAMED: list[tuple[str, str, object]] = [
     ("GET", "/v1/adapters/{name}", None),
     ("GET", "/v1/adapters/{name}/versions", None),
     ("GET", "/v1/adapters/{name}/versions/1", None),
+    ("GET", "/v1/adapters/{name}/versions/1/manifest", None),
     ("GET", "/v1/adapters/{name}/versions/1/artifact", None),
     ("GET", "/v1/adapters/{name}/versions/9/artifact", None),
     ("GET", "/v1/adapters/{name}/aliases", None),
@@ -152,10 +154,28 @@ async def test_lists_hold_ones_own(street: Street) -> None:
 
 async def test_the_operators_pages_are_closed(street: Street) -> None:
     """Metrics, audit log, tenants and keys name everybody."""
-    for path in ("/metrics", "/v1/audit", "/v1/audit?tenant=b", "/v1/tenants", "/v1/tenants/b", "/v1/keys"):
-        answers = [await street.ask("b", "GET", path), await street.ask("b", "GET", path)]
-        assert answers[0].status_code == 403
-        assert PRIVATE not in answers[0].text
+    audit = ("/v1/audit", "/v1/audit?tenant=b", "/v1/audit?actor=operator", "/v1/audit?action=publish")
+    tenants = ("/v1/tenants", "/v1/tenants/b", "/v1/tenants/a/usage", "/v1/tenants/b/usage", "/v1/tenants/z/usage")
+    for path in ("/metrics", "/v1/live", "/v1/live?adapters=0", *audit, *tenants, "/v1/keys"):
+        answer = await street.ask("b", "GET", path)
+        assert answer.status_code == 403, path
+        assert PRIVATE not in answer.text
+
+
+async def test_activity_is_that_of_ones_own_adapters(street: Street) -> None:
+    """Who uses another tenant's public adapter learns neither its requests nor where it is; the owner learns both."""
+    await street.ask("a", "PATCH", f"/v1/adapters/{PRIVATE}", {"public": True})
+    for _ in range(2):
+        answer = await street.ask("b", "POST", f"/v1/tasks/a:{PRIVATE}/predict", {"inputs": "good"})
+        assert answer.status_code == 200
+    assert (await street.ask("b", "GET", "/v1/activity")).json() == {
+        "versions": [],
+        "residents": [],
+        "num_residents": 0,
+    }
+    own = (await street.ask("a", "GET", "/v1/activity")).json()
+    assert [(one["name"], one["tier"], one["requests"]) for one in own["versions"]] == [(PRIVATE, "device", 2)]
+    assert own["num_residents"] == 1
 
 
 async def test_the_same_bytes_are_new_to_each_tenant(street: Street) -> None:

@@ -1,7 +1,7 @@
 """The host tier: the most recently used parsed artifacts, up to a number of bytes."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
 from peltier_server.metrics.metrics import Metrics
@@ -31,9 +31,8 @@ class HostCache(Generic[K, T]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __iter__(self) -> Iterator[K]:
-        """The keys, the most recently used first."""
-        return reversed(self._kept)
+    def __contains__(self, key: object) -> bool:
+        return key in self._kept
 
     def get(self, key: K) -> T | None:
         """The value of `key`, if it is in the cache."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Generic, Literal, TypeVar
 
 from peltier_client.errors import TooLarge
@@ -62,11 +62,12 @@ class Slots(Generic[K, A, R]):
         """Bytes of the adapters that `tenant` leases."""
         return self._device.leased_bytes(tenant)
 
-    def residents(self) -> Iterator[tuple[K, ResidentTier]]:
-        """Every adapter in memory with its fastest tier: those on the device, then the others on the host."""
-        loaded = {entry.key for entry in self._entries.values() if entry.loaded}
-        yield from ((key, "device") for key in loaded)
-        yield from ((key, "host") for key in self._host if key not in loaded)
+    def tier(self, key: K) -> ResidentTier | None:
+        """The fastest tier that has the adapter in memory; None if it is in none. Any thread may ask."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.loaded:
+            return "device"
+        return "host" if key in self._host else None
 
     def lease(self, key: K, tenant: str, artifact: A | None = None) -> Leasing[K, A, R]:
         """Keeps the adapter on the device until the block ends, charged to `tenant`. A caller that has the `artifact`

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from itertools import islice
 
+from fastapi import Response
 from peltier_client.errors import Draining, Forbidden, InvalidInput, NotReady, QuotaExceeded, Unauthorized
 from peltier_client.protocol import ActivityResponse, Resident, Tier, VersionActivity
 
 from peltier_server.catalog.entry import Entry
 from peltier_server.context import VersionLabels
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Context
+from peltier_server.http.dependencies import Accepted, Context, Threads
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.metrics.version_metrics import OTHER
+from peltier_server.metrics.version_metrics import OTHER, BusyVersions
 from peltier_server.residency.slots import ResidentTier
 from peltier_server.routes.paging import MAX_PAGE, Limit
 from peltier_server.service import Service
@@ -22,18 +23,36 @@ _ERRORS = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Drain
 router = scoped_router("predict", "operations", "/v1/activity")
 
 
-@router.get("", responses=describe_errors(*_ERRORS))
-async def read_activity(context: Context, service: Accepted, limit: Limit = MAX_PAGE) -> ActivityResponse:
-    """Requests, errors, latency and tier of the caller's adapters on this replica since it started."""
-    tiers = {key.digest: tier for key, tier in service.slots.residents() if key.tenant == context.tenant}
-    versions = list(islice(_versions(service, context.tenant, tiers), limit))
-    residents = [Resident(digest=digest, tier=tier) for digest, tier in list(tiers.items())[:limit]]
-    return ActivityResponse(versions=versions, residents=residents, num_residents=len(tiers))
+@router.get("", response_model=ActivityResponse, responses=describe_errors(*_ERRORS))
+async def read_activity(context: Context, service: Accepted, threads: Threads, limit: Limit = MAX_PAGE) -> Response:
+    """Requests, errors, latency and tier of the caller's adapters on this replica since it started. Requests are those
+    of all callers, also of other tenants where an adapter is public."""
+    tenant = context.tenant
+    busiest = service.metrics.busiest(service.settings.max_metric_versions + 1)
+    # To look up the tier of an adapter takes as long as to tokenise a few characters.
+    cost = service.catalog.count(tenant)
+    activity = await threads.run(tenant, cost, lambda: _describe(service, tenant, busiest, limit).model_dump_json())
+    return Response(activity, media_type="application/json")
 
 
-def _versions(service: Service, tenant: str, tiers: Mapping[str, ResidentTier]) -> Iterator[VersionActivity]:
+def _describe(service: Service, tenant: str, busiest: BusyVersions, limit: int) -> ActivityResponse:
+    tiers = _tiers(service, tenant)
+    versions = list(islice(_versions(service, tenant, busiest, tiers), limit))
+    # Those on the device come first.
+    residents = [Resident(digest=digest, tier=tier) for digest, tier in sorted(tiers.items(), key=lambda one: one[1])]
+    return ActivityResponse(versions=versions, residents=residents[:limit], num_residents=len(residents))
+
+
+def _tiers(service: Service, tenant: str) -> Mapping[str, ResidentTier]:
+    """The tier of each of the tenant's artifacts in memory. Takes no longer with more adapters of other tenants."""
+    found = ((entry, service.slots.tier(entry.owned)) for entry in service.catalog.entries_of(tenant))
+    return {entry.digest: tier for entry, tier in found if tier is not None}
+
+
+def _versions(
+    service: Service, tenant: str, busiest: BusyVersions, tiers: Mapping[str, ResidentTier]
+) -> Iterator[VersionActivity]:
     """The versions that are still there, of those with requests; the most asked first."""
-    busiest = service.metrics.versions.busiest(service.settings.max_metric_versions + 1)
     for labels, (answers, latency) in busiest.items():
         entry = _find(service, tenant, labels)
         if entry is not None:
