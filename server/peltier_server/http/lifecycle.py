@@ -78,13 +78,13 @@ class Lifecycle:
         service.store_watch.require_well()
 
     @property
-    def is_well(self) -> bool:
-        """Whether `require_ready` raises nothing."""
+    def problem(self) -> str | None:
+        """The message of the error that `require_ready` raises; None if it raises none."""
         try:
             self.require_ready()
-        except (Draining, NotReady):
-            return False
-        return True
+        except (Draining, NotReady) as error:
+            return error.message
+        return None
 
     def service(self, *, admitted: bool = False) -> Service:
         """The service that answers requests. Raises `Draining` or `NotReady` where the server cannot answer. A

@@ -4,12 +4,11 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Query, Request, Response
-from peltier_client.errors import Draining, Forbidden, InvalidInput, NotReady, PeltierError, Unauthorized
+from peltier_client.errors import Draining, Forbidden, InvalidInput, NotReady, Unauthorized
 from peltier_client.protocol import LiveBatches, LiveQuarantine, LiveQueue, LiveRunner, LiveSnapshot
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import Accepted, get_lifecycle
-from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.metrics import live
 from peltier_server.metrics.counts import counts, total
@@ -44,7 +43,7 @@ async def get_live(request: Request, service: Accepted, max_versions: MaxVersion
 
 def _snapshot(request: Request, service: Service, max_versions: int) -> LiveSnapshot:
     metrics, settings = service.metrics, service.settings
-    reason = _problem(get_lifecycle(request))
+    reason = get_lifecycle(request).problem
     return LiveSnapshot(
         at=datetime.now(UTC),
         started_at=metrics.started_at,
@@ -69,14 +68,6 @@ def _snapshot(request: Request, service: Service, max_versions: int) -> LiveSnap
             for tenant, version in service.quarantine.first(_MAX_QUARANTINE)
         ],
     )
-
-
-def _problem(lifecycle: Lifecycle) -> str | None:
-    try:
-        lifecycle.require_ready()
-    except PeltierError as error:
-        return error.message
-    return None
 
 
 def _queue(service: Service) -> LiveQueue:
