@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Sequence
 from importlib.metadata import version as release_of
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -12,6 +13,7 @@ from opentelemetry.sdk.resources import SERVICE_VERSION, OTELResourceDetector, R
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Tracer
+from prometheus_client.metrics_core import Metric
 
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.settings import SettingsError
@@ -82,12 +84,15 @@ class MetricsExport:
 
     async def _export(self) -> None:
         try:
-            data = to_metrics_data(self._metrics.families(), self._resource, self._started_at, time.time_ns())
-            # Logs a collector that does not answer.
-            await asyncio.to_thread(self._exporter.export, data)
+            await asyncio.to_thread(self._send, self._metrics.families(), time.time_ns())
         except Exception:
             # Nothing else would notice if the task ended.
             logger.exception("the export of metrics failed")
+
+    def _send(self, families: Sequence[Metric], now: int) -> None:
+        data = to_metrics_data(families, self._resource, self._started_at, now)
+        # Logs a collector that does not answer.
+        self._exporter.export(data)
 
 
 def _resource() -> Resource:
