@@ -19,12 +19,12 @@ def counts(metric: Counter | Gauge) -> dict[str, int]:
     return {next(iter(one.labels.values())): int(one.value) for one in _samples(metric)}
 
 
-def labelled_counts(metric: Counter, num_labels: int) -> Mapping[tuple[str, ...], dict[str, int]]:
-    """The values by the last of the labels, for each combination of the `num_labels` before it."""
-    found: defaultdict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
+def nested_counts(metric: Counter) -> Mapping[str, dict[str, int]]:
+    """The values of a metric with two labels: by the second one, for each value of the first."""
+    found = defaultdict[str, dict[str, int]](dict)
     for one in _samples(metric):
-        *labels, last = one.labels.values()
-        found[tuple(labels[:num_labels])][last] = int(one.value)
+        first, second = one.labels.values()
+        found[first][second] = int(one.value)
     return found
 
 

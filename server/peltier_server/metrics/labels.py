@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from heapq import nlargest, nsmallest
+from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from starlette.types import Scope
@@ -14,6 +15,8 @@ _CLEARLY_MORE = 2.0
 _TURNOVER_SHARE = 0.1
 # Old uses count less; below this a key is forgotten.
 _MIN_USES = 0.01
+# The uses of at most so many keys are counted for each slot.
+_MAX_KEYS_PER_SLOT = 100
 _MAX_TENANTS = 100
 # Not valid names of tenants, which begin with a letter or digit.
 _OTHERS = "_others"
@@ -26,7 +29,8 @@ _NO_METHOD = "other"
 
 class LabelSlots(Generic[K]):
     """At most `max_slots` keys have a slot. A key gets a free slot at its first use. If all slots are taken, they stay
-    unchanged until `turn_over` gives those of the least used keys to keys that were clearly used more.
+    unchanged until `turn_over` gives those of the least used keys to keys that were clearly used more. Uses are counted
+    for at most a hundred times as many keys; beyond that, the least used ones are forgotten.
 
     Any thread may call `use`, but not during `turn_over`.
     """
@@ -49,6 +53,8 @@ class LabelSlots(Generic[K]):
     def use(self, key: K) -> bool:
         """Counts a use of `key`; returns whether it has a slot."""
         self._uses[key] = self._uses.get(key, 0.0) + 1.0
+        if len(self._uses) > _MAX_KEYS_PER_SLOT * self._max_slots:
+            self._forget()
         if key in self._held:
             return True
         if self.are_taken:
@@ -61,6 +67,11 @@ class LabelSlots(Generic[K]):
         lost = self._exchange() if self.are_taken else frozenset()
         self._uses = {key: uses * worth for key, uses in self._uses.items() if uses * worth >= _MIN_USES}
         return lost
+
+    def _forget(self) -> None:
+        """Keeps the counts of half as many keys as there may be, so that this happens rarely."""
+        kept = nlargest(_MAX_KEYS_PER_SLOT * self._max_slots // 2, list(self._uses.items()), key=itemgetter(1))
+        self._uses = dict(kept)
 
     def _exchange(self) -> frozenset[K]:
         max_changed = max(1, int(_TURNOVER_SHARE * self._max_slots))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from peltier_client.protocol import Distribution, LiveAdapter, LiveTenant, LiveTexts, LiveTier
 
-from peltier_server.metrics.counts import counts, labelled_counts, total
+from peltier_server.metrics.counts import counts, nested_counts, total
 from peltier_server.metrics.histogram import Series
 from peltier_server.metrics.metrics import Metrics
 
@@ -16,14 +16,14 @@ def distribution(series: Series) -> Distribution:
 
 def tenants(metrics: Metrics, open_requests: Mapping[str, int]) -> list[LiveTenant]:
     """What the tenants with a label used, in order of name; `open_requests` is by tenant."""
-    requests = labelled_counts(metrics.requests, 1)
+    requests = nested_counts(metrics.requests)
     rows, tokens = counts(metrics.tenant_rows), counts(metrics.tenant_tokens)
     queued, answering = metrics.queued_tokens(), metrics.by_label(open_requests)
-    names = {label for (label,) in requests} | queued.keys() | answering.keys()
+    names = requests.keys() | queued.keys() | answering.keys()
     return [
         LiveTenant(
             tenant=name,
-            requests=requests.get((name,), {}),
+            requests=requests.get(name, {}),
             rows=rows.get(name, 0),
             tokens=tokens.get(name, 0),
             queued_tokens=queued.get(name, 0),

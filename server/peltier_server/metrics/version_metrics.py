@@ -7,7 +7,6 @@ from heapq import nlargest
 from prometheus_client import CollectorRegistry, Counter
 
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.counts import labelled_counts
 from peltier_server.metrics.histogram import Histogram, Series
 from peltier_server.metrics.labels import LabelSlots
 
@@ -15,7 +14,6 @@ from peltier_server.metrics.labels import LabelSlots
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
 _HALF_LIFE_SECONDS = 600.0
-_NONE: Mapping[str, int] = {}
 
 # Requests of versions by status, and their latency.
 BusyVersions = Mapping[VersionLabels, tuple[Mapping[str, int], Series]]
@@ -68,9 +66,8 @@ class VersionMetrics:
     def busiest(self, max_versions: int) -> BusyVersions:
         """The versions whose series have most requests, the first one most: their requests by status, and the latency
         of these."""
-        codes = labelled_counts(self._requests, len(VersionLabels._fields))
-        chosen = nlargest(max_versions, self._series, key=lambda labels: sum(codes.get(labels, _NONE).values()))
-        return {labels: (codes.get(labels, _NONE), self._series[labels].latency) for labels in chosen}
+        chosen = nlargest(max_versions, self._series.items(), key=lambda one: one[1].num_requests)
+        return {labels: (series.answers(), series.latency) for labels, series in chosen}
 
     def turn_over(self) -> None:
         """Gives series to the versions in use, at most once a minute. Call it after a scrape, which has then
@@ -93,6 +90,7 @@ class _Series:
         self._seconds = seconds
         self._labels = labels
         self._of_code: dict[int, Counter] = {}
+        self._answers: dict[int, int] = {}
         self.latency = seconds.labels(*labels)
 
     def observe(self, code: int, seconds: float) -> None:
@@ -100,7 +98,17 @@ class _Series:
         if counter is None:
             counter = self._of_code[code] = self._requests.labels(*self._labels, code)
         counter.inc()
+        # Counted again, because the library reads its counters only all together.
+        self._answers[code] = self._answers.get(code, 0) + 1
         self.latency.observe(seconds)
+
+    @property
+    def num_requests(self) -> int:
+        return sum(self._answers.values())
+
+    def answers(self) -> Mapping[str, int]:
+        """Requests by status."""
+        return {str(code): count for code, count in self._answers.items()}
 
     def end(self) -> None:
         for code in self._of_code:

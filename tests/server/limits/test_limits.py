@@ -80,6 +80,7 @@ UNMET = frozenset(
         "peltier_server.queue.estimator.MAX_CHANGE",
         "peltier_server.queue.estimator._MAX_TIME_RATIO",
         "peltier_server.routes.live._MAX_QUARANTINE",
+        "peltier_server.metrics.labels._MAX_KEYS_PER_SLOT",
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
         "peltier_server.catalog.purge._MAX_PAUSE_SECONDS",

@@ -27,6 +27,18 @@ def test_a_key_that_is_clearly_used_more_takes_the_slot_of_the_least_used() -> N
     assert slots.held == {"a", "c"}
 
 
+def test_the_counts_of_many_keys_take_bounded_memory() -> None:
+    """Where nothing turns slots over, too; the most used keys are remembered."""
+    slots = LabelSlots[int](2)
+    for key in range(10_000):
+        slots.use(key)
+        slots.use(1)
+        slots.use(-1)
+    assert len(slots._uses) <= 200
+    assert slots.turn_over(worth=1.0) == {0}
+    assert slots.held == {1, -1}
+
+
 def test_keys_that_are_used_alike_do_not_take_turns() -> None:
     """Every change of hands makes new time series."""
     slots = LabelSlots[str](1)
