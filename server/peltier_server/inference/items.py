@@ -23,14 +23,29 @@ async def _no_charge(_: Sequence[int]) -> None:
     pass
 
 
+def _no_pause() -> None:
+    pass
+
+
 class Items:
     """The items of one request of `tenant`, one per input. Tenants take turns to start a slice. Each tenant has at most
-    `MAX_ITEMS_BEGUN` started items in progress, over all its requests."""
+    `MAX_ITEMS_BEGUN` started items in progress, over all its requests.
 
-    def __init__(self, preparation: Preparation, tenant: str, inputs: Sequence[Input]) -> None:
+    `on_pause` is called when no further item starts at once: all have started, or the next ones wait until items in
+    progress end. It may be called several times.
+    """
+
+    def __init__(
+        self,
+        preparation: Preparation,
+        tenant: str,
+        inputs: Sequence[Input],
+        on_pause: Callable[[], None] = _no_pause,
+    ) -> None:
         self._preparation = preparation
         self._tenant = tenant
         self._inputs = inputs
+        self._on_pause = on_pause
         self._room = preparation.room_for_items(tenant)
 
     async def answer(self, begin: Begin, charge: Callable[[Sequence[int]], Awaitable[None]] = _no_charge) -> None:
@@ -43,13 +58,14 @@ class Items:
                     for numbers in _slices(self._inputs):
                         if refused := await self._begin(numbers, begin, group):
                             await charge(refused)
+                    self._on_pause()
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from None
 
     async def _begin(self, numbers: range, begin: Begin, group: asyncio.TaskGroup) -> list[int]:
         cost = sum(_COST_OF_AN_ITEM + num_chars(self._inputs[number]) for number in numbers)
         refused: list[int] = []
-        await self._room.take(len(numbers))
+        await self._room.take(len(numbers), self._on_pause)
         num_left = len(numbers)
         try:
             async with self._preparation.slices.turn(self._tenant, cost):

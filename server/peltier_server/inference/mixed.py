@@ -53,10 +53,14 @@ class MixedAnswer:
         inputs = [item.input for item in self._items]
         if self._reader is not None:
             inputs[1:] = [""] * (len(inputs) - 1)  # only the first item reads the input
-        items = Items(self._preparation, self._context.tenant, inputs)
+        items = Items(self._preparation, self._context.tenant, inputs, self._go_on)
         with self._reader or nullcontext():
             await items.answer(self._begin, self._charge)
         return [result for result in self._results if result is not None]
+
+    def _go_on(self) -> None:
+        if self._reader is not None:
+            self._reader.go_on()
 
     def _begin(self, number: int) -> Coroutine[Any, Any, None] | None:
         task = self._items[number].task

@@ -63,11 +63,16 @@ def num_chars(value: Input) -> int:
 
 class InputReader:
     """Reads the one input of a request of `tenant` for several tasks, once for all that read it alike. The readings end
-    with the block that enters it."""
+    with the block that enters it.
+
+    Tasks start in slices, but none goes on with its rows before `go_on`. So all of them enter the queue together, and
+    their rows, which share work, share a batch if it has room for them.
+    """
 
     def __init__(self, preparation: Preparation, tenant: str) -> None:
         self._preparation, self._tenant = preparation, tenant
         self._known: dict[TaskSpec, asyncio.Task[list[EncodedInput | InputError]]] = {}
+        self._goes_on = asyncio.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -76,8 +81,13 @@ class InputReader:
         for reading in self._known.values():
             reading.cancel()
 
+    def go_on(self) -> None:
+        """Lets tasks go on, those too that start later."""
+        self._goes_on.set()
+
     async def read(self, reading: Reading, inputs: Sequence[Input]) -> list[EncodedInput | InputError]:
-        """The rows of the input, or what is wrong with it. `inputs` and the parameters are always the same."""
+        """The rows of the input, or what is wrong with it, after `go_on`. `inputs` and the parameters are always the
+        same."""
         # Labels and decoding change nothing of how a text is read.
         task = reading.task.model_copy(update={"labels": (), "targets": (), "decoding": None})
         if task not in self._known:
@@ -86,7 +96,9 @@ class InputReader:
             known.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             self._known[task] = known
         # A task that ends early, for example at its deadline, does not end the others.
-        return await asyncio.shield(self._known[task])
+        found = await asyncio.shield(self._known[task])
+        await self._goes_on.wait()
+        return found
 
 
 async def encode_inputs(

@@ -150,3 +150,25 @@ async def test_many_mixed_requests_of_one_tenant_are_all_answered(
     items = [{"task": "demo", "input": "bad"}] * 20
     answers = await asyncio.gather(*(running.predict_mixed(*items) for _ in range(40)))
     assert all("error" not in result for answer in answers for result in answer.json()["results"])
+
+
+async def test_the_tasks_of_one_text_share_a_batch(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Although they start in slices: their rows enter the queue together. Unknown names among them delay nobody."""
+    for seed, name in enumerate(("a", "b")):
+        await running.upload(make_artifact(bert, "bitfit", name=name, seed=seed))
+    tasks = ["a", "b", "nobody"] * 25
+    results = (await running.predict_tasks(*tasks)).json()["results"]
+    assert [result["batch"] for result in results if "error" not in result] == [{"rows": 50, "adapters": 2}] * 50
+
+
+async def test_more_tasks_of_one_text_than_places_are_answered(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Also those of several requests at once, which share the places: none waits for its own items to end."""
+    await running.upload(make_artifact(bert, "bitfit", name="a"))
+    tasks = ["a"] * (MAX_ITEMS_BEGUN - 10)
+    answers = await asyncio.gather(*(running.predict_tasks(*tasks, text=f"good {text}") for text in "abc"))
+    assert [len(answer.json()["results"]) for answer in answers] == [len(tasks)] * 3
+    assert all("predictions" in one for answer in answers for one in answer.json()["results"])
