@@ -19,7 +19,7 @@ class Encoded:
     dropped `num_dropped` tokens of its texts; with `unread` it also dropped the rest of texts that the tokenizer did
     not read to the end. It never changes; it is not frozen because a frozen one takes six times as long to create.
 
-    A window of a text (`Tokenizer.encode_windows`) has for each token its characters [start, end) in the text,
+    A window of a text (`Tokenizer.read_windows`) has for each token its characters [start, end) in the text,
     `offsets`, and the number of its word in the whole text, `words`; tokens that are not of this text, such as special
     tokens, have (0, 0) and -1."""
 

@@ -92,18 +92,6 @@ class Tokenizer:
             unread=first.open or (second is not None and second.open),
         )
 
-    def encode_windows(
-        self,
-        text: str,
-        pair: str | None = None,
-        *,
-        max_tokens: int,
-        stride: int | None = None,
-        max_chars: int | None = None,
-    ) -> tuple[Encoded, ...]:
-        """The rows of `read_windows`."""
-        return self.read_windows(text, pair, max_tokens=max_tokens, stride=stride, max_chars=max_chars).rows()
-
     def read_windows(
         self,
         text: str,

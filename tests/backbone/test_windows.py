@@ -35,7 +35,7 @@ def test_windows_are_those_of_the_tokenizer(
     text: str, max_tokens: int, stride: int, bert: Backbone, bert_directory: Path
 ):
     """The rows of a text are its windows, and nothing of it is dropped."""
-    rows = bert.tokenizer.encode_windows(text, max_tokens=max_tokens, stride=stride)
+    rows = bert.tokenizer.read_windows(text, max_tokens=max_tokens, stride=stride).rows()
     expected = _reference(bert_directory, text, max_tokens, stride)
     assert [list(row.ids) for row in rows] == [encoding.ids for encoding in expected]
     assert [list(row.offsets) for row in rows] == [encoding.offsets for encoding in expected]
@@ -45,7 +45,7 @@ def test_windows_are_those_of_the_tokenizer(
 @given(text=TEXTS, max_tokens=st.integers(6, 12), stride=st.integers(0, 2))
 def test_windows_of_roberta(text: str, max_tokens: int, stride: int, roberta: Backbone, roberta_directory: Path):
     """The same with byte-level tokens, whose offsets have no spaces around them."""
-    rows = roberta.tokenizer.encode_windows(text, max_tokens=max_tokens, stride=stride)
+    rows = roberta.tokenizer.read_windows(text, max_tokens=max_tokens, stride=stride).rows()
     expected = _reference(roberta_directory, text, max_tokens, stride)
     assert [list(row.ids) for row in rows] == [encoding.ids for encoding in expected]
     assert all(text[start:end] == text[start:end].strip() != "" for row in rows for start, end in _places(row))
@@ -54,17 +54,17 @@ def test_windows_of_roberta(text: str, max_tokens: int, stride: int, roberta: Ba
 @given(text=TEXTS, max_tokens=st.integers(6, 12))
 def test_one_window_is_the_truncated_row(text: str, max_tokens: int, bert: Backbone):
     """Without a stride the row is that of `encode`, with offsets besides."""
-    (row,) = bert.tokenizer.encode_windows(text, max_tokens=max_tokens)
+    (row,) = bert.tokenizer.read_windows(text, max_tokens=max_tokens).rows()
     plain = bert.tokenizer.encode(text, max_tokens=max_tokens)
     assert (row.ids, row.types, row.num_dropped) == (plain.ids, plain.types, plain.num_dropped)
 
 
 def test_a_question_is_in_every_window(bert: Backbone):
     """The offsets are those of the context; a question keeps at most half of the tokens that fit."""
-    rows = bert.tokenizer.encode_windows("good film", "a dull actor is a bad film", max_tokens=10, stride=2)
+    rows = bert.tokenizer.read_windows("good film", "a dull actor is a bad film", max_tokens=10, stride=2).rows()
     assert {row.ids[: row.types.index(1)] for row in rows} == {bert.tokenizer.encode("good film").ids}
     assert [_places(row)[0] for row in rows] == [(0, 1), (13, 15)]
-    rows = bert.tokenizer.encode_windows("good " * 30, "a dull actor is", max_tokens=11, stride=5)
+    rows = bert.tokenizer.read_windows("good " * 30, "a dull actor is", max_tokens=11, stride=5).rows()
     assert [(row.types.index(1), row.num_dropped) for row in rows] == [(6, 26)]
 
 
@@ -96,7 +96,7 @@ def test_the_ids_of_a_text_are_read_once(bert: Backbone, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Tokenizer, "_read_all", count)
     monkeypatch.setattr(RowFrame, "create", lambda fast, question, text: frame(fast, question, text.encoding))
-    rows = bert.tokenizer.encode_windows("good film " * 20, max_tokens=8, stride=2)
+    rows = bert.tokenizer.read_windows("good film " * 20, max_tokens=8, stride=2).rows()
     assert (len(rows), [one.num_reads for one in made]) == (10, [1])
 
 
@@ -112,7 +112,7 @@ def test_all_words_are_not_read_for_a_window():
 
 def test_words_are_those_of_the_tokenizer(minilm: Backbone):
     """A token that continues a word has its number, in every window."""
-    rows = minilm.tokenizer.encode_windows("Jyväskylä isn't in Wolverhampton.", max_tokens=12, stride=3)
+    rows = minilm.tokenizer.read_windows("Jyväskylä isn't in Wolverhampton.", max_tokens=12, stride=3).rows()
     words = dict(pair for row in rows for pair in zip(row.offsets, row.words, strict=True))
     assert [words[span] for span in sorted(words)] == [-1, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6]
 
@@ -120,7 +120,7 @@ def test_words_are_those_of_the_tokenizer(minilm: Backbone):
 def test_words_of_a_tokenizer_without_marks(roberta: Backbone):
     """Spaces and punctuation end a word, and each Chinese token is one."""
     text = "good-film (a2) 東京"
-    (row,) = roberta.tokenizer.encode_windows(text, max_tokens=64)
+    (row,) = roberta.tokenizer.read_windows(text, max_tokens=64).rows()
     first = {}
     for (start, _), word in zip(row.offsets, row.words, strict=True):
         first.setdefault(word, start)
@@ -130,7 +130,7 @@ def test_words_of_a_tokenizer_without_marks(roberta: Backbone):
 @pytest.mark.parametrize("stride", [None, 0, 1])
 def test_a_row_without_room_for_the_text_is_truncated(stride: int | None, bert: Backbone):
     """Where only special tokens fit, there is one row, whatever the stride: more would have nothing to read."""
-    (row,) = bert.tokenizer.encode_windows("good film", "a dull actor " * 9, max_tokens=3, stride=stride)
+    (row,) = bert.tokenizer.read_windows("good film", "a dull actor " * 9, max_tokens=3, stride=stride).rows()
     assert row.truncated
     assert set(row.words) == {NO_WORD}
 
@@ -139,13 +139,13 @@ def test_a_row_without_room_for_the_text_is_truncated(stride: int | None, bert: 
 def test_what_is_not_read_is_said(max_chars: int | None, bert: Backbone):
     """A text beyond the limit of characters is truncated, whatever the stride."""
     for stride in (None, 1):
-        rows = bert.tokenizer.encode_windows("a " * 9, max_tokens=32, stride=stride, max_chars=max_chars)
+        rows = bert.tokenizer.read_windows("a " * 9, max_tokens=32, stride=stride, max_chars=max_chars).rows()
         assert [row.truncated for row in rows] == [max_chars is not None]
 
 
 def test_padding_has_no_place(bert: Backbone):
     """Pads are of no word."""
-    (row,) = bert.tokenizer.encode_windows("good film", max_tokens=8)
+    (row,) = bert.tokenizer.read_windows("good film", max_tokens=8).rows()
     padded = row.padded(8, 0)
     assert len(padded.offsets) == len(padded.words) == 8
     assert (padded.offsets[-1], padded.words[-1]) == ((0, 0), NO_WORD)

@@ -46,7 +46,7 @@ def _logits(row: Encoded) -> Tensor:
 @pytest.mark.parametrize("text", TEXTS)
 def test_entities_equal_those_of_the_pipeline(text: str, aggregation: Aggregation, minilm: Backbone):
     """Characters and labels are equal, and scores to 1e-6."""
-    (row,) = minilm.tokenizer.encode_windows(text, max_tokens=128)
+    (row,) = minilm.tokenizer.read_windows(text, max_tokens=128).rows()
     found = find_entities(LABELS, join_windows([row], [_logits(row)]), aggregation)
     expected = _pipeline()(text, aggregation_strategy=aggregation)
     label = "entity" if aggregation == "none" else "entity_group"
@@ -58,8 +58,8 @@ def test_entities_equal_those_of_the_pipeline(text: str, aggregation: Aggregatio
 def test_windows_join_to_the_tokens_of_the_text(num_words: int, stride: int, minilm: Backbone):
     """Each token of the text is there once and in order, and has the logits of one of its windows."""
     text = " ".join(("unbelievably", "good", "isn't")[number % 3] for number in range(num_words))
-    (whole,) = minilm.tokenizer.encode_windows(text, max_tokens=512)
-    rows = minilm.tokenizer.encode_windows(text, max_tokens=12, stride=stride)
+    (whole,) = minilm.tokenizer.read_windows(text, max_tokens=512).rows()
+    rows = minilm.tokenizer.read_windows(text, max_tokens=12, stride=stride).rows()
     logits = [
         torch.tensor([[float(start), float(number)] for start, _ in row.offsets]) for number, row in enumerate(rows)
     ]
@@ -72,7 +72,7 @@ def test_windows_join_to_the_tokens_of_the_text(num_words: int, stride: int, min
 
 def test_a_word_in_two_windows_is_taken_from_one(minilm: Backbone):
     """The cut is between words, near the middle of the shared tokens."""
-    rows = minilm.tokenizer.encode_windows("good Jyväskylä " * 4, max_tokens=14, stride=6)
+    rows = minilm.tokenizer.read_windows("good Jyväskylä " * 4, max_tokens=14, stride=6).rows()
     joined = join_windows(rows, [torch.full((len(row), 1), float(number)) for number, row in enumerate(rows)])
     windows: dict[int, set[float]] = {}
     for word, (window,) in zip(joined.words, joined.logits.tolist(), strict=True):
@@ -113,7 +113,7 @@ def test_the_end_of_a_window_is_found_once(minilm: Backbone):
     text = "a quiet town by the river " * 8
     rows = [
         replace(row, offsets=Offsets(row.offsets))
-        for row in minilm.tokenizer.encode_windows(text, max_tokens=32, stride=8)
+        for row in minilm.tokenizer.read_windows(text, max_tokens=32, stride=8).rows()
     ]
     Offsets.num_reads = 0
     join_windows(rows, [torch.zeros(len(row), 2) for row in rows])

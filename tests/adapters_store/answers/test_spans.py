@@ -31,7 +31,9 @@ def drawn(rows: tuple[Encoded, ...], case: dict[str, Any]) -> list[tuple[Encoded
 def test_an_answer_is_that_of_transformers_pipeline(minilm: Backbone, case: dict[str, Any]):
     """Characters and score, in one window or several, with and without the choice of no answer."""
     question, context = RECORDED["inputs"][case["pair"]]
-    rows = minilm.tokenizer.encode_windows(question, context, max_tokens=case["max_length"], stride=RECORDED["stride"])
+    rows = minilm.tokenizer.read_windows(
+        question, context, max_tokens=case["max_length"], stride=RECORDED["stride"]
+    ).rows()
     spec = SpanSpec(max_answer_length=case["max_answer_length"], no_answer=case["no_answer"])
     found = best_span(context, drawn(rows, case), spec)
     assert found[1:] == (case["start"], case["end"], pytest.approx(case["score"], abs=1e-6))
@@ -42,7 +44,7 @@ def windows(minilm: Backbone, context: str, answer: str, stride: int | None = No
     """The windows of a context, in which the first and the last token of `answer` are by far the likeliest; those of
     an empty answer are the first token."""
     rows, start = (
-        minilm.tokenizer.encode_windows("what ?", context, max_tokens=16, stride=stride),
+        minilm.tokenizer.read_windows("what ?", context, max_tokens=16, stride=stride).rows(),
         context.index(answer),
     )
     found = [torch.zeros(len(row), 2) for row in rows]
@@ -88,6 +90,6 @@ def test_an_answer_has_at_most_its_tokens(minilm: Backbone):
 
 def test_without_a_token_of_the_context_there_is_no_answer(minilm: Backbone):
     """Such as a context of characters that the tokenizer drops."""
-    rows = minilm.tokenizer.encode_windows("what ?", "\x07", max_tokens=16)
+    rows = minilm.tokenizer.read_windows("what ?", "\x07", max_tokens=16).rows()
     found = [(row, torch.zeros(len(row), 2)) for row in rows]
     assert best_span("\x07", found, SpanSpec()) == ("", 0, 0, pytest.approx(1.0))
