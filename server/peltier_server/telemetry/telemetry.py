@@ -47,4 +47,8 @@ def create_telemetry(metrics: Metrics) -> Telemetry:
         from peltier_server.telemetry.otlp import Otlp
     except ModuleNotFoundError as error:
         raise SettingsError(f'export by OTLP needs {error.name}: pip install "peltier[otel]"') from None
-    return Otlp(choice, metrics)
+    try:
+        return Otlp(choice, metrics)
+    except ValueError as error:
+        # Of the SDK, for a variable that only it reads.
+        raise SettingsError(f"a variable of OpenTelemetry cannot be used: {error}") from None

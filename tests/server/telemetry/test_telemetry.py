@@ -9,8 +9,10 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from peltier_backbone.load import Backbone
 from peltier_server.logs.logs import JsonFormatter, Redactor
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.settings import SettingsError
 from peltier_server.telemetry.choice import TelemetryChoice
+from peltier_server.telemetry.telemetry import create_telemetry
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.otlp_collector import Collector, collecting, values
@@ -256,3 +258,11 @@ def test_what_there_is_not_is_refused(given: dict[str, str], sentence: str) -> N
     """At the start, instead of an export that nobody gets."""
     with pytest.raises(SettingsError, match=sentence):
         TelemetryChoice.read(given)
+
+
+def test_a_variable_that_the_sdk_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one sentence at the start, as for a setting of the server's own."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", "many")
+    with pytest.raises(SettingsError, match="OTEL_SPAN_LINK_COUNT_LIMIT must be a non-negative integer but got many"):
+        create_telemetry(Metrics())
