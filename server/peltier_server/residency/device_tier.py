@@ -37,7 +37,8 @@ class DeviceTier(Generic[K, A, R]):
         self._leased = Shares(max_bytes)
         self.used_bytes = 0
         self._num_adapters = 0
-        # Loaded adapters without leases, the least recently used first.
+        # Loaded adapters without leases, the least recently used first. They are told apart by entry, because a deleted
+        # adapter that is still leased may have a successor of the same key.
         self._idle: OrderedDict[SlotEntry[K, A, R], None] = OrderedDict()
         self._metrics = metrics
         self._drop = drop
