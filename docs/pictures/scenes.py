@@ -57,9 +57,10 @@ def _batch(page: Page, site: Site) -> None:
 
 
 def _compare(page: Page, site: Site) -> None:
-    page.get_by_label("Labelled rows").fill(labelled("banking77", 160))
+    rows = labelled("banking77", 160)
+    page.get_by_label("Labelled rows").fill(rows)
     page.get_by_role("button", name="Compare on").click()
-    page.get_by_role("button", name="Cancel").wait_for(state="detached")
+    page.get_by_text(f"{len(rows.splitlines()) - 1} rows judged").wait_for()
     page.locator("canvas").first.wait_for()
     page.get_by_label("Verdict").evaluate("section => section.scrollIntoView({block: 'end'})")
 

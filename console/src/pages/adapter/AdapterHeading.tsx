@@ -7,6 +7,7 @@ import { navigate } from "@/app/hash";
 import { Badge } from "@/widgets/badge/Badge";
 import { Button } from "@/widgets/button/Button";
 import { Dialog } from "@/widgets/dialog/Dialog";
+import { counted } from "@/widgets/format/numbers";
 import { PageHeading } from "@/widgets/heading/PageHeading";
 import { useNotice } from "@/widgets/notice/notices";
 import styles from "./index.module.css";
@@ -20,7 +21,7 @@ interface Props {
 
 /** The name of an adapter, what it is, and what can be done with all of it. */
 export function AdapterHeading({ adapter, versions, shown }: Props) {
-  const { name, latest } = adapter;
+  const { name } = adapter;
   const [isAsking, setIsAsking] = useState(false);
   const notice = useNotice();
   const { removeAll } = useDeletion(name);
@@ -52,8 +53,8 @@ export function AdapterHeading({ adapter, versions, shown }: Props) {
       {isAsking && (
         <Dialog title={`Delete ${name}?`} onClose={() => setIsAsking(false)}>
           <p>
-            {latest.version === 1 ? "Its version" : `Its ${adapter.num_versions} versions`} and all aliases stop
-            answering at once. The versions can be brought back for a while; the aliases cannot.
+            Its {counted(adapter.num_versions, "version")} and all aliases stop answering at once. The versions can be
+            brought back for a while; the aliases cannot.
           </p>
           <Dialog.Actions>
             <Button onClick={() => setIsAsking(false)}>Keep it</Button>
@@ -79,9 +80,9 @@ function Facts({ adapter: { latest, ...adapter } }: { adapter: Schema<"Adapter">
     <span className={styles.facts}>
       <span>{task.type}</span>
       <span>{latest.preset}</span>
-      {task.labels.length > 0 && <span>{task.labels.length} labels</span>}
+      {task.labels.length > 0 && <span>{counted(task.labels.length, "label")}</span>}
       <span>
-        {task.inputs} input, {task.max_length} tokens
+        {task.inputs} input, {counted(task.max_length, "token")}
       </span>
       {adapter.public && <Badge>public</Badge>}
     </span>

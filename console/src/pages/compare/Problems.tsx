@@ -1,3 +1,4 @@
+import { counted } from "@/widgets/format/numbers";
 import panel from "@/widgets/panel/Panel.module.css";
 import type { Problem } from "./askBoth";
 import styles from "./compare.module.css";
@@ -8,7 +9,7 @@ const MAX_SHOWN = 50;
 export function Problems({ problems }: { problems: readonly Problem[] }) {
   return (
     <section className={panel.panel} aria-label="Rows that were not judged">
-      <h2>{problems.length} rows were not judged</h2>
+      <h2>{counted(problems.length, "row")} not judged</h2>
       <ul className={styles.problems}>
         {problems.slice(0, MAX_SHOWN).map(({ line, problem }) => (
           <li key={line}>

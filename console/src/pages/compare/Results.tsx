@@ -1,5 +1,6 @@
 import { lazy, Suspense, useMemo } from "react";
 import { compare } from "@/quality/comparison";
+import { counted } from "@/widgets/format/numbers";
 import panel from "@/widgets/panel/Panel.module.css";
 import type { Run } from "@/widgets/run/useRun";
 import { EmptyState } from "@/widgets/states/EmptyState";
@@ -43,7 +44,7 @@ function Progress({ compared }: { compared?: Compared }) {
   const { done, total } = compared.asked;
   return (
     <p className={styles.progress} role="status">
-      <progress value={done} max={total} aria-label="Rows asked" /> {done} of {total} rows
+      <progress value={done} max={total} aria-label="Rows asked" /> {done} of {counted(total, "row")}
     </p>
   );
 }
@@ -67,7 +68,7 @@ function Found({ tasks, asked }: Compared) {
         <h2>{verdict.who}</h2>
         <p>{verdict.where}</p>
         <p className={panel.note}>
-          {verdict.chance} {asked.cases.length} rows were judged.
+          {verdict.chance} {counted(asked.cases.length, "row")} judged.
         </p>
       </section>
       <div className={styles.tables}>

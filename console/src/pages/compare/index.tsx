@@ -2,6 +2,7 @@ import type { SubmitEvent } from "react";
 import { Button } from "@/widgets/button/Button";
 import { Field } from "@/widgets/field/Field";
 import { FileButton } from "@/widgets/file/FileButton";
+import { counted } from "@/widgets/format/numbers";
 import { PageHeading } from "@/widgets/heading/PageHeading";
 import { useRun } from "@/widgets/run/useRun";
 import { InlineError } from "@/widgets/states/InlineError";
@@ -60,7 +61,7 @@ export default function ComparePage() {
         {table.columns.length > 0 && <ColumnFields table={table} columns={columns} onChange={form.setColumns} />}
         <div className={styles.actions}>
           <Button type="submit" kind="primary" disabled={!isReady}>
-            Compare{table.rows.length > 0 && ` on ${table.rows.length} rows`}
+            Compare{table.rows.length > 0 && ` on ${counted(table.rows.length, "row")}`}
           </Button>
           {state.status === "running" && <Button onClick={cancel}>Cancel</Button>}
           <FileButton label="Open a file" accept=".tsv,.csv,.jsonl,.gz" onText={form.setText} />

@@ -1,6 +1,7 @@
 // What a comparison says, in sentences.
 import { type Comparison, MAIN_METRIC, MAX_P_VALUE } from "@/quality/comparison";
 import type { Kind } from "@/quality/judge";
+import { counted } from "@/widgets/format/numbers";
 
 export interface Verdict {
   who: string;
@@ -23,7 +24,7 @@ export function verdictOf(kind: Kind, found: Comparison, first: string, second: 
   const what = kind === "regression" ? "nearer" : kind === "ranking" ? "better" : "right";
   const unit = kind === "ranking" ? " queries" : "";
   const where =
-    `They answer ${found.differing.length} rows differently; only ${first} is ${what} on ${found.onlyFirstRight}${unit}, ` +
+    `They answer ${counted(found.differing.length, "row")} differently; only ${first} is ${what} on ${found.onlyFirstRight}${unit}, ` +
     `only ${second} on ${found.onlySecondRight}${unit}.`;
   const test = kind === "regression" || kind === "ranking" ? "a sign test" : "McNemar’s exact test";
   const chance = found.pValue < MAX_P_VALUE ? "unlikely to be chance" : "it may well be chance";

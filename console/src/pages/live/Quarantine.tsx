@@ -1,6 +1,6 @@
 import { Link } from "wouter";
 import { Figure } from "@/widgets/figure/Figure";
-import { whole } from "@/widgets/format/numbers";
+import { counted, whole } from "@/widgets/format/numbers";
 import type { Snapshot } from "./point";
 import styles from "./Quarantine.module.css";
 
@@ -18,7 +18,7 @@ export function Quarantine({ snapshot }: { snapshot: Snapshot }) {
             <Link href={`/adapters/${adapter.name}`}>
               {adapter.name}@{adapter.version}
             </Link>{" "}
-            of {adapter.tenant}, for requests of {tenant}: {num_failures} failures, tried again in{" "}
+            of {adapter.tenant}, for requests of {tenant}: {counted(num_failures, "failure")}, tried again in{" "}
             {whole(retry_after_seconds)} s. {reason}
           </li>
         ))}

@@ -1,5 +1,5 @@
 import { Figure } from "@/widgets/figure/Figure";
-import { bytes, percent, whole } from "@/widgets/format/numbers";
+import { bytes, counted, percent, whole } from "@/widgets/format/numbers";
 import type { Snapshot } from "./point";
 import styles from "./Tiers.module.css";
 
@@ -13,7 +13,7 @@ export function Tiers({ snapshot }: { snapshot: Snapshot }) {
         {snapshot.tiers.map((tier) => (
           <div key={tier.tier}>
             <dt>
-              {NAMES[tier.tier]} · {whole(tier.adapters)} adapters
+              {NAMES[tier.tier]} · {counted(tier.adapters, "adapter")}
             </dt>
             <dd>
               <meter
@@ -25,7 +25,7 @@ export function Tiers({ snapshot }: { snapshot: Snapshot }) {
               />
               <span className={styles.note}>
                 {bytes(tier.bytes)} of {bytes(tier.max_bytes)} ({percent(tier.bytes / tier.max_bytes)}) ·{" "}
-                {whole(tier.evictions)} evictions since the start
+                {counted(tier.evictions, "eviction")} since the start
               </span>
             </dd>
           </div>
@@ -43,5 +43,5 @@ function lookups({ lookups: found, loads }: Snapshot): string {
   const total = Object.values(found).reduce((all, count) => all + count, 0);
   if (total === 0) return "None yet.";
   const shares = Object.entries(found).map(([tier, count]) => `${tier} ${percent(count / total)}`);
-  return `${whole(total)}: ${shares.join(", ")} · ${whole(loads)} loads`;
+  return `${whole(total)}: ${shares.join(", ")} · ${counted(loads, "load")}`;
 }

@@ -1,5 +1,5 @@
 import { Badge } from "@/widgets/badge/Badge";
-import { compact, duration, percent, significant } from "@/widgets/format/numbers";
+import { compact, counted, duration, percent, significant } from "@/widgets/format/numbers";
 import type { Point, Snapshot } from "./point";
 import styles from "./Tiles.module.css";
 
@@ -26,13 +26,13 @@ export function Tiles({ snapshot, point, isLost }: Props) {
       <Tile name="Latency p50" value={seconds(point?.p50)} note={`p99 ${seconds(point?.p99)}`} />
       <Tile
         name="Queue"
-        value={`${compact(queue.tokens)} tokens`}
-        note={`${compact(queue.rows)} rows · p99 wait ${seconds(point?.waitP99)}`}
+        value={counted(queue.tokens, "token", compact)}
+        note={`${counted(queue.rows, "row", compact)} · p99 wait ${seconds(point?.waitP99)}`}
       />
       <Tile
         name="Batch fill"
         value={point?.fill == null ? "–" : percent(point.fill)}
-        note={`${number(point?.rowsPerBatch)} rows · ${number(point?.adaptersPerBatch)} adapters`}
+        note={`${mean(point?.rowsPerBatch, "row")} · ${mean(point?.adaptersPerBatch, "adapter")}`}
       />
       <Tile
         name="Tokens"
@@ -42,7 +42,7 @@ export function Tiles({ snapshot, point, isLost }: Props) {
       <Tile
         name="Runner"
         value={<Badge tone={runner.state === "well" ? "good" : "bad"}>{runner.state}</Badge>}
-        note={`${runner.restarts} restarts`}
+        note={counted(runner.restarts, "restart")}
       />
       <Tile
         name="Quarantine"
@@ -75,6 +75,6 @@ function seconds(value: number | null | undefined): string {
   return value == null ? "–" : duration(value);
 }
 
-function number(value: number | null | undefined): string {
-  return value == null ? "–" : significant(value);
+function mean(value: number | null | undefined, noun: string): string {
+  return value == null ? `– ${noun}s` : counted(value, noun, significant);
 }

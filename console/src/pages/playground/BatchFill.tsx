@@ -1,4 +1,5 @@
 import { Badge } from "@/widgets/badge/Badge";
+import { counted } from "@/widgets/format/numbers";
 import type { AnsweredRow } from "./batch";
 import styles from "./layout.module.css";
 
@@ -11,12 +12,12 @@ export function BatchFill({ rows, elapsedMs }: { rows: readonly AnsweredRow[]; e
   return (
     <p className={styles.facts} role="status">
       <span>
-        {answered.length} of {rows.length} rows answered
+        {answered.length} of {counted(rows.length, "row")} answered
       </span>
       {failed > 0 && <Badge tone="bad">{failed} failed</Badge>}
-      <span>{tokens} tokens</span>
+      <span>{counted(tokens, "token")}</span>
       <span>
-        fullest batch: {most("rows")} rows of {most("adapters")} adapters
+        fullest batch: {counted(most("rows"), "row")} of {counted(most("adapters"), "adapter")}
       </span>
       {elapsedMs !== undefined && <span>{elapsedMs.toFixed(0)} ms in all</span>}
     </p>

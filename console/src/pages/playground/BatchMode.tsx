@@ -5,6 +5,7 @@ import type { Result } from "@/api/predictions";
 import { Button } from "@/widgets/button/Button";
 import { Field } from "@/widgets/field/Field";
 import { FileButton } from "@/widgets/file/FileButton";
+import { counted } from "@/widgets/format/numbers";
 import { useRun } from "@/widgets/run/useRun";
 import { askBatch } from "./askBatch";
 import { BatchResults } from "./BatchResults";
@@ -60,7 +61,7 @@ export function BatchMode() {
         </Field>
         <div className={styles.actions}>
           <Button type="submit" kind="primary" disabled={items.length === 0} title="Ctrl+Enter">
-            Predict {items.length > 0 && `${items.length} rows`}
+            Predict {items.length > 0 && counted(items.length, "row")}
           </Button>
           {state.status === "running" && <Button onClick={cancel}>Cancel</Button>}
           <FileButton label="Open a file" accept=".tsv,.csv,.jsonl,.txt,.gz" onText={setText} />

@@ -1,3 +1,4 @@
+import { counted } from "@/widgets/format/numbers";
 import type { BatchRow } from "./batch";
 
 /** How many rows were read, and the first that could not be. */
@@ -7,7 +8,7 @@ export function RowCount({ rows }: { rows: readonly BatchRow[] }) {
   const tasks = new Set(rows.map(({ item }) => item?.task).filter(Boolean));
   return (
     <span>
-      {rows.length} rows, {tasks.size} {tasks.size === 1 ? "task" : "tasks"}
+      {counted(rows.length, "row")}, {counted(tasks.size, "task")}
       {bad.length > 0 && `; ${bad.length} cannot be read, the first in line ${bad[0]?.line}: it ${bad[0]?.problem}`}
     </span>
   );

@@ -1,5 +1,6 @@
 import { errorOfResult, type Result } from "@/api/predictions";
 import type { Input } from "@/rows/input";
+import { counted } from "@/widgets/format/numbers";
 import panel from "@/widgets/panel/Panel.module.css";
 import type { Run } from "@/widgets/run/useRun";
 import { EmptyState } from "@/widgets/states/EmptyState";
@@ -34,7 +35,7 @@ export function SeveralResults({ state, hasTasks }: Props) {
     <div className={styles.results}>
       <p className={styles.facts}>
         <span>
-          {body.results.length - failed} of {body.results.length} tasks answered
+          {body.results.length - failed} of {counted(body.results.length, "task")} answered
         </span>
         <span>{state.elapsedMs.toFixed(0)} ms round trip</span>
       </p>

@@ -1,5 +1,6 @@
 import { HeatMap } from "@/widgets/chart/HeatMap";
 import { Figure } from "@/widgets/figure/Figure";
+import { counted } from "@/widgets/format/numbers";
 import type { Report } from "./report";
 
 /** The gates of UniPELT by part and layer. */
@@ -7,7 +8,7 @@ export function GatesFigure({ gates: { means, rows } }: { gates: NonNullable<Rep
   const parts = Object.keys(means);
   const layers = Math.max(0, ...Object.values(means).map((values) => values.length));
   return (
-    <Figure title={`Gates, mean of ${rows} rows`} isWide>
+    <Figure title={`Gates, mean of ${counted(rows, "row")}`} isWide>
       <HeatMap
         values={parts.map((part) => (means[part] ?? []).map((value) => value ?? 0))}
         rows={parts}

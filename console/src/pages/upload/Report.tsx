@@ -1,4 +1,5 @@
 import type { ApiError } from "@/api/error";
+import { counted } from "@/widgets/format/numbers";
 import { nextStep } from "@/widgets/states/nextStep";
 import type { Header } from "./header";
 import { type Place, placesOf } from "./report";
@@ -20,7 +21,11 @@ export function Report({ error, header }: Props) {
   const sound = header?.tensors.filter(({ name }) => !refused.has(name)) ?? [];
   return (
     <div role="alert">
-      <p className={styles.message}>{reasons.length > 0 ? count(reasons.length) : error.message}</p>
+      <p className={styles.message}>
+        {reasons.length > 0
+          ? `The server refuses the artifact for ${counted(reasons.length, "reason")}.`
+          : error.message}
+      </p>
       {reasons.length === 0 && <p className={styles.note}>{nextStep(error).advice}</p>}
       {places.length > 0 && (
         <div className={styles.scroller}>
@@ -41,7 +46,7 @@ export function Report({ error, header }: Props) {
         </div>
       )}
       {refused.size > 0 && sound.length > 0 && (
-        <p className={styles.note}>Nothing is said against the other {sound.length} tensors.</p>
+        <p className={styles.note}>Nothing is said against the other {counted(sound.length, "tensor")}.</p>
       )}
     </div>
   );
@@ -63,10 +68,4 @@ function PlaceRow({ place, header }: { place: Place; header: Header | null }) {
       </td>
     </tr>
   );
-}
-
-function count(reasons: number): string {
-  return reasons === 1
-    ? "The server refuses the artifact for one reason."
-    : `The server refuses the artifact for ${reasons} reasons.`;
 }

@@ -14,6 +14,12 @@ export function compact(value: number): string {
   return COMPACT.format(value);
 }
 
+/** “1 row”, “12,345 rows”; a noun whose plural has no -s is not for this. */
+export function counted(value: number, noun: string, format: (value: number) => string = whole): string {
+  const text = format(value);
+  return `${text} ${text === format(1) ? noun : `${noun}s`}`;
+}
+
 /** `value` with about `digits` significant digits. */
 export function significant(value: number, digits = 3): string {
   return new Intl.NumberFormat(undefined, { maximumSignificantDigits: digits }).format(value);

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { manifestQuery } from "@/api/adapters";
 import { Card } from "@/widgets/card/Card";
 import { CopyButton } from "@/widgets/copy/CopyButton";
+import { counted } from "@/widgets/format/numbers";
 import { ErrorState } from "@/widgets/states/ErrorState";
 import { Loading } from "@/widgets/states/Loading";
 import styles from "./manifest.module.css";
@@ -33,6 +34,6 @@ export function ManifestCard({ name, version }: Props) {
 }
 
 function shown(manifest: Record<string, unknown>): string {
-  const golden = Array.isArray(manifest.golden) ? `${manifest.golden.length} examples` : manifest.golden;
+  const golden = Array.isArray(manifest.golden) ? counted(manifest.golden.length, "example") : manifest.golden;
   return JSON.stringify({ ...manifest, golden }, null, 2);
 }

@@ -1,4 +1,4 @@
-import { significant } from "@/widgets/format/numbers";
+import { counted, significant } from "@/widgets/format/numbers";
 import { type Piece, tokenTimes } from "../tokenTimes";
 import styles from "./Streamed.module.css";
 
@@ -27,7 +27,8 @@ export function Streamed({ pieces, isRunning }: Props) {
       {times && (
         <>
           <p className={styles.facts}>
-            First piece after {significant(times.firstMs)} ms, {pieces.length} pieces in {significant(times.lastMs)} ms
+            First piece after {significant(times.firstMs)} ms, {counted(pieces.length, "piece")} in{" "}
+            {significant(times.lastMs)} ms
             {times.gapsMs.length > 0 &&
               `, ${significant(times.medianGapMs)} ms between two (median), ${significant(times.piecesPerSecond)} each second`}
             .

@@ -1,4 +1,4 @@
-import { significant } from "@/widgets/format/numbers";
+import { counted, significant } from "@/widgets/format/numbers";
 import styles from "./Vector.module.css";
 
 const SHOWN = 6;
@@ -8,7 +8,7 @@ export function Vector({ values }: { values: readonly number[] }) {
   const length = Math.sqrt(values.reduce((total, value) => total + value * value, 0));
   return (
     <p className={styles.vector}>
-      {values.length} dimensions, length {significant(length)}:{" "}
+      {counted(values.length, "dimension")}, length {significant(length)}:{" "}
       <code>
         {values
           .slice(0, SHOWN)

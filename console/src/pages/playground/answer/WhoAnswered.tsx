@@ -2,6 +2,7 @@ import { Link } from "wouter";
 import type { Answered } from "@/api/predictions";
 import { Badge } from "@/widgets/badge/Badge";
 import { Digest } from "@/widgets/digest/Digest";
+import { counted } from "@/widgets/format/numbers";
 import { TierBadge } from "@/widgets/tier/TierBadge";
 import { TimingBar } from "./TimingBar";
 import styles from "./WhoAnswered.module.css";
@@ -28,10 +29,9 @@ export function WhoAnswered({ answered, roundTripMs }: Props) {
       <TimingBar timings={timings_ms} />
       <p className={styles.facts}>
         <span>
-          batch of {batch.rows} {batch.rows === 1 ? "row" : "rows"}, {batch.adapters}{" "}
-          {batch.adapters === 1 ? "adapter" : "adapters"}
+          batch of {counted(batch.rows, "row")}, {counted(batch.adapters, "adapter")}
         </span>
-        <span>{usage.tokens} tokens</span>
+        <span>{counted(usage.tokens, "token")}</span>
         {usage.completion_tokens != null && <span>{usage.completion_tokens} generated</span>}
         {usage.truncated_inputs > 0 && <Badge tone="warn">{usage.truncated_inputs} truncated</Badge>}
         {roundTripMs !== undefined && <span>{roundTripMs.toFixed(0)} ms round trip</span>}

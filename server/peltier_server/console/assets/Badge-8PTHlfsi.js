@@ -1,1 +1,0 @@
-import{t as e}from"./jsx-runtime-Wy9s6hX0.js";var t={badge:`_badge_1xr0x_1`,neutral:`_neutral_1xr0x_11`,good:`_good_1xr0x_15`,warn:`_warn_1xr0x_21`,bad:`_bad_1xr0x_1`,accent:`_accent_1xr0x_33`},n=e();function r({tone:e=`neutral`,title:r,children:i}){return(0,n.jsx)(`span`,{className:`${t.badge} ${t[e]}`,title:r,children:i})}export{r as t};
