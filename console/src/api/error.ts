@@ -26,13 +26,20 @@ export function errorFrom(status: number, body: string, header: (name: string) =
   const error = parsed(body);
   const retryAfter = Number(header("retry-after") ?? Number.NaN);
   return new ApiError(
-    typeof error.message === "string" ? error.message : `The server answered with status ${status}.`,
+    typeof error.message === "string" ? sentence(error.message) : `The server answered with status ${status}.`,
     status,
     typeof error.code === "string" ? error.code : "unknown",
     Array.isArray(error.details) ? error.details : [],
     Number.isFinite(retryAfter) ? retryAfter : null,
     header("x-request-id"),
   );
+}
+
+/** A message of the server, which begins in lower case and has no full stop, as a sentence. */
+export function sentence(message: string): string {
+  const text = message.trim();
+  const end = /[.!?…]$/.test(text) || text === "" ? "" : ".";
+  return text.charAt(0).toUpperCase() + text.slice(1) + end;
 }
 
 /** The error of a request that got no answer. */

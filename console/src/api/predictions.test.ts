@@ -25,7 +25,7 @@ test("an error event rejects with the server's sentence, and so does an end with
   const error = 'event: error\ndata: {"error": {"code": "deadline_passed", "message": "too late"}}\n\n';
   await expect(readEvents(chunks(error, 50), () => undefined)).rejects.toMatchObject({
     code: "deadline_passed",
-    message: "too late",
+    message: "Too late.",
   });
   await expect(readEvents(chunks('data: {"index":0,"text":"a"}\n\n', 50), () => undefined)).rejects.toThrow(
     "ended before its last event",

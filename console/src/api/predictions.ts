@@ -1,7 +1,7 @@
 // Predictions: of one task, of several tasks, of a mixed batch, and a streamed text.
 import { EventSourceParserStream } from "eventsource-parser/stream";
 import type { Input } from "@/rows/input";
-import { ApiError, errorFrom } from "./error";
+import { ApiError, errorFrom, sentence } from "./error";
 import { answer, api, fetchWithKey, ROOT, type Schema } from "./server";
 
 export type Answered = Schema<"PredictResponse">;
@@ -90,5 +90,5 @@ export async function readEvents(
 
 /** The error of a result in a mixed answer, as the error of a request would be. */
 export function errorOfResult({ error }: Schema<"ErrorBody">): ApiError {
-  return new ApiError(error.message, 0, error.code, error.details ?? []);
+  return new ApiError(sentence(error.message), 0, error.code, error.details ?? []);
 }

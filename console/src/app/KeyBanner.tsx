@@ -1,6 +1,5 @@
 import { useKey } from "@/api/key";
 import { Button } from "@/widgets/button/Button";
-import { sentence } from "@/widgets/format/text";
 import styles from "./KeyBanner.module.css";
 
 /** Says that the server refuses the key, or asks for one. */
@@ -10,7 +9,7 @@ export function KeyBanner({ onKey }: { onKey: () => void }) {
   return (
     <div className={styles.banner} role="alert">
       <span>
-        <strong>{key ? "The server refuses this key." : "This server needs a key."}</strong> {key && sentence(refusal)}
+        <strong>{key ? "The server refuses this key." : "This server needs a key."}</strong> {key && refusal}
       </span>
       <Button onClick={onKey}>{key ? "Enter another key" : "Enter key"}</Button>
     </div>

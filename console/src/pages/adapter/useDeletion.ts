@@ -16,16 +16,16 @@ export function useDeletion(name: string): Deletion {
   const refresh = () => cache.invalidateQueries({ queryKey: ["adapters"] });
   const failed = (failure: unknown) => notice({ text: asApiError(failure).message, tone: "bad" });
 
-  const restore = async (versions: readonly number[]) => {
+  const restore = async (versions: readonly number[], said: string) => {
     // Oldest first, so that a quota refuses the newest ones last.
     for (const version of [...versions].sort((one, other) => one - other)) await undeleteVersion(name, version);
     await refresh();
-    notice({ text: `${name} is back${versions.length > 1 ? " with all its versions; its aliases are not" : ""}.` });
+    notice({ text: said });
     navigate(`/adapters/${name}`);
   };
-  const undo = (versions: readonly number[]) => ({
+  const undo = (versions: readonly number[], said: string) => ({
     label: "Undo",
-    run: () => void restore(versions).catch(failed),
+    run: () => void restore(versions, said).catch(failed),
   });
 
   return {
@@ -33,7 +33,7 @@ export function useDeletion(name: string): Deletion {
       void deleteAdapter(name)
         .then(() => {
           navigate("/adapters");
-          notice({ text: `${name} is deleted.`, action: undo(versions) });
+          notice({ text: `${name} is deleted.`, action: undo(versions, `${name} is back, without its aliases.`) });
           // This page may still be shown, and would ask for what is gone. The list asks when it is shown.
           return cache.invalidateQueries({ queryKey: ["adapters"], refetchType: "none" });
         })
@@ -41,7 +41,8 @@ export function useDeletion(name: string): Deletion {
     removeVersion: (version) =>
       void deleteVersion(name, version)
         .then(() => {
-          notice({ text: `Version ${version} of ${name} is deleted.`, action: undo([version]) });
+          const one = `Version ${version} of ${name}`;
+          notice({ text: `${one} is deleted.`, action: undo([version], `${one} is back.`) });
           return refresh();
         })
         .catch(failed),

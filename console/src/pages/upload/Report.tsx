@@ -11,7 +11,7 @@ interface Props {
   header: Header | null;
 }
 
-const TITLES = { tensor: "Tensor", field: "Manifest", golden: "Golden example", file: "File" };
+const TITLES = { tensor: "Tensor", field: "Manifest", part: "Part", golden: "Golden example", file: "File" };
 
 /** Why an artifact was refused: every reason at its tensor or field. */
 export function Report({ error, header }: Props) {

@@ -1,6 +1,5 @@
 import { ApiError } from "@/api/error";
 import { Button } from "@/widgets/button/Button";
-import { sentence } from "@/widgets/format/text";
 import { EmptyState } from "./EmptyState";
 import { nextStep } from "./nextStep";
 import styles from "./states.module.css";
@@ -17,7 +16,7 @@ export function ErrorState({ error, onRetry }: Props) {
   return (
     <div role="alert">
       <EmptyState title={title} actions={onRetry && <Button onClick={onRetry}>Try again</Button>}>
-        <p>{sentence(error.message)}</p>
+        <p>{error.message}</p>
         {advice && <p>{advice}</p>}
         {requestId && (
           <p className={styles.small}>

@@ -39,7 +39,7 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
         </button>
       ),
     },
-    { id: "state", header: "Live", width: 110, cell: (row) => <State row={row} live={adapter.live ?? {}} /> },
+    { id: "state", header: "Live", width: 150, cell: (row) => <State row={row} live={adapter.live ?? {}} /> },
     { id: "tier", header: "Tier", width: 86, cell: (row) => <TierBadge tier={activity?.tierOf(row.digest) ?? null} /> },
     { id: "requests", header: "Requests", width: 84, align: "end", cell: (row) => whole(use(row)?.requests ?? 0) },
     { id: "p99", header: "p99", width: 92, align: "end", cell: (row) => seconds(use(row)?.p99_seconds) },
@@ -56,7 +56,7 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
     {
       id: "actions",
       header: "Actions",
-      width: 190,
+      width: 214,
       cell: (row) => (
         <>
           <Button kind="quiet" onClick={() => onDeprecate(row)}>

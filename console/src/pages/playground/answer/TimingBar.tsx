@@ -1,15 +1,11 @@
 import type { Answered } from "@/api/predictions";
 import styles from "./TimingBar.module.css";
 
-const PHASES = [
-  ["queue", "queue"],
-  ["load", "load"],
-  ["compute", "compute"],
-] as const;
+const PHASES = ["queue", "load", "compute"] as const;
 
 /** Where the server's time went. */
 export function TimingBar({ timings }: { timings: Answered["timings_ms"] }) {
-  const named = PHASES.map(([phase, name]) => ({ name, ms: timings[phase] }));
+  const named = PHASES.map((phase) => ({ name: phase, ms: timings[phase] }));
   const other = Math.max(0, timings.total - named.reduce((total, { ms }) => total + ms, 0));
   const shown = [...named, { name: "other", ms: other }];
   return (

@@ -1,1 +1,0 @@
-import{E as e}from"./index-BxNu92HT.js";import{i as t,r as n}from"./nextStep-BLPFv_Ov.js";function r(){return e({queryKey:[`info`],queryFn:({signal:e})=>n(t.GET(`/info`,{signal:e})),staleTime:6e4})}export{r as t};
