@@ -54,6 +54,17 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(open_tab: Open) -> 
     assert wide == []
 
 
+def test_a_phone_shows_that_a_table_has_more_columns(open_tab: Open) -> None:
+    """Its end fades until the last column is in view, and the name of a row stays."""
+    page = open_tab(width=390).open("/adapters")
+    table = page.get_by_role("region", name="Adapters")
+    expect(table).to_have_attribute("data-more", "end")
+    table.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
+    expect(table).to_have_attribute("data-more", "start")
+    expect(page.get_by_role("columnheader", name="Errors")).to_be_in_viewport(ratio=0.95)
+    expect(page.get_by_role("link", name="banking77", exact=True)).to_be_in_viewport(ratio=0.95)
+
+
 def test_an_unknown_page_leads_back(open_tab: Open) -> None:
     """It says that there is no such page."""
     visitor = open_tab()

@@ -1,5 +1,6 @@
 import { useEffect, useRef } from "react";
 import { Link, useLocation } from "wouter";
+import { markHiddenSides } from "@/widgets/scroll/markHiddenSides";
 import styles from "./Navigation.module.css";
 import { PAGES } from "./pages";
 
@@ -11,6 +12,7 @@ export function Navigation() {
   useEffect(() => {
     links.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [path]);
+  useEffect(() => (links.current ? markHiddenSides(links.current) : undefined), []);
   return (
     <nav ref={links} className={styles.pages} aria-label="Pages">
       {PAGES.filter((page) => page.title).map((page) => (

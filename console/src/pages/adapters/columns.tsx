@@ -23,8 +23,9 @@ function ofManifest(): Column<Row>[] {
     {
       id: "name",
       header: "Name",
-      width: 200,
+      width: 170,
       grows: true,
+      namesRow: true,
       cell: (row) => (
         <>
           <Link href={`/adapters/${row.name}`} className={styles.name} title={row.name}>

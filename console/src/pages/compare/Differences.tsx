@@ -61,7 +61,15 @@ function columnsOf([first, second]: readonly [string, string]): Column<Differenc
     <span title={text}>{isBetter ? <Badge tone="good">{text}</Badge> : text}</span>
   );
   return [
-    { id: "line", header: "Line", width: 64, align: "end", cell: ({ line }) => line, sortBy: ({ line }) => line },
+    {
+      id: "line",
+      header: "Line",
+      width: 64,
+      align: "end",
+      namesRow: true,
+      cell: ({ line }) => line,
+      sortBy: ({ line }) => line,
+    },
     { id: "input", header: "Input", width: 260, grows: true, cell: ({ input }) => <span title={input}>{input}</span> },
     { id: "label", header: "Label", width: 180, cell: ({ label }) => label, sortBy: ({ label }) => label },
     {

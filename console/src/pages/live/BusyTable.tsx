@@ -10,7 +10,15 @@ interface Row extends AdapterRate {
 }
 
 const COLUMNS: readonly Column<Row>[] = [
-  { id: "name", header: "Adapter", width: 170, grows: true, cell: ({ name }) => name, sortBy: ({ name }) => name },
+  {
+    id: "name",
+    header: "Adapter",
+    width: 170,
+    grows: true,
+    namesRow: true,
+    cell: ({ name }) => name,
+    sortBy: ({ name }) => name,
+  },
   rateColumn(
     "rate",
     "Requests/s",

@@ -9,7 +9,15 @@ import type { AnsweredRow } from "./batch";
 export function batchColumns(onOpen: (row: AnsweredRow) => void): Column<AnsweredRow>[] {
   const end = { align: "end" } as const;
   return [
-    { id: "line", header: "Line", width: 60, ...end, cell: ({ line }) => line, sortBy: ({ line }) => line },
+    {
+      id: "line",
+      header: "Line",
+      width: 60,
+      ...end,
+      namesRow: true,
+      cell: ({ line }) => line,
+      sortBy: ({ line }) => line,
+    },
     { id: "task", header: "Task", width: 140, cell: ({ item }) => item?.task, sortBy: ({ item }) => item?.task ?? "" },
     { id: "answer", header: "Answer", width: 240, grows: true, cell: answerCell, sortBy: answerText },
     {

@@ -18,7 +18,7 @@ const MAX_HEIGHT = 420;
 /** Keys without their secrets. */
 export function KeyTable({ keys, onRevoke, onEnd }: Props) {
   const columns: readonly Column<Key>[] = [
-    { id: "prefix", header: "Key", width: 110, cell: ({ prefix }) => <code>{prefix}…</code> },
+    { id: "prefix", header: "Key", width: 110, namesRow: true, cell: ({ prefix }) => <code>{prefix}…</code> },
     { id: "state", header: "State", width: 180, cell: (key) => <KeyState apiKey={key} /> },
     { id: "scopes", header: "Scopes", width: 170, cell: ({ scopes }) => scopes.join(", ") },
     { id: "note", header: "Note", width: 130, grows: true, cell: ({ note }) => <span title={note}>{note}</span> },

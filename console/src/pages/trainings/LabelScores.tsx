@@ -8,7 +8,15 @@ import type { LabelScore } from "./report";
 const MAX_HEIGHT = 380;
 
 const COLUMNS: readonly Column<LabelScore>[] = [
-  { id: "label", header: "Label", width: 150, grows: true, cell: ({ label }) => label, sortBy: ({ label }) => label },
+  {
+    id: "label",
+    header: "Label",
+    width: 150,
+    grows: true,
+    namesRow: true,
+    cell: ({ label }) => label,
+    sortBy: ({ label }) => label,
+  },
   number("rows", "Rows", ({ rows }) => rows, whole),
   number("precision", "Precision", ({ precision }) => precision, significant),
   number("recall", "Recall", ({ recall }) => recall, significant),

@@ -1,3 +1,4 @@
+import { Scroller } from "@/widgets/scroll/Scroller";
 import styles from "./PlainTable.module.css";
 
 interface Props {
@@ -11,8 +12,7 @@ interface Props {
 export function PlainTable({ head, rows, texts = 1 }: Props) {
   const sideOf = (place: number) => (place < texts ? undefined : styles.number);
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a keyboard scrolls a table that is too wide.
-    <section className={styles.scroller} tabIndex={0} aria-label={head.join(", ")}>
+    <Scroller label={head.join(", ")}>
       <table className={styles.table}>
         <thead>
           <tr>
@@ -35,6 +35,6 @@ export function PlainTable({ head, rows, texts = 1 }: Props) {
           ))}
         </tbody>
       </table>
-    </section>
+    </Scroller>
   );
 }

@@ -1,5 +1,6 @@
 import type { ApiError } from "@/api/error";
 import { counted } from "@/widgets/format/numbers";
+import { Scroller } from "@/widgets/scroll/Scroller";
 import { nextStep } from "@/widgets/states/nextStep";
 import type { Header } from "./header";
 import { type Place, placesOf } from "./report";
@@ -28,7 +29,7 @@ export function Report({ error, header }: Props) {
       </p>
       {reasons.length === 0 && <p className={styles.note}>{nextStep(error).advice}</p>}
       {places.length > 0 && (
-        <div className={styles.scroller}>
+        <Scroller label="Reasons">
           <table className={styles.report}>
             <thead>
               <tr>
@@ -43,7 +44,7 @@ export function Report({ error, header }: Props) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroller>
       )}
       {refused.size > 0 && sound.length > 0 && (
         <p className={styles.note}>Nothing is said against the other {counted(sound.length, "tensor")}.</p>

@@ -1,6 +1,8 @@
 import type { RowData } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, useEffect, useEffectEvent, useRef } from "react";
+import { Scroller } from "@/widgets/scroll/Scroller";
+import { cellClass } from "./cellClass";
 import type { Column } from "./column";
 import styles from "./DataTable.module.css";
 import { HeadRow } from "./HeadRow";
@@ -37,7 +39,7 @@ export function DataTable<Row extends RowData>({
   empty,
   maxHeight,
 }: Props<Row>) {
-  const scroller = useRef<HTMLDivElement>(null);
+  const scroller = useRef<HTMLElement>(null);
   const { sorted, sorting, toggle } = useSortedRows(columns, rows, rowKey);
   const virtual = useVirtualizer({
     count: sorted.length,
@@ -55,8 +57,7 @@ export function DataTable<Row extends RowData>({
   }, [isAtEnd, sorted.length]);
   if (rows.length === 0 && empty) return empty;
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a keyboard scrolls the rows.
-    <section ref={scroller} className={styles.scroller} style={{ maxHeight }} aria-label={label} tabIndex={0}>
+    <Scroller label={label} element={scroller} className={styles.frame} maxHeight={maxHeight}>
       <table
         className={styles.table}
         style={{ minWidth: columns.reduce((sum, { width }) => sum + width, 0) }}
@@ -75,9 +76,9 @@ export function DataTable<Row extends RowData>({
             const row = sorted[index];
             return row === undefined ? null : (
               <tr key={rowKey(row) || key} aria-rowindex={index + 2} className={styles.row}>
-                {columns.map(({ id, align, cell }) => (
-                  <td key={id} className={align === "end" ? styles.end : undefined}>
-                    {cell(row)}
+                {columns.map((column) => (
+                  <td key={column.id} className={cellClass(column)}>
+                    {column.cell(row)}
                   </td>
                 ))}
               </tr>
@@ -86,7 +87,7 @@ export function DataTable<Row extends RowData>({
           <Spacer height={last ? virtual.getTotalSize() - last.end : 0} />
         </tbody>
       </table>
-    </section>
+    </Scroller>
   );
 }
 

@@ -1,4 +1,5 @@
 import type { SortingState } from "@tanstack/react-table";
+import { cellClass } from "./cellClass";
 import type { Column } from "./column";
 import styles from "./DataTable.module.css";
 
@@ -18,7 +19,7 @@ export function HeadRow<Row>({ columns, sorting, onToggle }: Props<Row>) {
             <th
               key={column.id}
               scope="col"
-              className={column.align === "end" ? styles.end : undefined}
+              className={cellClass(column)}
               aria-sort={order ? (order.desc ? "descending" : "ascending") : undefined}
             >
               {column.sortBy ? (

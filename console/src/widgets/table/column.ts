@@ -8,6 +8,8 @@ export interface Column<Row> {
   width: number;
   grows?: boolean;
   align?: "start" | "end";
+  /** Names the row, so that it stays in view when the table scrolls sideways; for the first column. */
+  namesRow?: boolean;
   cell: (row: Row) => ReactNode;
   /** What the rows are sorted by; a column without it cannot be sorted. */
   sortBy?: (row: Row) => string | number;

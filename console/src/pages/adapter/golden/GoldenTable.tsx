@@ -1,6 +1,7 @@
 import type { Schema } from "@/api/server";
 import { Badge } from "@/widgets/badge/Badge";
 import { significant } from "@/widgets/format/numbers";
+import { Scroller } from "@/widgets/scroll/Scroller";
 import { answeredText, areComparable, type Golden, inputText, recordedText, scoreOf } from "./golden";
 import styles from "./golden.module.css";
 
@@ -15,7 +16,7 @@ interface Props {
 
 export function GoldenTable({ examples, task, now }: Props) {
   return (
-    <div className={styles.scroller}>
+    <Scroller label="Golden examples and their answers">
       <table className={styles.table}>
         <thead>
           <tr>
@@ -37,7 +38,7 @@ export function GoldenTable({ examples, task, now }: Props) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroller>
   );
 }
 

@@ -3,6 +3,7 @@ import { manifestQuery } from "@/api/adapters";
 import type { Schema } from "@/api/server";
 import { Card } from "@/widgets/card/Card";
 import { compact, percent, whole } from "@/widgets/format/numbers";
+import { Scroller } from "@/widgets/scroll/Scroller";
 import { ErrorState } from "@/widgets/states/ErrorState";
 import { Loading } from "@/widgets/states/Loading";
 import styles from "./manifest.module.css";
@@ -40,8 +41,7 @@ function PartTable({ parts, manifest }: { parts: readonly Part[]; manifest: Reco
       <p className={styles.note}>
         {whole(total)} parameters without the head: {percent(ofBackbone, 3)} of the backbone. Columns are blocks.
       </p>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a keyboard scrolls the table. */}
-      <section className={styles.scroller} aria-label="Parameters by part and block" tabIndex={0}>
+      <Scroller label="Parameters by part and block">
         <table className={styles.parts}>
           <thead>
             <tr>
@@ -67,7 +67,7 @@ function PartTable({ parts, manifest }: { parts: readonly Part[]; manifest: Reco
             ))}
           </tbody>
         </table>
-      </section>
+      </Scroller>
     </>
   );
 }

@@ -28,6 +28,7 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
       id: "version",
       header: "Version",
       width: 76,
+      namesRow: true,
       cell: (row) => (
         <button
           type="button"

@@ -1,1 +1,0 @@
-import{E as e}from"./index-euqTCTZl.js";import{i as t,r as n}from"./nextStep-BDdUG7Ne.js";function r(){return e({queryKey:[`info`],queryFn:({signal:e})=>n(t.GET(`/info`,{signal:e})),staleTime:6e4})}export{r as t};
