@@ -1,6 +1,7 @@
 """One adapter: splits, roll backs, deletions, and what is shown of a version."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -85,6 +86,43 @@ def test_a_deletion_can_be_undone(open_tab: Open, site: Site, two_versions: str)
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("heading", name=two_versions, level=1)).to_be_visible()
     assert set(site.shares(two_versions, 5)) == {2}
+
+
+def test_a_deprecated_version_can_be_restored_and_deleted(open_tab: Open, site: Site, two_versions: str) -> None:
+    """The API has the reason while it is deprecated. A deleted version comes back with Undo."""
+    # A version that an alias means cannot be deleted.
+    site.client.delete(f"/v1/adapters/{two_versions}/aliases/production").raise_for_status()
+    page = open_tab().open(f"/adapters/{two_versions}")
+    versions = f"/v1/adapters/{two_versions}/versions"
+    row = page.get_by_role("table", name="Versions").get_by_role("row").filter(has_text="v1")
+    row.get_by_role("button", name="Deprecate").click()
+    page.get_by_label("Reason").fill("confuses two cards")
+    page.get_by_role("dialog").get_by_role("button", name="Deprecate", exact=True).click()
+    expect(row).to_contain_text("deprecated")
+    assert site.client.get(f"{versions}/1").json()["deprecation"] == "confuses two cards"
+    row.get_by_role("button", name="Delete version 1").click()
+    expect(page.get_by_text(f"Version 1 of {two_versions} is deleted.")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text(f"Version 1 of {two_versions} is back.")).to_be_visible()
+    row.get_by_role("button", name="Undeprecate").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove the deprecation").click()
+    expect(row).not_to_contain_text("deprecated")
+    assert not site.client.get(f"{versions}/1").json().get("deprecation")
+
+
+def test_a_new_alias_means_the_chosen_version(open_tab: Open, site: Site, two_versions: str) -> None:
+    """A name that is not allowed is refused at its field."""
+    page = open_tab(is_refused=True).open(f"/adapters/{two_versions}")
+    page.get_by_role("button", name="New alias").click()
+    name = page.get_by_role("dialog").get_by_label("Name")
+    name.fill("no name")
+    page.get_by_label("Version", exact=True).select_option("1")
+    page.get_by_role("button", name="Create").click()
+    expect(name).to_have_accessible_description(re.compile("Alias 'no name' is not allowed"))
+    name.fill("canary")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", name="canary")).to_be_visible()
+    assert set(site.shares(f"{two_versions}@canary", 3)) == {1}
 
 
 def test_a_download_is_the_artifact(open_tab: Open, site: Site, tmp_path: Path) -> None:

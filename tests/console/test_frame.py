@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ frontend front
 backend peltier
     server one {server}
 """
+_KEY_SECONDS = 2
 WRONG = "plt_wrongkey_" + "0" * 43
 
 
@@ -87,6 +89,17 @@ def test_a_revoked_key_is_noticed(open_tab: Open, site: Site) -> None:
     site.client.delete(f"/v1/keys/{prefix}").raise_for_status()
     page.reload()
     expect(page.get_by_role("alert").first).to_contain_text("revoked")
+    expect(page.get_by_role("button", name="Enter another key").first).to_be_visible()
+
+
+def test_an_expired_key_is_noticed(open_tab: Open, site: Site) -> None:
+    """Without a click: the page asks the server again by itself."""
+    ends = datetime.now(UTC) + timedelta(seconds=_KEY_SECONDS)
+    body = {"tenant": "default", "scopes": ["predict"], "expires_at": ends.isoformat()}
+    key = site.client.post("/v1/keys", json=body).raise_for_status().json()["key"]
+    visitor = open_tab(key, is_refused=True)
+    page = visitor.open("/adapters")
+    expect(page.get_by_role("alert").first).to_contain_text("expired")
     expect(page.get_by_role("button", name="Enter another key").first).to_be_visible()
 
 
