@@ -1,7 +1,7 @@
 """Uploads by drag and drop, and what is said of a file that is refused."""
 
-import base64
 import json
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -15,18 +15,14 @@ from tests.console.visitor import Open
 
 pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
 ARTIFACT = (EXAMPLES / "clinc150.safetensors").read_bytes()
-DROP = """([name, content]) => {
-    const bytes = Uint8Array.from(atob(content), character => character.charCodeAt(0));
-    const data = new DataTransfer();
-    data.items.add(new File([bytes], name));
-    return data;
-}"""
 
 
-def drop(page: Page, name: str, content: bytes) -> None:
-    """Drops a file on the page."""
-    data = page.evaluate_handle(DROP, [name, base64.b64encode(content).decode()])
-    page.locator("#drop").dispatch_event("drop", {"dataTransfer": data})
+def drop(page: Page, file: Path) -> None:
+    """Drops a file on the page as a visitor does, beside the box that says so."""
+    devtools = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+    for step in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": step, "x": 700, "y": 600, "data": data})
 
 
 def without_tensors(artifact: bytes) -> bytes:
@@ -45,20 +41,22 @@ def test_a_dropped_artifact_answers_at_once(open_tab: Open, site: Site) -> None:
     name = f"dropped-{uuid4().hex[:8]}"
     page = open_tab().open("/upload")
     page.get_by_label("Name").fill(name)
-    drop(page, "clinc150.safetensors", ARTIFACT)
+    drop(page, EXAMPLES / "clinc150.safetensors")
     expect(page.get_by_role("link", name=f"{name} version 1")).to_be_visible()
     assert site.shares(name, 1) == {1: 1.0}
     page.get_by_role("link", name=f"{name} version 1").click()
     expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
 
 
-def test_a_refusal_names_every_reason_at_its_place(open_tab: Open, site: Site) -> None:
+def test_a_refusal_names_every_reason_at_its_place(open_tab: Open, site: Site, tmp_path: Path) -> None:
     """The same reasons as over HTTP, each beside its tensor."""
     broken = without_tensors(ARTIFACT)
     refusal = site.client.post("/v1/adapters", files={"file": broken}).json()["error"]
     assert len(refusal["details"]) > 1
     page = open_tab(is_refused=True).open("/upload")
-    drop(page, "broken.safetensors", broken)
+    file = tmp_path / "broken.safetensors"
+    file.write_bytes(broken)
+    drop(page, file)
     report = page.get_by_label("broken.safetensors", exact=True)
     for reason in refusal["details"]:
         expect(report).to_contain_text(reason)

@@ -4,6 +4,7 @@ import type { Schema } from "@/api/server";
 import { Badge } from "@/widgets/badge/Badge";
 import { bytes, duration, percent, whole } from "@/widgets/format/numbers";
 import type { Column } from "@/widgets/table/column";
+import { numberColumn } from "@/widgets/table/numberColumn";
 import { TierBadge } from "@/widgets/tier/TierBadge";
 import { Time } from "@/widgets/time/Time";
 import styles from "./index.module.css";
@@ -50,27 +51,13 @@ function ofManifest(): Column<Row>[] {
       cell: (row) => row.latest.preset,
       sortBy: (row) => row.latest.preset,
     },
-    {
-      id: "size",
-      header: "Size",
-      width: 84,
-      align: "end",
-      cell: (row) => bytes(row.latest.size_bytes),
-      sortBy: (row) => row.latest.size_bytes,
-    },
+    numberColumn("size", "Size", 84, (row) => row.latest.size_bytes, bytes),
   ];
 }
 
 function ofVersions(): Column<Row>[] {
   return [
-    {
-      id: "versions",
-      header: "Versions",
-      width: 84,
-      align: "end",
-      cell: (row) => row.num_versions,
-      sortBy: (row) => row.num_versions,
-    },
+    numberColumn("versions", "Versions", 84, (row) => row.num_versions, whole),
     {
       id: "live",
       header: "Live",
@@ -90,14 +77,6 @@ function ofVersions(): Column<Row>[] {
 }
 
 function ofUsage(usage: (row: Row) => Usage): Column<Row>[] {
-  const quantile = (id: "p50" | "p99"): Column<Row> => ({
-    id,
-    header: id,
-    width: 84,
-    align: "end",
-    cell: (row) => shownDuration(usage(row)[id]),
-    sortBy: (row) => usage(row)[id] ?? -1,
-  });
   return [
     {
       id: "tier",
@@ -106,16 +85,9 @@ function ofUsage(usage: (row: Row) => Usage): Column<Row>[] {
       cell: (row) => <TierBadge tier={usage(row).tier} />,
       sortBy: (row) => usage(row).tier ?? "",
     },
-    {
-      id: "requests",
-      header: "Requests",
-      width: 84,
-      align: "end",
-      cell: (row) => whole(usage(row).requests),
-      sortBy: (row) => usage(row).requests,
-    },
-    quantile("p50"),
-    quantile("p99"),
+    numberColumn("requests", "Requests", 84, (row) => usage(row).requests, whole),
+    numberColumn("p50", "p50", 84, (row) => usage(row).p50, duration),
+    numberColumn("p99", "p99", 84, (row) => usage(row).p99, duration),
     {
       id: "errors",
       header: "Errors",
@@ -129,10 +101,6 @@ function ofUsage(usage: (row: Row) => Usage): Column<Row>[] {
 
 function Errors({ count }: { count: number }) {
   return <span className={count > 0 ? styles.errors : styles.number}>{whole(count)}</span>;
-}
-
-function shownDuration(seconds: number | null): string {
-  return seconds === null ? "–" : duration(seconds);
 }
 
 /** “v3”, or “v3 90 % · v4 10 %”. */

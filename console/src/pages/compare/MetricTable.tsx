@@ -1,7 +1,6 @@
 import { type Comparison, MAIN_METRIC } from "@/quality/comparison";
 import type { Kind } from "@/quality/judge";
-import panel from "@/widgets/panel/Panel.module.css";
-import styles from "./compare.module.css";
+import { PairTable } from "./PairTable";
 
 interface Props {
   kind: Kind;
@@ -13,37 +12,11 @@ interface Props {
 export function MetricTable({ kind, found, references }: Props) {
   const main = MAIN_METRIC[kind];
   const names = Object.keys(found.first.metrics).sort((a, b) => Number(b === main) - Number(a === main));
-  return (
-    <section className={panel.panel} aria-label="Metrics">
-      <h2>Metrics</h2>
-      <table className={styles.table}>
-        <thead>
-          <tr>
-            <th scope="col">metric</th>
-            {references.map((reference) => (
-              <th key={reference} scope="col">
-                {reference}
-              </th>
-            ))}
-            <th scope="col">difference</th>
-          </tr>
-        </thead>
-        <tbody>
-          {names.map((name) => {
-            const [a, b] = [found.first.metrics[name] ?? 0, found.second.metrics[name] ?? 0];
-            return (
-              <tr key={name}>
-                <th scope="row">{name}</th>
-                <td>{a.toFixed(4)}</td>
-                <td>{b.toFixed(4)}</td>
-                <td>{signed(b - a)}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </section>
-  );
+  const rows = names.map((name) => {
+    const [a, b] = [found.first.metrics[name] ?? 0, found.second.metrics[name] ?? 0];
+    return { name, a, b, last: signed(b - a) };
+  });
+  return <PairTable title="Metrics" head={["metric", "difference"]} references={references} rows={rows} />;
 }
 
 function signed(value: number): string {

@@ -3,12 +3,14 @@ import { Figure } from "@/widgets/figure/Figure";
 import { duration, percent, significant } from "@/widgets/format/numbers";
 import type { Column } from "@/widgets/table/column";
 import { DataTable } from "@/widgets/table/DataTable";
+import { numberColumn } from "@/widgets/table/numberColumn";
 import type { AdapterRate, Point } from "./point";
 
 interface Row extends AdapterRate {
   name: string;
 }
 
+const WIDTH = 92;
 const COLUMNS: readonly Column<Row>[] = [
   {
     id: "name",
@@ -19,30 +21,10 @@ const COLUMNS: readonly Column<Row>[] = [
     cell: ({ name }) => name,
     sortBy: ({ name }) => name,
   },
-  rateColumn(
-    "rate",
-    "Requests/s",
-    (row) => significant(row.rate),
-    (row) => row.rate,
-  ),
-  rateColumn(
-    "p50",
-    "p50",
-    (row) => time(row.p50),
-    (row) => row.p50 ?? 0,
-  ),
-  rateColumn(
-    "p99",
-    "p99",
-    (row) => time(row.p99),
-    (row) => row.p99 ?? 0,
-  ),
-  rateColumn(
-    "failing",
-    "Failing",
-    (row) => percent(row.failing),
-    (row) => row.failing,
-  ),
+  numberColumn("rate", "Requests/s", WIDTH, ({ rate }) => rate, significant),
+  numberColumn("p50", "p50", WIDTH, ({ p50 }) => p50, duration),
+  numberColumn("p99", "p99", WIDTH, ({ p99 }) => p99, duration),
+  numberColumn("failing", "Failing", WIDTH, ({ failing }) => failing, percent),
 ];
 const MAX_HEIGHT = 320;
 
@@ -68,12 +50,4 @@ function rowsOf(point: Point | undefined): Row[] {
     .map(([name, rates]) => ({ name, ...rates }))
     .filter(({ rate }) => rate > 0)
     .sort((a, b) => b.rate - a.rate);
-}
-
-function rateColumn(id: string, header: string, cell: (row: Row) => string, sortBy: (row: Row) => number): Column<Row> {
-  return { id, header, width: 92, align: "end", cell, sortBy };
-}
-
-function time(value: number | null): string {
-  return value === null ? "–" : duration(value);
 }

@@ -1,8 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
-import { type SubmitEvent, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import { serverInfo } from "@/api/info";
 import type { Result } from "@/api/predictions";
-import { Button } from "@/widgets/button/Button";
 import { Field } from "@/widgets/field/Field";
 import { FileButton } from "@/widgets/file/FileButton";
 import { counted } from "@/widgets/format/numbers";
@@ -10,10 +9,9 @@ import { useRun } from "@/widgets/run/useRun";
 import { askBatch } from "./askBatch";
 import { BatchResults } from "./BatchResults";
 import { type BatchRow, readBatch } from "./batch";
-import { Snippets } from "./form/Snippets";
+import { AskForm } from "./form/AskForm";
 import styles from "./layout.module.css";
 import { RowCount } from "./RowCount";
-import { submitOnCtrlEnter } from "./submit";
 
 const PLACEHOLDER =
   "banking77\tI am still waiting on my card?\nclinc150\twhat is the weather in Rome\nnli\tA man sleeps.\tA man is awake.";
@@ -33,9 +31,9 @@ export function BatchMode() {
   const rows = useMemo(() => readBatch(text), [text]);
   const items = useMemo(() => rows.flatMap(({ item }) => (item ? [item] : [])), [rows]);
   const { state, run, cancel } = useRun<BatchAnswers>();
+  const showsSnippet = items.length > 0 && items.length <= MAX_SNIPPET_ROWS;
 
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
+  const send = () => {
     const maxInputs = info.data?.limits?.max_inputs ?? FEWEST_INPUTS;
     run(async (signal, show) => ({
       rows,
@@ -45,7 +43,18 @@ export function BatchMode() {
 
   return (
     <div className={styles.results}>
-      <form className={styles.form} onSubmit={submit} onKeyDown={submitOnCtrlEnter}>
+      <AskForm
+        action={items.length > 0 ? `Predict ${counted(items.length, "row")}` : "Predict"}
+        onAsk={items.length > 0 ? send : null}
+        onCancel={state.status === "running" ? cancel : null}
+        tools={
+          <>
+            <FileButton label="Open a file" accept=".tsv,.csv,.jsonl,.txt,.gz" onText={setText} />
+            <RowCount rows={rows} />
+          </>
+        }
+        snippet={showsSnippet ? { kind: "mixed", items, parameters: {} } : null}
+      >
         <Field
           label="Rows"
           hint="A task, a text and perhaps a second text, separated by tabs or commas; or JSON lines with task, text and pair."
@@ -59,18 +68,7 @@ export function BatchMode() {
             onChange={(event) => setText(event.target.value)}
           />
         </Field>
-        <div className={styles.actions}>
-          <Button type="submit" kind="primary" disabled={items.length === 0} title="Ctrl+Enter">
-            Predict {items.length > 0 && counted(items.length, "row")}
-          </Button>
-          {state.status === "running" && <Button onClick={cancel}>Cancel</Button>}
-          <FileButton label="Open a file" accept=".tsv,.csv,.jsonl,.txt,.gz" onText={setText} />
-          <RowCount rows={rows} />
-        </div>
-        {items.length > 0 && items.length <= MAX_SNIPPET_ROWS && (
-          <Snippets ask={{ kind: "mixed", items, parameters: {} }} />
-        )}
-      </form>
+      </AskForm>
       <BatchResults state={state} />
     </div>
   );

@@ -1,16 +1,13 @@
-import type { SubmitEvent } from "react";
 import { useSearchParams } from "wouter";
-import { Button } from "@/widgets/button/Button";
 import { useRun } from "@/widgets/run/useRun";
 import { TaskPicker } from "@/widgets/task/TaskPicker";
 import { askOne, type Shown } from "./askOne";
+import { AskForm } from "./form/AskForm";
 import { InputFields } from "./form/InputFields";
 import { OptionBoxes } from "./form/OptionBoxes";
 import { ParametersForm } from "./form/ParametersForm";
-import { Snippets } from "./form/Snippets";
 import styles from "./layout.module.css";
 import { OneResult } from "./OneResult";
-import { submitOnCtrlEnter } from "./submit";
 import { TaskFacts } from "./TaskFacts";
 import { useOneTask } from "./useOneTask";
 import { useTexts } from "./useTexts";
@@ -26,26 +23,16 @@ export function OneTask() {
     next.set("task", chosen);
     setSearch(next, { replace: true });
   };
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    if (ask) run((signal, show) => askOne(ask, type, signal, show));
-  };
+  const send = (sent: Shown["ask"]) => run((signal, show) => askOne(sent, type, signal, show));
   return (
     <div className={styles.columns}>
-      <form className={styles.form} onSubmit={submit} onKeyDown={submitOnCtrlEnter}>
+      <AskForm onAsk={ask && (() => send(ask))} onCancel={state.status === "running" ? cancel : null} snippet={ask}>
         <TaskPicker label="Task" value={reference} onChoose={choose} error={task.error?.message} />
         {task.data && <TaskFacts task={task.data} />}
         <InputFields form={form} texts={texts} onChange={setTexts} />
         <OptionBoxes offers={offers} options={options} onChange={setOptions} />
         <ParametersForm fields={fields} values={values} onChange={setValues} />
-        <div className={styles.actions}>
-          <Button type="submit" kind="primary" disabled={!ask} title="Ctrl+Enter">
-            Predict
-          </Button>
-          {state.status === "running" && <Button onClick={cancel}>Cancel</Button>}
-        </div>
-        {ask && <Snippets ask={ask} />}
-      </form>
+      </AskForm>
       <OneResult state={state} hasTask={reference !== ""} />
     </div>
   );

@@ -1,16 +1,14 @@
-import { type SubmitEvent, useState } from "react";
+import { useState } from "react";
 import { useSearchParams } from "wouter";
 import { type Ask, predictMixed } from "@/api/predictions";
 import type { Schema } from "@/api/server";
-import { Button } from "@/widgets/button/Button";
 import { useRun } from "@/widgets/run/useRun";
 import { TaskPicker } from "@/widgets/task/TaskPicker";
+import { AskForm } from "./form/AskForm";
 import { InputFields } from "./form/InputFields";
 import { inputForm, inputsOf } from "./form/inputForm";
-import { Snippets } from "./form/Snippets";
 import styles from "./layout.module.css";
 import { SeveralResults } from "./SeveralResults";
-import { submitOnCtrlEnter } from "./submit";
 import { useTexts } from "./useTexts";
 
 type SeveralAsk = Ask & { kind: "tasks" };
@@ -37,14 +35,11 @@ export function SeveralTasks() {
   };
   const ask: SeveralAsk | null =
     tasks.length > 0 && input !== undefined ? { kind: "tasks", tasks, input, parameters: {} } : null;
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    if (ask) run(async (signal) => ({ ask, body: await predictMixed(ask, signal) }));
-  };
+  const send = (sent: SeveralAsk) => run(async (signal) => ({ ask: sent, body: await predictMixed(sent, signal) }));
 
   return (
     <div className={styles.columns}>
-      <form className={styles.form} onSubmit={submit} onKeyDown={submitOnCtrlEnter}>
+      <AskForm onAsk={ask && (() => send(ask))} onCancel={state.status === "running" ? cancel : null} snippet={ask}>
         <TaskPicker
           label="Tasks"
           value=""
@@ -73,14 +68,7 @@ export function SeveralTasks() {
             second text
           </label>
         </div>
-        <div className={styles.actions}>
-          <Button type="submit" kind="primary" disabled={!ask} title="Ctrl+Enter">
-            Predict
-          </Button>
-          {state.status === "running" && <Button onClick={cancel}>Cancel</Button>}
-        </div>
-        {ask && <Snippets ask={ask} />}
-      </form>
+      </AskForm>
       <SeveralResults state={state} hasTasks={tasks.length > 0} />
     </div>
   );

@@ -2,6 +2,7 @@ import { textsOf } from "@/rows/input";
 import { Badge } from "@/widgets/badge/Badge";
 import { Button } from "@/widgets/button/Button";
 import type { Column } from "@/widgets/table/column";
+import { numberColumn } from "@/widgets/table/numberColumn";
 import { summary } from "./answer/summary";
 import type { AnsweredRow } from "./batch";
 
@@ -29,8 +30,8 @@ export function batchColumns(onOpen: (row: AnsweredRow) => void): Column<Answere
     },
     { id: "version", header: "Version", width: 80, ...end, cell: (row) => facts(row)?.adapter.version },
     { id: "tier", header: "Tier", width: 70, cell: (row) => facts(row)?.tier },
-    { id: "queue", header: "Queue ms", width: 90, ...end, ...time("queue") },
-    { id: "compute", header: "Compute ms", width: 100, ...end, ...time("compute") },
+    numberColumn("queue", "Queue ms", 90, (row) => facts(row)?.timings_ms.queue, milliseconds),
+    numberColumn("compute", "Compute ms", 100, (row) => facts(row)?.timings_ms.compute, milliseconds),
     { id: "batch", header: "Batch", width: 80, ...end, cell: (row) => batchText(row) },
     {
       id: "more",
@@ -67,11 +68,8 @@ function facts({ result }: AnsweredRow) {
   return result && "predictions" in result ? result : undefined;
 }
 
-function time(phase: "queue" | "compute"): Pick<Column<AnsweredRow>, "cell" | "sortBy"> {
-  return {
-    cell: (row) => facts(row)?.timings_ms[phase].toFixed(1),
-    sortBy: (row) => facts(row)?.timings_ms[phase] ?? -1,
-  };
+function milliseconds(value: number): string {
+  return value.toFixed(1);
 }
 
 function batchText(row: AnsweredRow): string | undefined {

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { tenantInfo } from "@/api/tenants";
+import panel from "@/widgets/panel/Panel.module.css";
 import { ErrorState } from "@/widgets/states/ErrorState";
 import { Loading } from "@/widgets/states/Loading";
 import { Keys } from "./Keys";
@@ -14,15 +15,15 @@ export function TenantDetail({ name }: { name: string }) {
   if (!data) return <Loading label={`Reading ${name}`} />;
   return (
     <div className={styles.detail}>
-      <section className={styles.card} aria-label={`Usage of ${name}`}>
+      <section className={panel.panel} aria-label={`Usage of ${name}`}>
         <h2>Usage of {name}</h2>
         <Usage name={name} quotas={data.quotas} />
       </section>
-      <section className={styles.card} aria-label={`Quotas of ${name}`}>
+      <section className={panel.panel} aria-label={`Quotas of ${name}`}>
         <h2>Quotas</h2>
         <QuotaForm key={JSON.stringify(data.quotas)} name={name} quotas={data.quotas} />
       </section>
-      <section className={styles.card} aria-label={`Keys of ${name}`}>
+      <section className={panel.panel} aria-label={`Keys of ${name}`}>
         <Keys tenant={name} />
       </section>
     </div>

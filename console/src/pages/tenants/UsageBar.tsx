@@ -1,3 +1,4 @@
+import { ShareBar } from "@/widgets/bar/ShareBar";
 import { percent } from "@/widgets/format/numbers";
 import styles from "./UsageBar.module.css";
 
@@ -16,13 +17,9 @@ const NEARLY = 0.8;
 export function UsageBar({ name, used, limit, format }: Props) {
   const share = used === null || limit == null ? null : limit === 0 ? 1 : used / limit;
   return (
-    <div>
+    <div className={styles.quota}>
       <div className={styles.name}>{name}</div>
-      <div className={styles.bar} aria-hidden="true">
-        {share !== null && (
-          <div className={`${styles.fill} ${toneOf(share)}`} style={{ width: `${100 * Math.min(1, share)}%` }} />
-        )}
-      </div>
+      <ShareBar share={share} tone={toneOf(share ?? 0)} />
       <div className={styles.note}>
         {described(used, limit, format)}
         {share !== null && ` (${percent(share)})`}
@@ -31,9 +28,9 @@ export function UsageBar({ name, used, limit, format }: Props) {
   );
 }
 
-function toneOf(share: number): string | undefined {
-  if (share >= 1) return styles.full;
-  return share >= NEARLY ? styles.nearly : undefined;
+function toneOf(share: number): "bad" | "warn" | "accent" {
+  if (share >= 1) return "bad";
+  return share >= NEARLY ? "warn" : "accent";
 }
 
 function described(used: number | null, limit: number | null | undefined, format: Props["format"]): string {

@@ -3,9 +3,11 @@ import { Figure } from "@/widgets/figure/Figure";
 import { significant, whole } from "@/widgets/format/numbers";
 import type { Column } from "@/widgets/table/column";
 import { DataTable } from "@/widgets/table/DataTable";
+import { numberColumn } from "@/widgets/table/numberColumn";
 import type { LabelScore } from "./report";
 
 const MAX_HEIGHT = 380;
+const WIDTH = 84;
 
 const COLUMNS: readonly Column<LabelScore>[] = [
   {
@@ -17,10 +19,10 @@ const COLUMNS: readonly Column<LabelScore>[] = [
     cell: ({ label }) => label,
     sortBy: ({ label }) => label,
   },
-  number("rows", "Rows", ({ rows }) => rows, whole),
-  number("precision", "Precision", ({ precision }) => precision, significant),
-  number("recall", "Recall", ({ recall }) => recall, significant),
-  number("f1", "F1", ({ f1 }) => f1, significant),
+  numberColumn("rows", "Rows", WIDTH, ({ rows }) => rows, whole),
+  numberColumn("precision", "Precision", WIDTH, ({ precision }) => precision, significant),
+  numberColumn("recall", "Recall", WIDTH, ({ recall }) => recall, significant),
+  numberColumn("f1", "F1", WIDTH, ({ f1 }) => f1, significant),
 ];
 
 /** Precision, recall and F1 of each label, the weakest first. */
@@ -37,17 +39,4 @@ export function LabelScores({ scores }: { scores: readonly LabelScore[] }) {
       />
     </Figure>
   );
-}
-
-function number(
-  id: string,
-  header: string,
-  value: (score: LabelScore) => number | null,
-  format: (value: number) => string,
-): Column<LabelScore> {
-  const cell = (score: LabelScore) => {
-    const found = value(score);
-    return found === null ? "–" : format(found);
-  };
-  return { id, header, width: 84, align: "end", cell, sortBy: (score) => value(score) ?? -1 };
 }

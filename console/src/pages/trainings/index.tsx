@@ -1,10 +1,10 @@
 import { useState } from "react";
 import { Button } from "@/widgets/button/Button";
+import { DropArea } from "@/widgets/file/DropArea";
+import { FilesButton } from "@/widgets/file/FilesButton";
 import { PageHeading } from "@/widgets/heading/PageHeading";
 import { useNotice } from "@/widgets/notice/notices";
 import { EmptyState } from "@/widgets/states/EmptyState";
-import { DropZone } from "./DropZone";
-import { OpenButton } from "./OpenButton";
 import { open, useOpened } from "./opened";
 import { ReportView } from "./ReportView";
 import styles from "./Trainings.module.css";
@@ -15,15 +15,21 @@ export default function TrainingsPage() {
   const [chosen, setChosen] = useState<string | null>(null);
   const notify = useNotice();
   const shown = opened.find(({ file }) => file === chosen) ?? opened[0];
-  const take = async (files: FileList) => {
+  const take = async (files: readonly File[]) => {
     const first = files[0]?.name ?? null;
-    for (const text of await open([...files])) notify({ tone: "bad", text });
+    for (const text of await open(files)) notify({ tone: "bad", text });
     setChosen(first);
   };
   return (
-    <DropZone onFiles={take}>
+    <DropArea onFiles={take}>
       <PageHeading title="Trainings" about="Reports of peltier train. They are read in this tab and sent nowhere.">
-        <OpenButton onFiles={take} />
+        <FilesButton
+          label="Open a report"
+          what="Report files"
+          accept=".json,application/json"
+          kind="primary"
+          onFiles={take}
+        />
       </PageHeading>
       {opened.length > 1 && (
         <nav className={styles.files} aria-label="Opened reports">
@@ -49,6 +55,6 @@ export default function TrainingsPage() {
           </p>
         </EmptyState>
       )}
-    </DropZone>
+    </DropArea>
   );
 }

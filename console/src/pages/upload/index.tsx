@@ -1,8 +1,9 @@
 import { useState } from "react";
 import { Field } from "@/widgets/field/Field";
+import { DropArea } from "@/widgets/file/DropArea";
+import { FilesButton } from "@/widgets/file/FilesButton";
 import { PageHeading } from "@/widgets/heading/PageHeading";
 import { EmptyState } from "@/widgets/states/EmptyState";
-import { DropZone } from "./DropZone";
 import { UploadItem } from "./UploadItem";
 import styles from "./upload.module.css";
 import { useUploads } from "./useUploads";
@@ -13,7 +14,7 @@ export default function UploadPage() {
   const { items, add, cancel, again } = useUploads();
   const drop = (files: readonly File[]) => add(files, { name: name.trim(), alias: alias.trim() });
   return (
-    <div className={styles.page}>
+    <DropArea className={styles.page} onFiles={drop}>
       <PageHeading title="Upload" about="An artifact goes live only if this server reproduces its golden examples." />
       <div className={styles.form}>
         <Field label="Name" hint="Empty: the name in the manifest.">
@@ -33,7 +34,10 @@ export default function UploadPage() {
           />
         </Field>
       </div>
-      <DropZone onFiles={drop} />
+      <div className={styles.zone}>
+        <p>Drop artifacts anywhere on this page</p>
+        <FilesButton label="Choose files…" what="Artifacts" accept=".safetensors" onFiles={drop} />
+      </div>
       {items.length === 0 && (
         <EmptyState title="Where an artifact comes from">
           <p>
@@ -47,6 +51,6 @@ export default function UploadPage() {
           <UploadItem key={item.id} item={item} onCancel={() => cancel(item.id)} onAgain={() => again(item)} />
         ))}
       </div>
-    </div>
+    </DropArea>
   );
 }

@@ -1,7 +1,7 @@
-import { type ChangeEvent, useRef, useState } from "react";
+import { useState } from "react";
 import { readTextFile } from "@/rows/file";
-import { Button } from "@/widgets/button/Button";
 import styles from "./FileButton.module.css";
+import { FilesButton } from "./FilesButton";
 
 interface Props {
   label: string;
@@ -12,11 +12,8 @@ interface Props {
 
 /** Reads the text of a file that the visitor chooses; `.gz` is unpacked. */
 export function FileButton({ label, accept, onText }: Props) {
-  const input = useRef<HTMLInputElement>(null);
   const [problem, setProblem] = useState("");
-  const read = async (event: ChangeEvent<HTMLInputElement>) => {
-    const file = event.target.files?.[0];
-    event.target.value = "";
+  const read = async (file: File | undefined) => {
     if (!file) return;
     setProblem("");
     await readTextFile(file).then(
@@ -26,8 +23,7 @@ export function FileButton({ label, accept, onText }: Props) {
   };
   return (
     <>
-      <Button onClick={() => input.current?.click()}>{label}</Button>
-      <input ref={input} className={styles.input} type="file" accept={accept} aria-label={label} onChange={read} />
+      <FilesButton label={label} what={label} accept={accept} isSingle onFiles={([file]) => void read(file)} />
       {problem && (
         <span className={styles.problem} role="alert">
           {problem}

@@ -5,6 +5,7 @@ import { Button } from "@/widgets/button/Button";
 import { Digest } from "@/widgets/digest/Digest";
 import { bytes, duration, percent, whole } from "@/widgets/format/numbers";
 import type { Column } from "@/widgets/table/column";
+import { numberColumn } from "@/widgets/table/numberColumn";
 import { TierBadge } from "@/widgets/tier/TierBadge";
 import { Time } from "@/widgets/time/Time";
 import styles from "./versions.module.css";
@@ -42,8 +43,8 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
     },
     { id: "state", header: "Live", width: 150, cell: (row) => <State row={row} live={adapter.live ?? {}} /> },
     { id: "tier", header: "Tier", width: 86, cell: (row) => <TierBadge tier={activity?.tierOf(row.digest) ?? null} /> },
-    { id: "requests", header: "Requests", width: 84, align: "end", cell: (row) => whole(use(row)?.requests ?? 0) },
-    { id: "p99", header: "p99", width: 92, align: "end", cell: (row) => seconds(use(row)?.p99_seconds) },
+    numberColumn("requests", "Requests", 84, (row) => use(row)?.requests ?? 0, whole),
+    numberColumn("p99", "p99", 92, (row) => use(row)?.p99_seconds, duration),
     { id: "created", header: "Created", width: 110, cell: (row) => <Time value={row.created_at} isRelative /> },
     {
       id: "by",
@@ -52,7 +53,7 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
       grows: true,
       cell: (row) => <span title={row.created_by}>{row.created_by || "–"}</span>,
     },
-    { id: "size", header: "Size", width: 92, align: "end", cell: (row) => bytes(row.size_bytes) },
+    numberColumn("size", "Size", 92, (row) => row.size_bytes, bytes),
     { id: "digest", header: "Digest", width: 192, cell: (row) => <Digest value={row.digest} /> },
     {
       id: "actions",
@@ -84,8 +85,4 @@ function State({ row, live }: { row: Row; live: Record<string, number> }) {
       )}
     </>
   );
-}
-
-function seconds(value: number | undefined): string {
-  return value === undefined ? "–" : duration(value);
 }

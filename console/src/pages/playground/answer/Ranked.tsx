@@ -1,3 +1,4 @@
+import { ShareBar } from "@/widgets/bar/ShareBar";
 import styles from "./Ranked.module.css";
 import { barShare } from "./scale";
 
@@ -15,9 +16,9 @@ export function Ranked({ documents, scores }: Props) {
         <li key={place}>
           <span className={styles.text}>{documents[place]}</span>
           <span className={styles.place}>line {place + 1}</span>
-          <span className={styles.track} aria-hidden="true">
-            <span className={styles.bar} style={{ width: `${100 * barShare(scores[place] ?? 0, scores)}%` }} />
-          </span>
+          <div className={styles.share}>
+            <ShareBar share={barShare(scores[place] ?? 0, scores)} />
+          </div>
           <span className={styles.score}>{(scores[place] ?? 0).toFixed(4)}</span>
         </li>
       ))}

@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { ShareBar } from "@/widgets/bar/ShareBar";
 import { Button } from "@/widgets/button/Button";
 import styles from "./Scores.module.css";
 import { barShare } from "./scale";
@@ -25,9 +26,7 @@ export function Scores({ scores, chosen, limit = 6 }: Props) {
             <span className={styles.label} title={label}>
               {label}
             </span>
-            <span className={styles.track} aria-hidden="true">
-              <span className={styles.bar} style={{ width: `${100 * barShare(score, values)}%` }} />
-            </span>
+            <ShareBar share={barShare(score, values)} tone={chosen.includes(label) ? "accent" : "muted"} />
             <span className={styles.score}>{score.toFixed(4)}</span>
           </li>
         ))}

@@ -1,0 +1,1 @@
+var e={panel:`_panel_pl74f_1`,note:`_note_pl74f_19`,input:`_input_pl74f_24`};export{e as t};

@@ -1,0 +1,1 @@
+function e(e,t,n,r,i){return{id:e,header:t,width:n,align:`end`,cell:e=>{let t=r(e);return t==null?`–`:i(t)},sortBy:e=>r(e)??-1}}export{e as t};
