@@ -12,8 +12,8 @@ interface Props {
 export function TopBar({ onKey, onPalette }: Props) {
   const { key } = useKey();
   return (
-    <header className={styles.bar}>
-      <a className={styles.name} href="#/">
+    <header className="top-bar">
+      <a className="top-bar-name" href="#/">
         Peltier
       </a>
       <Navigation />
