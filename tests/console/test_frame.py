@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.chromium import needs_chromium
 from tests.console.site import ADMIN, Site
@@ -128,6 +128,21 @@ def test_the_theme_is_the_systems_until_the_visitor_chooses(open_tab: Open) -> N
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
+
+
+def test_the_bar_is_shown_before_the_scripts_have_run(open_tab: Open) -> None:
+    """In the visitor's theme, and the console takes its place."""
+    visitor, held = open_tab(theme="dark"), list[Route]()
+    page = visitor.page
+    page.route("**/assets/*.js", held.append)
+    page.goto(f"{visitor.url}/console/", wait_until="commit")
+    expect(page.get_by_role("banner")).to_have_text("Peltier")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.unroute("**/assets/*.js")
+    for route in held:
+        route.continue_()
+    visitor.settle()
+    expect(page.get_by_role("banner")).to_contain_text("Playground")
 
 
 @pytest.fixture
