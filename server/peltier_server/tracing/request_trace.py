@@ -10,6 +10,8 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, Statu
 
 # A mixed request has several spans for each of its parts.
 _MAX_SPANS = 256
+# A reference to a task is shorter. Spans wait in memory for the collector, and a caller may send any text.
+_MAX_TASK_LEN = 200
 _NANO = 1_000_000_000
 
 
@@ -111,4 +113,4 @@ class _Resolving:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._trace.add("resolve", self._started, time.monotonic(), {"peltier.task": self._task})
+        self._trace.add("resolve", self._started, time.monotonic(), {"peltier.task": self._task[:_MAX_TASK_LEN]})

@@ -73,6 +73,7 @@ UNMET = frozenset(
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
         "peltier_server.tracing.batch_trace._MAX_LINKS",
         "peltier_server.tracing.request_trace._MAX_SPANS",
+        "peltier_server.tracing.request_trace._MAX_TASK_LEN",
         "peltier_server.logs.access_log._MAX_METHOD_LEN",
         "peltier_server.logs.access_log._MAX_PATH_LEN",
         "peltier_server.errors._MAX_SHOWN_CHARS",

@@ -131,6 +131,15 @@ async def test_the_parts_of_a_mixed_request_are_phases_of_it(
     assert values(request.attributes)["peltier.dropped_phases"] == 402 - 256
 
 
+async def test_a_span_keeps_the_beginning_of_a_long_task(collector: Collector, serve: Serve) -> None:
+    """Spans wait in memory for the collector, so no caller decides how much each of them takes."""
+    async with serve() as running:
+        (result,) = (await running.predict_mixed({"task": "x" * 100_000, "input": "bad"})).json()["results"]
+    assert result["error"]["code"] == "invalid_input"
+    (resolved,) = collector.named("resolve")
+    assert values(resolved.attributes)["peltier.task"] == "x" * 200
+
+
 async def test_a_generated_text_is_traced(
     collector: Collector, serve: Serve, t5: Backbone, t5_directory: object, make_artifact: Callable[..., bytes]
 ) -> None:
