@@ -86,25 +86,16 @@ def keys(folder: Path) -> list[str]:
     return [json.loads(line)["key"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def kill_in_the_middle(start: Start, folder: Path) -> list[str]:
-    """What the ledger has once nothing of a killed sweep is left."""
-    sweep = start(ENDLESS)
-    wait_for(lambda: len(keys(folder)) == 2)
-    sweep.kill()
-    sweep.wait()
-    wait_for(lambda: not members(sweep.pid))
-    return keys(folder)
-
-
-def test_a_killed_sweep_leaves_no_process(start: Start, tmp_path: Path):
-    """After kill -9 in the middle, whatever trial was running; what was done is in the ledger."""
-    assert len(kill_in_the_middle(start, tmp_path / "out")) == 2
-
-
-@pytest.mark.slow  # the test above stays, and in test_sweep.py sweeps that run only what is new
+@pytest.mark.slow  # the next test stays, and in test_sweep.py sweeps that run only what is new
 def test_a_killed_sweep_goes_on_where_it_was(start: Start, tmp_path: Path):
-    """kill -9 in the middle loses the running trial alone."""
-    done = kill_in_the_middle(start, tmp_path / "out")
+    """kill -9 in the middle, whatever trial was running, leaves no process and loses the running trial alone."""
+    first = start(ENDLESS)
+    wait_for(lambda: len(keys(tmp_path / "out")) == 2)
+    first.kill()
+    first.wait()
+    wait_for(lambda: not members(first.pid))
+    done = keys(tmp_path / "out")
+    assert len(done) == 2
     second = start()
     output, progress = second.communicate()
     assert second.returncode == 0, progress
