@@ -134,13 +134,13 @@ def test_the_bar_is_shown_before_the_scripts_have_run(open_tab: Open) -> None:
     """In the visitor's theme, and the console takes its place."""
     visitor, held = open_tab(theme="dark"), list[Route]()
     page = visitor.page
-    page.route("**/assets/*.js", held.append)
+    page.route("**/assets/*.js", lambda route: held.append(route))
     page.goto(f"{visitor.url}/console/", wait_until="commit")
     expect(page.get_by_role("banner")).to_have_text("Peltier")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    page.unroute("**/assets/*.js")
     for route in held:
         route.continue_()
+    page.unroute("**/assets/*.js")
     visitor.settle()
     expect(page.get_by_role("banner")).to_contain_text("Playground")
 
