@@ -27,7 +27,8 @@ def test_nothing_is_taken_from_the_tests() -> None:
 
 
 def test_no_private_attribute_of_another_object_is_read() -> None:
-    """Its own (`self._x`, or `moved._x` of the same class) are not another's. torch has operators with such names."""
+    """Its own (`self._x`, or `moved._x` of the same class) are not another's. torch has operators with such names, and
+    `gpu/interpreter.py` replaces two functions of Triton's interpreter."""
     found = []
     for path in FILES:
         text = path.read_text()
@@ -36,7 +37,8 @@ def test_no_private_attribute_of_another_object_is_read() -> None:
             if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr) and node.attr not in own:
                 found.append(f"{path.name}:{node.lineno} {node.attr}")
     operators = {" _reorder_linear_weight", " _linear_pointwise"}
-    assert [one for one in found if not one.endswith((" _asdict", *operators))] == []
+    replaced = {" _patch_lang", " _get_np_dtype"}
+    assert [one for one in found if not one.endswith((" _asdict", *operators, *replaced))] == []
 
 
 def test_a_kept_folder_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
