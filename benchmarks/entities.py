@@ -1,7 +1,7 @@
 """Entities of WNUT-17: adapters of MiniLM against full fine-tuning on the same rows, with the same tuning.
 
     .venv/bin/python benchmarks/entities.py run --data DIR [--method compacter] [--learning-rate 3e-3] [--seed 0]
-        [--epochs 8] [--batch-size 32]
+        [--epochs 8] [--batch-size 32] [--set bottleneck=96]
     .venv/bin/python benchmarks/entities.py show
 
 DIR is the folder of wnut17, with {train,validation,test}.jsonl.gz. Each method has as many learning rates, as many
@@ -39,7 +39,7 @@ from peltier_training.train import train
 
 PARTS = ("train", "validation", "test")
 MAX_LENGTH = 128
-KEYS = ("method", "learning_rate", "seed", "epochs", "batch_size")
+KEYS = ("method", "learning_rate", "seed", "epochs", "batch_size", "settings")
 RATES: Mapping[str, tuple[float, ...]] = {
     "full": (5e-5, 1e-4, 2e-4),
     "compacter": (1e-3, 3e-3, 1e-2),
@@ -57,6 +57,8 @@ class Point:
     seed: int
     epochs: int
     batch_size: int
+    settings: list[str]
+    """Of the preset, NAME=VALUE; full fine-tuning has none."""
 
 
 def run(point: Point, root: Path) -> dict[str, Any]:
@@ -105,6 +107,7 @@ def _run_adapter(point: Point, root: Path, directory: Path) -> dict[str, Any]:
             device="cpu",
             dtype="bfloat16",
             merge_report=False,
+            overrides=dict(setting.split("=") for setting in point.settings),
         )
     )
     assert done.manifest is not None, "an adapter has an artifact"
@@ -121,6 +124,7 @@ def show(output: Path) -> None:
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     print(
         f"{'method':14}{'rate':>8}{'epochs':>8}{'batch':>7}{'runs':>6}{'validation F1':>15}{'test F1':>9}{'- full':>8}"
+        "  settings"
     )
     full = None
     for method in RATES:
@@ -128,15 +132,18 @@ def show(output: Path) -> None:
         if not own:
             continue
         groups = {_settings(line): [other for other in own if _settings(other) == _settings(line)] for line in own}
-        (rate, epochs, batch_size), best = max(groups.items(), key=lambda group: _mean(group[1]))
+        (rate, epochs, batch_size, settings), best = max(groups.items(), key=lambda group: _mean(group[1]))
         value = _mean(best, "test")
         full = value if method == "full" else full
         gap = "" if full is None else f"{100 * (value - full):+.1f}"
-        print(f"{method:14}{rate:8.0e}{epochs:8}{batch_size:7}{len(own):6}{_mean(best):15.4f}{value:9.4f}{gap:>8}")
+        print(
+            f"{method:14}{rate:8.0e}{epochs:8}{batch_size:7}{len(own):6}{_mean(best):15.4f}{value:9.4f}{gap:>8}"
+            f"  {' '.join(settings)}"
+        )
 
 
-def _settings(line: dict[str, Any]) -> tuple[float, int, int]:
-    return line["learning_rate"], line["epochs"], line["batch_size"]
+def _settings(line: dict[str, Any]) -> tuple[float, int, int, tuple[str, ...]]:
+    return line["learning_rate"], line["epochs"], line["batch_size"], tuple(line["settings"])
 
 
 def _mean(runs: list[dict[str, Any]], part: str = "validation") -> float:
@@ -152,6 +159,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, action="append")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the preset")
     parser.add_argument("--output", type=Path, default=Path("runs/entities.jsonl"))
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -169,7 +177,7 @@ def _run_all(options: argparse.Namespace) -> None:
     for seed in options.seed or [0]:
         for method in options.method or RATES:
             for rate in options.learning_rate or RATES[method]:
-                point = Point(method, rate, seed, options.epochs, options.batch_size)
+                point = Point(method, rate, seed, options.epochs, options.batch_size, options.set)
                 if [getattr(point, key) for key in KEYS] not in done:
                     line = json.dumps(run(point, options.data))
                     with options.output.open("a") as file:
