@@ -1,5 +1,6 @@
 """The Hugging Face Trainer for packed rows."""
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -173,11 +174,17 @@ def conduct(run: Run, trainer: Trainer, checkpoint: str | None = None) -> Histor
         trainer.add_callback(callback)
     progress = Progress(run)
     progress.replace_prints(trainer)
+    logging.getLogger("transformers.trainer_utils").addFilter(_is_no_guess_about_times)
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     finally:
         progress.close()
     return _read_history(trainer, checkpoint)
+
+
+def _is_no_guess_about_times(record: logging.LogRecord) -> bool:
+    """Checkpoints of epochs shorter than a second make transformers doubt the file system's times."""
+    return not record.getMessage().startswith("mtime may not be reliable")
 
 
 def _read_history(trainer: Trainer, checkpoint: str | None) -> History:
