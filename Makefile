@@ -106,7 +106,7 @@ check-client: $(INSTALLED_DEV)
 # lock names only the programs for Linux of a package that has one for each system.
 NODE_MODULES := console/node_modules/.package-lock.json
 $(NODE_MODULES): console/package.json console/package-lock.json
-	@node -e 'process.exit(parseInt(process.versions.node) < 20)' && command -v npm >/dev/null \
+	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' && command -v npm >/dev/null \
 		|| { echo "error: the build of the console needs node 20 or newer, and npm" >&2; exit 1; }
 	cd console && npm install --no-save --no-audit --no-fund
 	@touch $@

@@ -458,7 +458,8 @@ export interface paths {
         };
         /**
          * Read Activity
-         * @description Requests, errors, latency and tier of the caller's adapters on this replica since it started.
+         * @description Requests, errors, latency and tier of the caller's adapters on this replica since it started. Requests are those
+         *     of all callers, also of other tenants where an adapter is public.
          */
         get: operations["read_activity"];
         put?: never;
