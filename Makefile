@@ -62,8 +62,9 @@ install: $(INSTALLED)
 serve: $(INSTALLED)
 	$(BIN)/peltier serve --backbone minilm --publish examples/adapters $(ARGS)
 
+# Three workers for two cores: tests wait for processes, sockets and disks.
 test: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slow" $(ARGS)
 
 # hypothesis marks every property test. They run in both suites, here with more examples.
 test-slow: $(INSTALLED_DEV)
