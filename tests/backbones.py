@@ -1,8 +1,7 @@
 """Fixtures of loaded backbones: the small random ones, and the real MiniLM."""
 
 import functools
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 from peltier_backbone import load
@@ -18,130 +17,42 @@ def _kernels_are_tried_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def bert(bert_directory: Path) -> Backbone:
-    """The small random BERT."""
-    return load_backbone(str(bert_directory))
+def _load(directory: str, dtype: str = "float32") -> Callable[..., Backbone]:
+    """A fixture: the backbone in the folder of the fixture `directory`."""
+
+    @pytest.fixture(scope="session")
+    def backbone(request: pytest.FixtureRequest) -> Backbone:
+        return load_backbone(str(request.getfixturevalue(directory)), dtype=dtype)
+
+    return backbone
 
 
-@pytest.fixture(scope="session")
-def roberta(roberta_directory: Path) -> Backbone:
-    """The small random RoBERTa; it has no pooler, as masked-language-model checkpoints do."""
-    return load_backbone(str(roberta_directory))
-
-
-@pytest.fixture(scope="session")
-def xlm_roberta(xlm_roberta_directory: Path) -> Backbone:
-    """The small random XLM-RoBERTa."""
-    return load_backbone(str(xlm_roberta_directory))
-
-
-@pytest.fixture(scope="session")
-def camembert(camembert_directory: Path) -> Backbone:
-    """The small random CamemBERT."""
-    return load_backbone(str(camembert_directory))
-
-
-@pytest.fixture(scope="session")
-def distilbert(distilbert_directory: Path) -> Backbone:
-    """The small random DistilBERT."""
-    return load_backbone(str(distilbert_directory))
-
-
-@pytest.fixture(scope="session")
-def electra(electra_directory: Path) -> Backbone:
-    """The small random ELECTRA."""
-    return load_backbone(str(electra_directory))
-
-
-@pytest.fixture(scope="session")
-def electra_int8(electra_directory: Path) -> Backbone:
-    """The small random ELECTRA in int8."""
-    return load_backbone(str(electra_directory), dtype="int8")
-
-
-@pytest.fixture(scope="session")
-def modernbert(modernbert_directory: Path) -> Backbone:
-    """The small random ModernBERT; it has no pooler and no biases."""
-    return load_backbone(str(modernbert_directory))
-
-
-@pytest.fixture(scope="session")
-def t5(t5_directory: Path) -> Backbone:
-    """The small random T5 v1.0."""
-    return load_backbone(str(t5_directory))
-
-
-@pytest.fixture(scope="session")
-def t5_gated(t5_gated_directory: Path) -> Backbone:
-    """The small random T5 v1.1."""
-    return load_backbone(str(t5_gated_directory))
-
-
-@pytest.fixture(scope="session")
-def mt5(mt5_directory: Path) -> Backbone:
-    """The small random mT5."""
-    return load_backbone(str(mt5_directory))
-
-
-@pytest.fixture(scope="session")
-def umt5(umt5_directory: Path) -> Backbone:
-    """The small random umT5."""
-    return load_backbone(str(umt5_directory))
-
-
-@pytest.fixture(scope="session")
-def umt5_int8(umt5_directory: Path) -> Backbone:
-    """The small random umT5 in int8."""
-    return load_backbone(str(umt5_directory), dtype="int8")
+bert = _load("bert_directory")
+bert_bfloat16 = _load("bert_directory", "bfloat16")
+bert_int8 = _load("bert_directory", "int8")
+camembert = _load("camembert_directory")
+distilbert = _load("distilbert_directory")
+electra = _load("electra_directory")
+electra_int8 = _load("electra_directory", "int8")
+modernbert = _load("modernbert_directory")
+modernbert_bfloat16 = _load("modernbert_directory", "bfloat16")
+modernbert_int8 = _load("modernbert_directory", "int8")
+mt5 = _load("mt5_directory")
+roberta = _load("roberta_directory")
+t5 = _load("t5_directory")
+t5_bfloat16 = _load("t5_directory", "bfloat16")
+t5_gated = _load("t5_gated_directory")
+t5_gated_int8 = _load("t5_gated_directory", "int8")
+t5_int8 = _load("t5_directory", "int8")
+umt5 = _load("umt5_directory")
+umt5_int8 = _load("umt5_directory", "int8")
+xlm_roberta = _load("xlm_roberta_directory")
 
 
 @pytest.fixture(scope="session")
 def minilm() -> Backbone:
     """The real pretrained 6-layer BERT, loaded once."""
     return load_backbone("minilm")
-
-
-@pytest.fixture(scope="session")
-def bert_bfloat16(bert_directory: Path) -> Backbone:
-    """The small random BERT in bfloat16."""
-    return load_backbone(str(bert_directory), dtype="bfloat16")
-
-
-@pytest.fixture(scope="session")
-def t5_bfloat16(t5_directory: Path) -> Backbone:
-    """The small random T5 v1.0 in bfloat16."""
-    return load_backbone(str(t5_directory), dtype="bfloat16")
-
-
-@pytest.fixture(scope="session")
-def bert_int8(bert_directory: Path) -> Backbone:
-    """The small random BERT in int8."""
-    return load_backbone(str(bert_directory), dtype="int8")
-
-
-@pytest.fixture(scope="session")
-def modernbert_bfloat16(modernbert_directory: Path) -> Backbone:
-    """The small random ModernBERT in bfloat16."""
-    return load_backbone(str(modernbert_directory), dtype="bfloat16")
-
-
-@pytest.fixture(scope="session")
-def modernbert_int8(modernbert_directory: Path) -> Backbone:
-    """The small random ModernBERT in int8."""
-    return load_backbone(str(modernbert_directory), dtype="int8")
-
-
-@pytest.fixture(scope="session")
-def t5_int8(t5_directory: Path) -> Backbone:
-    """The small random T5 v1.0 in int8."""
-    return load_backbone(str(t5_directory), dtype="int8")
-
-
-@pytest.fixture(scope="session")
-def t5_gated_int8(t5_gated_directory: Path) -> Backbone:
-    """The small random T5 v1.1 in int8."""
-    return load_backbone(str(t5_gated_directory), dtype="int8")
 
 
 @pytest.fixture(scope="session")

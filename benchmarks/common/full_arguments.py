@@ -22,21 +22,21 @@ class Numbers(Protocol):
 
 
 def full_arguments(run: Numbers, directory: Path, **own: Any) -> TrainingArguments:
-    """The arguments of `run`, and a caller's `own`."""
-    return TrainingArguments(
-        output_dir=str(directory),
-        num_train_epochs=run.epochs,
-        learning_rate=run.learning_rate,
-        per_device_train_batch_size=run.batch_size,
-        per_device_eval_batch_size=64,
-        warmup_steps=0.06,
-        seed=run.seed,
-        eval_strategy="epoch",
-        save_strategy="no",
-        report_to=[],
-        bf16=run.bf16,
-        use_cpu=True,
-        train_sampling_strategy="group_by_length",
-        dataloader_pin_memory=False,
-        **own,
-    )
+    """The arguments of `run`; a caller's `own` come first."""
+    common = {
+        "output_dir": str(directory),
+        "num_train_epochs": run.epochs,
+        "learning_rate": run.learning_rate,
+        "per_device_train_batch_size": run.batch_size,
+        "per_device_eval_batch_size": 64,
+        "warmup_steps": 0.06,
+        "seed": run.seed,
+        "eval_strategy": "epoch",
+        "save_strategy": "no",
+        "report_to": [],
+        "bf16": run.bf16,
+        "use_cpu": True,
+        "train_sampling_strategy": "group_by_length",
+        "dataloader_pin_memory": False,
+    }
+    return TrainingArguments(**{**common, **own})

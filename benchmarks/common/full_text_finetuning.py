@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from common.full_arguments import full_arguments
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.load import Backbone, load_backbone
@@ -85,19 +86,11 @@ def full_text_finetuning(
 
 
 def _arguments(run: FullTextRun) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(run.directory),
-        num_train_epochs=run.epochs,
-        learning_rate=run.learning_rate,
-        per_device_train_batch_size=run.batch_size,
-        warmup_steps=0.06,
-        seed=run.seed,
-        eval_strategy="epoch",
-        save_strategy="no",
-        report_to=[],
-        bf16=run.bf16,
+    return full_arguments(
+        run,
+        run.directory,
         use_cpu=run.device == "cpu",
+        train_sampling_strategy="random",
         label_names=["labels"],
         remove_unused_columns=False,
-        dataloader_pin_memory=False,
     )
