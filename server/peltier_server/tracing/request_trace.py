@@ -1,8 +1,8 @@
 """The spans of one request, which continue the caller's trace."""
 
 import time
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry import propagate
@@ -51,12 +51,17 @@ class RequestTrace:
         """Whether the trace is sampled."""
         return self._span.is_recording()
 
-    def resolving(self, task: str) -> "_Resolving":
-        """The block that enters it resolves `task`. Whatever came before the first such block was the arrival."""
+    @contextmanager
+    def resolving(self, task: str) -> Iterator[None]:
+        """The block resolves `task`. Whatever came before the first such block was the arrival."""
+        started = time.monotonic()
         if not self._is_resolved:
             self._is_resolved = True
-            self.add("arrival", self._started, time.monotonic())
-        return _Resolving(self, task)
+            self.add("arrival", self._started, started)
+        try:
+            yield
+        finally:
+            self.add("resolve", started, time.monotonic(), {"peltier.task": task[:_MAX_TASK_LEN]})
 
     def add(
         self, name: str, start: float, end: float, attributes: Mapping[str, Any] | None = None,
@@ -97,20 +102,3 @@ class RequestTrace:
 
     def _nano(self, seconds: float) -> int:
         return self._offset + int(seconds * _NANO)
-
-
-class _Resolving:
-    """A block whose time is a phase."""
-
-    __slots__ = ("_started", "_task", "_trace")
-
-    def __init__(self, trace: RequestTrace, task: str) -> None:
-        self._trace, self._task = trace, task
-
-    def __enter__(self) -> None:
-        self._started = time.monotonic()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._trace.add("resolve", self._started, time.monotonic(), {"peltier.task": self._task[:_MAX_TASK_LEN]})
