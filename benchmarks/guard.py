@@ -154,7 +154,7 @@ def _adapter_loss(backbone: Backbone, batch: Sequence[Encoded]) -> Callable[[], 
     preset = find_preset("compacter")
     settings = preset.settings({}, backbone.config)
     parts = preset.compose(settings, backbone.config, outputs=2)
-    model = HeadedAdapter(backbone, parts, settings, dropout=0.0, seed=0).train()
+    model = HeadedAdapter(backbone, parts, settings, seed=0).train()
     labels = torch.tensor([number % 2 for number in range(len(batch))])
     return lambda: F.cross_entropy(model(backbone.pack(batch)), labels)
 

@@ -77,7 +77,7 @@ def adapter_step(backbone: Backbone, preset: str, batch: Batch) -> tuple[nn.Modu
     found = find_preset(preset)
     settings = found.settings({}, backbone.config)
     parts = found.compose(settings, backbone.config, outputs=2)
-    model = TextAdapter(backbone, parts, settings, dropout=0.0, seed=0).train()
+    model = TextAdapter(backbone, parts, settings, seed=0).train()
     soft = next((part.length for part in parts if part.kind == "prompt"), 0)
 
     def loss() -> Tensor:

@@ -89,6 +89,7 @@ def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
         norm_eps=fields.epsilon("layer_norm_eps", 1e-12),
         embedding_size=fields.size("embedding_size", 128) if kind.factored else values["hidden_size"],
         num_token_types=fields.size("type_vocab_size") if kind.embeds_types else 0,
+        dropout=fields.rate(kind.key("hidden_dropout_prob"), 0.1),
         **values,
     )
     if config.max_tokens < 1:

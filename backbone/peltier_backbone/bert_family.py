@@ -45,6 +45,7 @@ _DISTILBERT_KEYS = {
     "num_attention_heads": "n_heads",
     "intermediate_size": "hidden_dim",
     "hidden_act": "activation",
+    "hidden_dropout_prob": "dropout",
 }
 _DISTILBERT_MODULES = {
     "transformer.layer.": "encoder.layer.",

@@ -39,6 +39,13 @@ class Fields:
             raise self.error(f"{key} is {value!r}; it must be a number between 0 and 1")
         return value
 
+    def rate(self, key: str, default: float) -> float:
+        """A probability below 1; `default` if it is absent or null."""
+        value = self._value(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise self.error(f"{key} is {value!r}; it must be at least 0 and below 1")
+        return float(value)
+
     def only(self, key: str, served: object) -> None:
         """Raise a `BackboneError` unless the value is `served`, absent or null."""
         found = self._value(key, served)

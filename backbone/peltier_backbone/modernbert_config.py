@@ -81,6 +81,7 @@ def parse_modernbert(fields: Fields) -> ModernBertConfig:
         global_theta=_theta(_GLOBAL, fields),
         local_theta=_theta(_LOCAL, fields),
         classifier_pooling=_pooling(fields),
+        dropout=fields.rate("mlp_dropout", 0.0),
         **values,
     )
 

@@ -19,7 +19,7 @@ class BackboneConfig(ABC):
 
     Blocks, attentions and norms are numbered through the whole model, in an encoder-decoder from the encoder on. So a
     part of an adapter has one tensor for all of them. `sentence_pooling` is the pooling that an encoder's
-    sentence-transformers checkpoint was trained with.
+    sentence-transformers checkpoint was trained with. Training uses `dropout`, the checkpoint's rate for hidden states.
     """
 
     generates: ClassVar[bool] = False  # whether the model has a decoder that writes text
@@ -34,6 +34,7 @@ class BackboneConfig(ABC):
     pad_token_id: int
     norm_eps: float
     sentence_pooling: SentencePooling | None = field(default=None, kw_only=True)
+    dropout: float = field(default=0.0, kw_only=True)
 
     @property
     @abstractmethod

@@ -117,6 +117,7 @@ def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
         start_token_id=fields.token("decoder_start_token_id", padding),
         eos_token_id=fields.token("eos_token_id", 1),
         num_positions=fields.size("n_positions", 512),
+        dropout=fields.rate("dropout_rate", 0.1),
     )
     _check(config, fields)
     return config

@@ -20,7 +20,7 @@ backbone = load_backbone(CHECKPOINT, dtype=DTYPE)
 preset = find_preset("compacter")
 settings = preset.settings({}, backbone.config)
 parts = preset.compose(settings, backbone.config, outputs=2)
-model = HeadedAdapter(backbone, parts, settings, dropout=0.0, seed=0).train()
+model = HeadedAdapter(backbone, parts, settings, seed=0).train()
 
 
 def logits(rows: list[Row]) -> Tensor:

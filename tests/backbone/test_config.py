@@ -22,11 +22,39 @@ GOOD: dict[str, Any] = {
     "type_vocab_size": 2,
 }
 
+DISTILBERT = {"model_type": "distilbert", "vocab_size": 30, "dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12}
+MODERNBERT = {**GOOD, "model_type": "modernbert", "local_attention": 8}
+T5 = {
+    "model_type": "t5",
+    "vocab_size": 30,
+    "d_model": 8,
+    "num_layers": 1,
+    "num_heads": 2,
+    "d_ff": 12,
+    "d_kv": 4,
+    "is_encoder_decoder": True,
+}
+
 
 def test_sizes_are_read():
     """Each size comes from its Hugging Face key."""
     config = parse_config(GOOD, "config.json")
     assert (config.hidden_size, config.num_layers, config.head_size, config.num_norms) == (8, 2, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("file", "rate"),
+    [
+        (GOOD, 0.1),
+        ({**GOOD, "hidden_dropout_prob": 0.3}, 0.3),
+        ({**DISTILBERT, "max_position_embeddings": 16, "dropout": 0}, 0.0),
+        ({**MODERNBERT, "embedding_dropout": 0.2}, 0.0),
+        ({**T5, "dropout_rate": 0.2}, 0.2),
+    ],
+)
+def test_the_rate_of_dropout_is_the_checkpoints(file: dict[str, Any], rate: float):
+    """Without a value it is the default of transformers."""
+    assert parse_config(file, "config.json").dropout == rate
 
 
 @pytest.mark.parametrize(("family", "first", "longest"), [("bert", 0, 16), ("roberta", 2, 14)])
@@ -52,6 +80,8 @@ def test_positions_of_a_family(family: str, first: int, longest: int):
         ({"pad_token_id": "zero"}, "pad_token_id is 'zero'"),
         ({"pad_token_id": -1}, "pad_token_id is -1"),
         ({"layer_norm_eps": "tiny"}, "layer_norm_eps is 'tiny'"),
+        ({"hidden_dropout_prob": 1}, "hidden_dropout_prob is 1; it must be at least 0 and below 1"),
+        ({"hidden_dropout_prob": "high"}, "hidden_dropout_prob is 'high'"),
         ({"model_type": "roberta", "pad_token_id": 99}, "max_position_embeddings 16 leaves no position"),
     ],
     ids=str,
@@ -61,9 +91,6 @@ def test_unsupported_values_are_named(change: dict[str, Any], words: str):
     with pytest.raises(BackboneError, match=r"^config\.json: ") as caught:
         parse_config({**GOOD, **change}, "config.json")
     assert words in str(caught.value)
-
-
-DISTILBERT = {"model_type": "distilbert", "vocab_size": 30, "dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12}
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,9 @@ def test_a_ranking_learns_which_documents_fit(make_run: MakeRun, preset: str, lo
 
 def test_a_token_classification_writes_a_proved_artifact(make_run: MakeRun, bert: Backbone):
     """It learns, and its report has the scores of each label and the mistakes."""
-    run = make_run("token-classification", "compacter", epochs=8, learning_rate=2e-2, stride=4, max_length=8)
+    run = make_run(
+        "token-classification", "compacter", epochs=8, learning_rate=2e-2, stride=4, max_length=8, backbone_dropout=0.0
+    )
     result = train(run)
     artifact = proved(run, bert)
     assert artifact.manifest.task.labels == ("O", "B-praise", "I-praise", "B-who", "I-who")
@@ -150,7 +152,9 @@ def test_an_artifact_outlives_its_merge_report(make_run: MakeRun, bert: Backbone
 
 def test_the_best_epoch_is_kept(make_run: MakeRun, bert: Backbone, tmp_path: Path):
     """Against turned validation labels learning makes things worse: an epoch before the last is exported."""
-    run = turned(make_run("regression", "lora", epochs=3, learning_rate=1e-2, metric="mse"), tmp_path)
+    run = turned(
+        make_run("regression", "lora", epochs=3, learning_rate=1e-2, metric="mse", backbone_dropout=0.0), tmp_path
+    )
     metrics = train(run).manifest.training.metrics
     errors = logged(run, "eval_mse")
     assert len(errors) == 3

@@ -99,7 +99,8 @@ def test_matryoshka_trains_the_first_values(make_run: MakeRun, pairs: Callable[.
     data, found = pairs(train_scored=True, scored=True), {}
     for matryoshka in (None, "2"):
         options = EmbeddingOptions(matryoshka=matryoshka)
-        run = make_run("embedding", "lora", data=data, learning_rate=2e-2, epochs=8, embedding=options)
+        numbers = {"learning_rate": 2e-2, "epochs": 8, "backbone_dropout": 0.0}
+        run = make_run("embedding", "lora", data=data, embedding=options, **numbers)
         result = train(run)
         scores = torch.tensor([example.label for example in prepare(run).data.validation.examples])
         vectors = result.learner.evaluate(prepare(run).data.validation.examples).scores

@@ -56,10 +56,17 @@ def test_a_run_without_epochs_validates_at_most_twenty_times(
 
 def test_what_is_given_stays(make_run: MakeRun, bert: Backbone):
     """A run of so many epochs trains them all and validates on all rows, as it was told."""
-    given = {"epochs": 3, "batch_size": 7, "learning_rate": 0.1}
+    given = {"epochs": 3, "batch_size": 7, "learning_rate": 0.1, "backbone_dropout": 0.2}
     assert _filled(make_run, bert, 200, **given) == replace(NOTHING, **given)
     found = _filled(make_run, bert, 200, patience=2, eval_rows=30)
     assert (found.patience, found.eval_rows) == (2, 30)
+
+
+def test_the_dropout_of_the_backbone_is_that_of_the_checkpoint(make_run: MakeRun, bert: Backbone):
+    """Full fine-tuning by transformers has it too; a rate of 0 is one."""
+    config = replace(bert.config, dropout=0.3)
+    runs = [make_run(), make_run(backbone_dropout=0.0)]
+    assert [fill_in(run, config, 200).backbone_dropout for run in runs] == [0.3, 0.0]
 
 
 def test_filling_in_twice_changes_nothing(make_run: MakeRun, bert: Backbone):

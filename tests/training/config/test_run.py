@@ -35,6 +35,8 @@ PAIRS = Data(Path("no.jsonl"), Path("no.jsonl"), ("text", "other"), "label")
         ("warmup", math.nan, "warmup is nan; it must be a number of at least 0.0"),
         ("dropout", 1.0, "dropout is 1.0; it must be a fraction below 1"),
         ("dropout", -0.1, "dropout is -0.1; it must be a number of at least 0.0"),
+        ("backbone_dropout", 1.0, "backbone_dropout is 1.0; it must be a fraction below 1"),
+        ("backbone_dropout", -0.1, "backbone_dropout is -0.1; it must be a number of at least 0.0"),
         ("weight_decay", math.inf, "weight_decay is inf; it must be a number of at least 0.0"),
         ("eval_rows", 0, "eval_rows is 0; it must be a number of at least 1"),
         ("patience", 0, "patience is 0; it must be a number of at least 1"),

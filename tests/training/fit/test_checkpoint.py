@@ -19,7 +19,7 @@ MakeRun = Callable[..., Run]
 def create_model(bert: Backbone, outputs: int = 2) -> HeadedAdapter:
     settings = find_preset("lora").settings({}, bert.config)
     parts = find_preset("lora").compose(settings, bert.config, outputs=outputs)
-    return HeadedAdapter(bert, parts, settings, dropout=0.0, seed=0)
+    return HeadedAdapter(bert, parts, settings, seed=0)
 
 
 def write_checkpoint(directory: Path, step: int, model: HeadedAdapter, *, whole: bool = True) -> Path:

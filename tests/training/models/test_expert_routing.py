@@ -15,7 +15,7 @@ def create_mixture(backbone: Backbone, share: str) -> HeadedAdapter:
     overrides = {"experts": str(EXPERTS), "share": share, "bottleneck": "8"}
     settings = find_preset("adamix").settings(overrides, backbone.config)
     parts = find_preset("adamix").compose(settings, backbone.config, outputs=2)
-    model = HeadedAdapter(backbone, parts, settings, dropout=0.0, seed=0)
+    model = HeadedAdapter(backbone, parts, settings, seed=0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))

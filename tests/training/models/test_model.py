@@ -18,6 +18,7 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from peltier_training.data.examples import Example
+from peltier_training.models.dropout import NO_DROPOUT, Dropout
 from peltier_training.models.model import HeadedAdapter
 from peltier_training.models.target_mean import start_at_mean
 from torch import Tensor
@@ -40,7 +41,7 @@ def create_model(backbone: Backbone, preset: str, **overrides: str) -> HeadedAda
     settings = find_preset(preset).settings(SMALL.get(preset, {}) | overrides, backbone.config)
     parts = find_preset(preset).compose(settings, backbone.config, outputs=len(TASK.labels))
     torch.manual_seed(0)
-    model = HeadedAdapter(backbone, parts, settings, dropout=0.1, seed=0)
+    model = HeadedAdapter(backbone, parts, settings, seed=0, dropout=Dropout(0.1, 0.1))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -132,13 +133,13 @@ def test_a_training_pass_is_routed_and_an_evaluation_is_not(bert: Backbone):
     """Two training passes of AdaMix differ, two evaluations do not; without experts only dropout would differ."""
     packed = bert.pack(encode(bert))
     model = create_model(bert, "adamix", experts="8")
-    model._dropout = 0.0
+    model._dropout = NO_DROPOUT
     assert not torch.equal(model(packed), model(packed))
     model.eval()
     assert torch.equal(model(packed), model(packed))
     plain = create_model(bert, "houlsby")
     assert not torch.equal(plain(packed), plain(packed))
-    plain._dropout = 0.0
+    plain._dropout = NO_DROPOUT
     assert torch.equal(plain(packed), plain(packed))
 
 
@@ -147,7 +148,7 @@ def test_samples_are_routed_apart(bert: Backbone, preset: str):
     """With `routing=sample` each row of a training batch is answered by the copies drawn for it alone."""
     rows = encode(bert)
     model = create_model(bert, preset, routing="sample", experts="8")
-    model._dropout = 0.0
+    model._dropout = NO_DROPOUT
     drawn = model._drawn(len(rows))
     assert not torch.equal(*(next(iter(own.values())) for own in drawn[:2]))
     with pytest.MonkeyPatch.context() as patch:
@@ -180,7 +181,7 @@ def test_a_fresh_adapter_starts_at_the_backbone(bert: Backbone):
     for preset, allowed in (("lora", 0.0), ("bitfit", 1e-6), ("compacter", 1e-5)):
         settings = find_preset(preset).settings({"pooling": "first", "head_hidden": "false"}, bert.config)
         parts = find_preset(preset).compose(settings, bert.config, outputs=2)
-        model = HeadedAdapter(bert, parts, settings, dropout=0.0, seed=0).eval()
+        model = HeadedAdapter(bert, parts, settings, seed=0).eval()
         weight, bias = (model.merged()[f"head.{name}"] for name in ("weight", "bias"))
         with torch.inference_mode():
             assert (model(packed) - torch.addmm(bias, bare, weight)).abs().max() <= allowed
@@ -189,9 +190,7 @@ def test_a_fresh_adapter_starts_at_the_backbone(bert: Backbone):
 def test_a_regression_starts_at_the_mean(bert: Backbone):
     """Only the bias of the output layer is set."""
     settings = find_preset("lora").settings({"head_hidden": "true"}, bert.config)
-    model = HeadedAdapter(
-        bert, find_preset("lora").compose(settings, bert.config, outputs=1), settings, dropout=0, seed=0
-    )
+    model = HeadedAdapter(bert, find_preset("lora").compose(settings, bert.config, outputs=1), settings, seed=0)
     examples = [Example("a", label, "d:1") for label in (2, 3)]
     start_at_mean(model, TaskSpec(type="regression", labels=("value",), inputs="single", max_length=8), examples)
     assert model.merged()["head.bias"].tolist() == [2.5]

@@ -19,6 +19,7 @@ from peltier_training.data.dataset import collate_texts
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import text_rows
 from peltier_training.fit.objective import TextObjective
+from peltier_training.models.dropout import NO_DROPOUT, Dropout
 from peltier_training.models.text_model import TextAdapter
 from torch import Tensor
 
@@ -51,7 +52,7 @@ def create_model(backbone: Backbone, preset: str, **overrides: str) -> TextAdapt
     settings = find_preset(preset).settings(SMALL.get(preset, {}) | overrides, backbone.config)
     parts = find_preset(preset).compose(settings, backbone.config, outputs=0)
     torch.manual_seed(0)
-    model = TextAdapter(backbone, parts, settings, dropout=0.1, seed=0)
+    model = TextAdapter(backbone, parts, settings, seed=0, dropout=Dropout(0.1, 0.1))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -206,7 +207,7 @@ def test_a_fresh_adapter_starts_at_the_backbone(t5: Backbone):
     for preset, allowed in (("lora", 0.0), ("bitfit", 5e-6), ("compacter", 1e-5)):
         settings = find_preset(preset).settings(SMALL.get(preset, {}), t5.config)
         parts = find_preset(preset).compose(settings, t5.config, outputs=0)
-        model = TextAdapter(t5, parts, settings, dropout=0.0, seed=0).eval()
+        model = TextAdapter(t5, parts, settings, seed=0).eval()
         with torch.inference_mode():
             logits, _ = read(model, t5, [0, 1, 2, 0])
             model.parts, model.served = (), dict  # type: ignore[method-assign]
@@ -217,7 +218,7 @@ def test_a_fresh_adapter_starts_at_the_backbone(t5: Backbone):
 def test_a_training_pass_is_routed_and_an_evaluation_is_not(t5: Backbone):
     """Two training passes of AdaMix differ, two evaluations do not."""
     model = create_model(t5, "adamix", experts="8")
-    model._dropout = 0.0
+    model._dropout = NO_DROPOUT
     passes = [read(model, t5, [0, 1, 2, 0])[0] for _ in range(2)]
     assert not torch.equal(*passes)
     model.eval()
@@ -227,7 +228,7 @@ def test_a_training_pass_is_routed_and_an_evaluation_is_not(t5: Backbone):
 def test_samples_are_routed_apart(t5: Backbone):
     """With `routing=sample` a row is encoded and written by the copies drawn for it alone, as if it stood alone."""
     model = create_model(t5, "adamix", routing="sample", experts="8")
-    model._dropout = 0.0
+    model._dropout = NO_DROPOUT
     drawn = model._drawn(len(TEXTS))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "_drawn", lambda num: drawn)

@@ -8,8 +8,8 @@ from peltier_backbone.load import Backbone
 from peltier_training.data.padding import pad_rows
 from peltier_training.errors import TrainingError
 from peltier_training.models.fastfood import Fastfood
-from peltier_training.models.tuned_model import FullTuning, Subspace
-from transformers import AutoModel, PreTrainedModel
+from peltier_training.models.tuned_model import FullTuning, Subspace, dropout_rates
+from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 TEXTS = ("a good film", "bad", "the plot is very very bad and the actor too")
 
@@ -78,3 +78,15 @@ def test_a_dimension_of_lambdas_alone_is_refused(encoder: PreTrainedModel):
     """There would be no theta."""
     with pytest.raises(TrainingError, match="setting 'dimension' is 5; it must exceed the backbone's"):
         Subspace(encoder, dimension=5, seed=0)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra", "modernbert"])
+def test_one_rate_is_that_of_every_dropout(family: str, request: pytest.FixtureRequest):
+    """Families name their rates differently."""
+    backbone: Backbone = request.getfixturevalue(family)
+    config = AutoConfig.from_pretrained(backbone.name)
+    config.update(dropout_rates(config, 0.4))
+    model = AutoModel.from_config(config)
+    rates = [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+    assert len(rates) >= 2 * backbone.config.num_layers
+    assert set(rates) == {0.4}

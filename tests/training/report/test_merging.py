@@ -33,7 +33,7 @@ def create_mixture(backbone: Backbone) -> HeadedAdapter:
     """Experts far from each other, without dropout, so that a pass in training is its route alone."""
     settings = find_preset("adamix").settings({"experts": "3", "share": "none"}, backbone.config)
     parts = find_preset("adamix").compose(settings, backbone.config, outputs=1)
-    model = HeadedAdapter(backbone, parts, settings, dropout=0.0, seed=0)
+    model = HeadedAdapter(backbone, parts, settings, seed=0)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():

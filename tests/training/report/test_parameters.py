@@ -76,7 +76,7 @@ def test_published_counts(row: Published, find_backbone: FindBackbone):
     backbone, parts = find_backbone(row.backbone), parts_of(row)
     settings = find_preset(row.preset).settings(row.overrides, backbone.config)
     with META:
-        model = TrainableAdapter(backbone, parts, settings, dropout=0.0, seed=0)
+        model = TrainableAdapter(backbone, parts, settings, seed=0)
     found = Parameters.create(parts, backbone.config, model)
     head = count_parameters(parts, backbone.config, head=True) - found.total.parameters
     assert found.total.parameters == row.served

@@ -35,7 +35,8 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
     numbers = run.hyperparameters
     batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _MAX_SMALL_BATCH_ROWS else _BATCH)
     rate = numbers.learning_rate or _learning_rate(run.preset, config)
-    filled = replace(numbers, batch_size=batch_size, learning_rate=rate)
+    dropout = config.dropout if numbers.backbone_dropout is None else numbers.backbone_dropout
+    filled = replace(numbers, batch_size=batch_size, learning_rate=rate, backbone_dropout=dropout)
     if numbers.epochs is None:
         epochs = _epochs(math.ceil(num_rows / (batch_size * num_processes())))
         filled = replace(

@@ -32,6 +32,7 @@ _AT_LEAST = {
     "warmup": 0.0,
     "weight_decay": 0.0,
     "dropout": 0.0,
+    "backbone_dropout": 0.0,
     "eval_rows": 1,
     "patience": 1,
 }
@@ -58,6 +59,13 @@ class Hyperparameters:
     warmup: Annotated[float, Option(help="Warm-up steps; below 1, a fraction of all steps.")] = 0.06
     weight_decay: Annotated[float, Option(help="AdamW weight decay.")] = 0.0
     dropout: Annotated[float, Option(help="Dropout before the output layer.")] = 0.1
+    backbone_dropout: Annotated[
+        float | None,
+        Option(
+            help="Dropout in the frozen backbone, of its embeddings and of the output of each sub-layer. Default: the "
+            "checkpoint's rate."
+        ),
+    ] = None
     max_length: Annotated[int, Option(help="Maximum length of an input in tokens.")] = 128
     max_answer_length: Annotated[
         int | None, Option(help="Span: maximum length of an answer in tokens. Default: 30.")
@@ -95,8 +103,10 @@ class Hyperparameters:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise TrainingError(f"{name} is {value}; it must be a number of at least {least}")
-        if self.dropout >= 1:
-            raise TrainingError(f"dropout is {self.dropout}; it must be a fraction below 1")
+        for name in ("dropout", "backbone_dropout"):
+            rate = getattr(self, name)
+            if rate is not None and rate >= 1:
+                raise TrainingError(f"{name} is {rate}; it must be a fraction below 1")
         if self.warmup >= 1 and self.warmup != int(self.warmup):
             raise TrainingError(f"warmup is {self.warmup}; it must be a fraction below 1 or a whole number of steps")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
@@ -161,6 +171,11 @@ class Run:
     def learning_rate(self) -> float:
         """The highest learning rate, after warm-up."""
         return _filled(self.hyperparameters.learning_rate)
+
+    @property
+    def backbone_dropout(self) -> float:
+        """The dropout in the frozen backbone."""
+        return _filled(self.hyperparameters.backbone_dropout)
 
     @property
     def ranking_loss(self) -> str:

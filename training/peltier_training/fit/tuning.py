@@ -34,7 +34,14 @@ from peltier_training.evaluate.examination import judge_scores
 from peltier_training.evaluate.span_examination import judge_spans
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
-from peltier_training.models.tuned_model import TunedEncoder, TunedPairs, TunedT5, create_body, pooler_option
+from peltier_training.models.tuned_model import (
+    TunedEncoder,
+    TunedPairs,
+    TunedT5,
+    create_body,
+    dropout_rates,
+    pooler_option,
+)
 
 _MAX_ROWS = 64
 
@@ -72,8 +79,11 @@ class HeadTuning:
         settings = baseline.settings(run.overrides, backbone.config)
         spec = baseline.head(settings, backbone.config, outputs=run.num_outputs(task.labels, backbone.config))
         checkpoint = find_checkpoint(run.backbone)
-        pooler = pooler_option(AutoConfig.from_pretrained(checkpoint), pooled=spec.pooling == "pooler")
-        encoder = AutoModel.from_pretrained(checkpoint, dtype=torch.float32, **pooler)
+        config = AutoConfig.from_pretrained(checkpoint)
+        pooler = pooler_option(config, pooled=spec.pooling == "pooler")
+        if run.backbone_dropout != backbone.config.dropout:
+            config.update(dropout_rates(config, run.backbone_dropout))
+        encoder = AutoModel.from_pretrained(checkpoint, config=config, dtype=torch.float32, **pooler)
         body = create_body(encoder, settings, numbers.seed)
         kind = TunedPairs if task.type == "embedding" else TunedEncoder
         self.model: nn.Module = kind(body, spec, backbone, run.head_dropout).to(backbone.device)
@@ -124,8 +134,9 @@ class TextTuning:
         settings, numbers = BASELINES[run.preset].settings(run.overrides, backbone.config), run.hyperparameters
         self._checkpoint = find_checkpoint(run.backbone)
         model = T5ForConditionalGeneration.from_pretrained(
-            self._checkpoint, dtype=torch.float32, dropout_rate=numbers.dropout
+            self._checkpoint, dtype=torch.float32, dropout_rate=run.backbone_dropout
         )
+        model.decoder.dropout.p = numbers.dropout  # before the output layer, and of the decoder's embeddings
         self._body = create_body(model, settings, numbers.seed)
         self.model: nn.Module = TunedT5(self._body).to(backbone.device)
         self.objective: Objective = TextObjective(0.0)

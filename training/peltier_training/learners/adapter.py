@@ -23,6 +23,7 @@ from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.export import export, measure
 from peltier_training.fit.history import History
 from peltier_training.fit.trainer import diverged, fit, fit_text, fit_tokens
+from peltier_training.models.dropout import Dropout
 from peltier_training.models.model import HeadedAdapter, PairAdapter
 from peltier_training.models.target_mean import start_at_mean
 from peltier_training.models.text_model import TextAdapter
@@ -111,5 +112,6 @@ def _create_model(run: Run, backbone: Backbone, task: TaskSpec) -> HeadedAdapter
     if task.type == "embedding":
         kind = PairAdapter
     torch.manual_seed(numbers.seed)
-    model = kind(backbone, parts, settings, dropout=run.head_dropout, seed=numbers.seed)
+    dropout = Dropout(run.head_dropout, run.backbone_dropout)
+    model = kind(backbone, parts, settings, seed=numbers.seed, dropout=dropout)
     return model.to(backbone.device)

@@ -21,6 +21,7 @@ from peltier_backbone.packing import Packed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from peltier_training.models.dropout import NO_DROPOUT, Dropout, DropoutAdaptation
 from peltier_training.models.experts import Experts
 from peltier_training.models.sources import create_sources
 
@@ -28,7 +29,9 @@ from peltier_training.models.sources import create_sources
 class TrainableAdapter(nn.Module):
     """An adapter on a frozen backbone; `served` gives the tensors of the artifact."""
 
-    def __init__(self, backbone: Backbone, parts: Parts, settings: Settings, *, dropout: float, seed: int) -> None:
+    def __init__(
+        self, backbone: Backbone, parts: Parts, settings: Settings, *, seed: int, dropout: Dropout = NO_DROPOUT
+    ) -> None:
         super().__init__()
         self.backbone, self.parts, self.settings, self._dropout = backbone, parts, settings, dropout
         self.sources = create_sources(backbone, parts, settings, seed)
@@ -68,6 +71,8 @@ class TrainableAdapter(nn.Module):
         groups = [AdapterGroup(len(lengths), programs[0])]
         if len(programs) > 1:
             groups = [AdapterGroup(len(list(own)), programs[sample]) for sample, own in groupby(samples)]
+        if self.training and self._dropout.backbone:
+            return DropoutAdaptation(self.backbone, groups, lengths, self._dropout.backbone)
         return BatchAdaptation(self.backbone, groups, lengths, TORCH)
 
 
@@ -94,7 +99,7 @@ class HeadedAdapter(TrainableAdapter):
         hidden = self.backbone.bert(packed, adaptation)
         pooled = Pooled(self.backbone, packed, adaptation, hidden)(self.head_spec.pooling)
         steps = head.steps(self.head_spec, under("head.", drawn[0]))
-        return multiply_all(steps, F.dropout(pooled, self._dropout, self.training).float())
+        return multiply_all(steps, F.dropout(pooled, self._dropout.output, self.training).float())
 
 
 class PairAdapter(HeadedAdapter):

@@ -20,4 +20,4 @@ class TextAdapter(TrainableAdapter):
         writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
         decoder = self._adapt(programs, [1] * len(writers), writers)
         hidden = model.decode(targets, memory, decoder)
-        return model.logits(F.dropout(hidden, self._dropout, self.training), decoder)
+        return model.logits(F.dropout(hidden, self._dropout.output, self.training), decoder)

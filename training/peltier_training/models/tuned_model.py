@@ -19,6 +19,15 @@ from peltier_training.data.padding import IGNORED
 from peltier_training.errors import TrainingError
 from peltier_training.models.fastfood import Fastfood
 
+_DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
+
 
 class FullTuning(nn.Module):
     """Full fine-tuning: every parameter of a transformers model."""
@@ -88,6 +97,11 @@ def pooler_option(config: PreTrainedConfig, *, pooled: bool) -> dict[str, bool]:
     kind: Any = AutoModel._model_mapping[type(config)]
     known = "add_pooling_layer" in signature(kind).parameters
     return {"add_pooling_layer": pooled} if known else {}
+
+
+def dropout_rates(config: PreTrainedConfig, rate: float) -> dict[str, float]:
+    """The fields of an encoder's `config` for one `rate` of all its dropouts."""
+    return {name: rate for name in _DROPOUTS if hasattr(config, name)}
 
 
 class TunedEncoder(nn.Module):

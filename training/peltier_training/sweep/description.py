@@ -39,6 +39,7 @@ class Layer(Spec):
     warmup: Axis[float] | None = None
     weight_decay: Axis[float] | None = None
     dropout: Axis[float] | None = None
+    backbone_dropout: Axis[float] | None = None
     max_length: Axis[int] | None = None
     eval_rows: Axis[int] | None = None
     patience: Axis[int] | None = None
