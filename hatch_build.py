@@ -21,6 +21,7 @@ NATIVE = Path("backbone", "peltier_backbone", "native")
 _FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-psabi")
 # A library for each level of a processor's vector units; the loader takes the highest that the machine has.
 _LEVELS = {
+    "amx": ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"),
     "avx512_bf16": ("-march=x86-64-v4", "-mavx512bf16"),
     "avx512": ("-march=x86-64-v4",),
     "avx2": ("-march=x86-64-v3",),

@@ -19,7 +19,7 @@ from peltier_backbone.native.stack import NativeStack, StackRows
 
 _FOLDER = Path(__file__).parent
 # torch's name of a processor's vector units, and the libraries that were compiled for them, the fastest first.
-_LEVELS = {"AVX512": ("avx512_bf16", "avx512", "avx2"), "AVX2": ("avx2",)}
+_LEVELS = {"AVX512": ("amx", "avx512_bf16", "avx512", "avx2"), "AVX2": ("avx2",)}
 # The dtypes of rows, and whether each is bfloat16.
 _DTYPES = {torch.float32: False, torch.bfloat16: True}
 

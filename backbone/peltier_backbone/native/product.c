@@ -2,6 +2,7 @@
  * line of PANEL floats for each element of the inner dimension, in bfloat16 a line of PANEL pairs for each two elements.
  * Zeros stand for columns and elements that the weight does not have. */
 
+#include "amx.h"
 #include "kernels.h"
 #include "threads.h"
 #include "tiles.h"
@@ -17,6 +18,9 @@ EXPORT int64_t peltier_panel(void) {
 
 /* Whether this processor has all instructions of this library, if it has AVX-512 where that is one of them. */
 EXPORT int peltier_runs(void) {
+#ifdef __AMX_BF16__
+    if (!may_use_amx()) return 0;
+#endif
 #ifdef __AVX512BF16__
     return __builtin_cpu_supports("avx512bf16");
 #else
@@ -108,6 +112,9 @@ EXPORT int peltier_multiply(
     const product whole = {
         .y = {y, y_stride, half}, .x = {x, x_stride, half}, .w = {w, PANEL, half}, .bias = bias, .inner = inner,
         .outer = outer, .activation = activation};
+#ifdef __AMX_BF16__
+    if (!half) return multiply_by_amx(&whole, rows, PANEL);
+#endif
     const int64_t panels = (outer + PANEL - 1) / PANEL, pairs = (rows + BLOCK - 1) / BLOCK * panels;
     int failed = 0;
 #pragma omp parallel if (rows * inner * outer >= WORTH_THREADS) reduction(| : failed)

@@ -72,8 +72,8 @@ def _table(program: NativeProgram) -> Table:
 
 
 def _check_product(library: "Library", dtype: torch.dtype) -> None:
-    for width in (_WIDTH, _WIDTH - 1):
-        x, weight, bias = _draw(13, width).to(dtype), (_draw(50, width) / 6).to(dtype), _draw(50)
+    for rows, width in ((13, _WIDTH), (13, _WIDTH - 1), (40, _WIDTH)):
+        x, weight, bias = _draw(rows, width).to(dtype), (_draw(50, width) / 6).to(dtype), _draw(50)
         expected = F.gelu(F.linear(x.float(), weight.float(), bias).to(dtype))
         found = library.multiply(x, library.pack(weight), bias, "gelu")
         _compare(library, f"products in {dtype}", found, expected)

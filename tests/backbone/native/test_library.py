@@ -277,7 +277,7 @@ def test_rows_attend_to_themselves(
     programs = [NativeProgram([own], 1, {}, 0, None) for own in placed]
     table = Table(lengths, [TableGroup(1, None if row % 3 == 2 else own) for row, own in enumerate(programs)])
     found = _attend(native, qkv, lengths, seen, heads, PlacedPrefixes(table, 0, gates), rounded=rounded)
-    in_halves = (rounded or dtype == torch.bfloat16) and native.name == "avx512_bf16"
+    in_halves = (rounded or dtype == torch.bfloat16) and native.name in ("amx", "avx512_bf16")
 
     def read(x: Tensor) -> Tensor:
         return x.bfloat16().double() if in_halves else x.double()

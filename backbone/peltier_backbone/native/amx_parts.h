@@ -1,0 +1,78 @@
+/* Floats as sums of three bfloat16, in the tiles that AMX multiplies.
+ *
+ * The top 16 bits of a float are a bfloat16 of 8 significant bits; so are those of what is left, twice, and nothing of
+ * its 24 bits is lost. Henry, Tang and Heinecke describe such products ("Leveraging the bfloat16 Artificial Intelligence
+ * Datatype For Higher-Precision Computations", 2019).
+ *
+ * A tile has 16 lines of 64 bytes: of a row of x the 32 elements of a step, of w for each column the pairs of such
+ * elements. The tiles of sixteen rows or columns are [steps][PARTS]. */
+
+#ifndef PELTIER_AMX_PARTS_H
+#define PELTIER_AMX_PARTS_H
+
+#include "lanes.h"
+
+#define STEP (2 * LANES)
+#define PARTS 3
+#define TILE_BYTES (LANES * STEP * 2)
+#define STEP_BYTES (PARTS * TILE_BYTES)
+
+/* The tile instructions do not tell the compiler that they read and write memory. */
+#define MEMORY_IS_CURRENT __asm__ volatile("" ::: "memory")
+
+static inline int64_t num_steps(int64_t inner) {
+    return (inner + STEP - 1) / STEP;
+}
+
+/* Without its first part; exact. What is not finite leaves what is not a number. */
+INLINE lanes less_part(lanes x) {
+    return x - (lanes)((bits)x & 0xffff0000);
+}
+
+/* 32 elements of a row: their parts. */
+INLINE void split_elements(lanes first, lanes second, char *to) {
+    const __m512i tops = _mm512_set_epi16(
+        63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5,
+        3, 1);
+    for (int part = 0; part < PARTS; part++, first = less_part(first), second = less_part(second)) {
+        const __m512i line = _mm512_permutex2var_epi16((__m512i)first, tops, (__m512i)second);
+        memcpy(to + part * TILE_BYTES, &line, sizeof line);
+    }
+}
+
+/* The rows of x, with zeros beyond the last element and the last row: [tiles of rows][steps][PARTS]. */
+static void split_rows(matrix x, int64_t rows, int64_t inner, char *to) {
+    for (int64_t first = 0; first < rows; first += LANES)
+        for (int64_t k = 0; k < inner; k += STEP, to += STEP_BYTES)
+            for (int64_t row = 0; row < LANES; row++) {
+                lanes start = {0}, rest = {0};
+                if (first + row < rows) {
+                    const float *from = at(x, first + row, k);
+                    start = load(from, 0, inner - k), rest = load(from + LANES, 0, inner - k - LANES);
+                }
+                split_elements(start, rest, to + row * (TILE_BYTES / LANES));
+            }
+}
+
+/* Where the lines of sixteen columns lie, for each sixteen of a stripe. */
+typedef struct {
+    const float *columns[3];
+    int64_t stride;
+} lines;
+
+/* Line pair `number` of a step: the parts for all columns, those of the next sixteen `apart` bytes further on. */
+INLINE void split_pair(const lines *w, int number, char *to, int64_t apart, const int columns) {
+    _Pragma("GCC unroll 3") for (int c = 0; c < columns; c++) {
+        const float *from = w->columns[c] + 2 * number * w->stride;
+        lanes even, odd;
+        memcpy(&even, from, sizeof even);
+        memcpy(&odd, from + w->stride, sizeof odd);
+        char *line = to + c * apart + number * (TILE_BYTES / LANES);
+        for (int part = 0; part < PARTS; part++, even = less_part(even), odd = less_part(odd)) {
+            const __m512i low = (__m512i)((bits)even >> 16), pair = _mm512_mask_blend_epi16(0xaaaaaaaa, low, (__m512i)odd);
+            memcpy(line + part * TILE_BYTES, &pair, sizeof pair);
+        }
+    }
+}
+
+#endif
