@@ -68,7 +68,7 @@ test: $(INSTALLED_DEV)
 
 # hypothesis marks every property test. They run in both suites, here with more examples.
 test-slow: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or hypothesis" --hypothesis-profile thorough $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "slow or hypothesis" --hypothesis-profile thorough $(ARGS)
 
 check: $(INSTALLED_DEV)
 	$(BIN)/ruff format --check .

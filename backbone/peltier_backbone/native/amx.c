@@ -13,7 +13,7 @@
 #define MOST_BLOCK_ROWS 512
 #define PIECE 768
 
-/* The arguments of arch_prctl: Linux lends a process the registers of tiles when it asks for them. */
+/* The arguments of arch_prctl: Linux grants a process the registers of tiles when it asks for them. */
 enum { REQUEST_STATE = 0x1023, TILES = 18 };
 
 int may_use_amx(void) {

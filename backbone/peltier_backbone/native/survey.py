@@ -26,7 +26,7 @@ def _defect(path: Path) -> str | None:
     try:
         library = Library(path)
         if not library.runs:
-            return "the processor lacks some of its instructions, or the system does not lend them"
+            return "the processor lacks some of its instructions, or the system does not permit them"
         check(library)
     except (OSError, AttributeError, RuntimeError) as error:
         return str(error)

@@ -66,7 +66,7 @@ def test_products_are_as_precise_as_floats(native: Library, inner: int) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("inner", "outer"), [(64, 96), (70, 40), (800, 112), (1600, 33)])
-def test_a_row_never_feels_its_neighbours(native: Library, inner: int, outer: int, dtype: torch.dtype) -> None:
+def test_a_row_does_not_depend_on_the_others(native: Library, inner: int, outer: int, dtype: torch.dtype) -> None:
     """A row's product is the same to the last bit alone, and anywhere among up to seventy rows."""
     x, weight = _draw(70, inner).to(dtype), native.pack(_draw(outer, inner, seed=1).to(dtype))
     alone = torch.cat([native.multiply(row[None], weight, None, "gelu") for row in x])
@@ -85,7 +85,7 @@ def _restored_threads() -> Iterator[None]:
 @pytest.mark.parametrize(("rows", "inner", "outer"), [(700, 96, 130), (3, 1600, 1152), (90, 1600, 200)])
 @pytest.mark.usefixtures("_restored_threads")
 def test_threads_change_no_bit(native: Library, rows: int, inner: int, outer: int, dtype: torch.dtype) -> None:
-    """Whoever computes a row, of sizes that are worth several threads."""
+    """The products are large enough for several threads."""
     x, weight = _draw(rows, inner).to(dtype), native.pack(_draw(outer, inner, seed=1).to(dtype))
     torch.set_num_threads(1)
     alone = native.multiply(x, weight, None)
@@ -115,7 +115,7 @@ def test_the_largest_and_the_smallest_floats_are_multiplied(native: Library) -> 
 
 
 # Denies arch_prctl's request for registers, as a sandbox may, and then loads a library.
-_WITHOUT_LEAVE = """
+_WITHOUT_PERMISSION = """
 import ctypes, struct
 libc = ctypes.CDLL(None, use_errno=True)
 rules = [(0x20, 0, 0, 0), (0x15, 0, 3, 158), (0x20, 0, 0, 16), (0x15, 0, 1, 0x1023), (0x06, 0, 0, 0x50001),
@@ -128,9 +128,11 @@ print(load_library().name)
 """
 
 
-@pytest.mark.skipif(platform.system() != "Linux" or platform.machine() != "x86_64", reason="Linux lends registers")
-def test_without_leave_to_use_amx_another_library_serves() -> None:
-    """A system may refuse a process the registers of AMX."""
-    answer = subprocess.run([sys.executable, "-c", _WITHOUT_LEAVE], capture_output=True, text=True, check=True)
+@pytest.mark.skipif(
+    platform.system() != "Linux" or platform.machine() != "x86_64", reason="Linux on x86-64 grants the registers of AMX"
+)
+def test_without_permission_for_amx_another_library_serves() -> None:
+    """A sandbox may refuse the registers of AMX to a process."""
+    answer = subprocess.run([sys.executable, "-c", _WITHOUT_PERMISSION], capture_output=True, text=True, check=True)
     names = [path.stem for path in library_paths() if path.stem != "amx"]
     assert answer.stdout.strip() in names
