@@ -64,11 +64,11 @@ serve: $(INSTALLED)
 
 # Three workers for two cores: tests wait for processes, sockets and disks.
 test: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadscope -m "not slow" $(ARGS)
 
 # hypothesis marks every property test. They run in both suites, here with more examples.
 test-slow: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "slow or hypothesis" --hypothesis-profile thorough $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadscope -m "slow or hypothesis" --hypothesis-profile thorough $(ARGS)
 
 check: $(INSTALLED_DEV)
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from tests import s3_server
 
-pytest_plugins = ("tests.skips",)
+pytest_plugins = ("tests.skips", "tests.workers")
 _FIXTURES = ("tests.checkpoints", "tests.backbones", "tests.artifacts")
 
 os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others

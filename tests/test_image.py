@@ -13,7 +13,7 @@ import pytest
 
 from tests.container_image import ROOT, Podman, podman_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("image")]
+pytestmark = pytest.mark.slow
 
 _ADAPTERS = ROOT / "examples" / "adapters"
 _START_SECONDS = 120

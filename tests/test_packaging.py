@@ -22,9 +22,6 @@ PACKAGES = {
     "peltier_training",
 }
 
-# One worker builds and installs for all the tests of this file.
-pytestmark = pytest.mark.xdist_group("packaging")
-
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True)

@@ -14,7 +14,7 @@ from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
 from tests.console.visitor import Open
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 SPLIT = {"1": 0.9, "2": 0.1}
 
 

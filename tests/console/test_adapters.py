@@ -9,7 +9,7 @@ from tests.console.many_adapters import name_of
 from tests.console.site import MANY, Site
 from tests.console.visitor import Open
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 # The most rows that a window and its surroundings need.
 MAX_ROWS_IN_DOCUMENT = 80
 # To the end, and then until there are more rows, or no more for long.

@@ -13,7 +13,7 @@ from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
 from tests.console.visitor import Open, num_colours
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 ROWS = Path(__file__).parents[2] / "examples" / "data" / "banking77" / "validation.jsonl.gz"
 
 

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.chromium import needs_chromium
 from tests.console.visitor import Open, Theme
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 PAGES = (
     "/adapters",
     "/adapters/banking77",

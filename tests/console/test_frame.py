@@ -17,7 +17,7 @@ from tests.chromium import needs_chromium
 from tests.console.site import ADMIN, Site
 from tests.console.visitor import Open, Visitor
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 PROXY = """
 defaults
     mode http

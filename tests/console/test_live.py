@@ -7,7 +7,7 @@ from tests.chromium import needs_chromium
 from tests.console.site import Site
 from tests.console.visitor import Open, num_colours
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 
 def test_traffic_is_seen_as_it_happens(open_tab: Open, site: Site) -> None:

@@ -12,7 +12,7 @@ from tests.chromium import needs_chromium
 from tests.console.site import ADMIN, Site
 from tests.console.visitor import Open, num_colours
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 TEXT = "my card was stolen"
 
 

@@ -8,7 +8,7 @@ from tests.chromium import needs_chromium
 from tests.console.site import MANY, Site
 from tests.console.visitor import Open
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 
 def test_a_new_key_is_shown_once_and_works_until_it_is_revoked(open_tab: Open, site: Site) -> None:

@@ -7,7 +7,7 @@ from tests.chromium import needs_chromium
 from tests.console.visitor import Open, num_colours
 from tests.training.report.test_page import HOSTILE, create_merging, create_report
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 
 def test_a_report_is_shown_without_asking_the_server(open_tab: Open) -> None:

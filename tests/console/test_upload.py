@@ -13,7 +13,7 @@ from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
 from tests.console.visitor import Open
 
-pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.xdist_group("console")]
+pytestmark = [needs_chromium, pytest.mark.slow]
 ARTIFACT = (EXAMPLES / "clinc150.safetensors").read_bytes()
 
 

@@ -18,7 +18,7 @@ from tests.adapters_store.importers.outcomes import OUTCOMES
 TOLERANCE = 1e-4
 
 # The tests of each importer stay: they serve directories as the libraries write them.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("foreign")]
+pytestmark = pytest.mark.slow
 
 
 FAMILIES = ("bert", "roberta", "distilbert", "electra", "modernbert", "t5", "t5_gated")

@@ -17,7 +17,7 @@ from peltier_training.sweep.sweep import Sweep
 MakeSweep = Callable[..., Sweep]
 Tables = dict[str, Any]
 # test_sweep.py and test_runner.py stay, where processes run the same trials.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.slow
 
 
 def living() -> list["subprocess.Popen[bytes]"]:
