@@ -12,18 +12,18 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_places_that_are_named_exist() -> None:
-    """A file that moves takes its name along."""
+    """Who moves one of these files changes the list."""
     assert [place for place in workers._TOGETHER if not (ROOT / place).exists()] == []
 
 
 def test_a_folder_is_one_group_and_other_tests_are_alone() -> None:
-    """By the beginning of their ids."""
+    """The path at the start of an id decides."""
     assert group("tests/console/test_live.py::test_a[1]") == group("tests/console/test_frame.py::test_b")
     assert group("tests/test_docs.py::test_a") != group("tests/test_docs.py::test_b")
 
 
 def test_one_worker_runs_a_group(tmp_path: Path) -> None:
-    """As pytest and pytest-xdist are installed: the mark of the latter has no effect on the former."""
+    """With the installed versions of pytest and pytest-xdist, on which the scheduler depends."""
     folder = tmp_path / "tests" / "console"
     folder.mkdir(parents=True)
     for name in "ab":
