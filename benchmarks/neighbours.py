@@ -1,12 +1,15 @@
 """How long one tenant waits beside another tenant's attacks: a victim beside each attack of benchmarks/attacks.py.
 
-    .venv/bin/python benchmarks/neighbours.py [--seconds 20] [--attack texts --attack mixed]
+    .venv/bin/python benchmarks/neighbours.py [--seconds 20] [--attack texts --attack "one request"]
 
 The server has one thread, MiniLM, small memory budgets, and two tenants of equal weight. The victim sends one short
 text at a time, and in parallel one text of 5 KB at a time: first alone, then while the other tenant attacks from its
-own process. The table has a line for each attack: the victim's p50 and p99 in milliseconds, the ratio of its p99 to its
-p99 alone just before, the victim's failed answers, the statuses that the attacker read, and the server's peak memory.
-The last line has all attacks at once.
+own process. The table has a line for each attack: the victim's p50, p99 and maximum in milliseconds, the ratio of its
+p99 to its p99 alone just before, the victim's failed answers, the statuses that the attacker read, and the server's
+peak memory.
+
+The attacker of "one request" sends one large request and then nothing; this attack ends with its answer. The last line
+has all other attacks at once.
 """
 
 import argparse
@@ -18,12 +21,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from attacks import ATTACKS, NUM_COSTLY, NUM_HOGS, NUM_LISTED
+from attacks import ATTACKS, NUM_COSTLY, NUM_HOGS, NUM_LISTED, predict
 from common.adapters import INPUTS, make_bytes, make_task
 from common.callers import lines, request_bytes, run
 from common.serving import Server, serving
@@ -33,6 +36,9 @@ from peltier_client import AsyncClient, PeltierError
 OPERATOR = "plt_operator-of-the-benchmark"
 DEVICE_MIB, HOST_MIB = 192, 64
 SHORT, LONG = "my card was stolen", " ".join([INPUTS[-1]] * 40)[:5000]
+ONE_REQUEST = "one request"
+# 380 texts of 60 words.
+_LARGE_REQUEST = predict("plain", [" ".join((INPUTS[-1].split() * 3)[:60])] * 380)
 _PAUSE_SECONDS = 0.02
 _WARM_SECONDS, _CALM_SECONDS = 3.0, 120.0
 # From the highest cost down: the attacker takes the first that the server accepts.
@@ -56,11 +62,11 @@ class Watch:
         return 1e3 * ranked[round(share * (len(ranked) - 1))] if ranked else float("nan")
 
 
-async def watch(url: str, request: bytes, seconds: float) -> Watch:
-    """Sends one request at a time for `seconds`, and waits for the last answer."""
-    seen, end = Watch(), time.monotonic() + seconds
+async def watch(url: str, request: bytes, has_ended: Callable[[], bool]) -> Watch:
+    """Sends one request at a time until `has_ended`, and waits for the last answer."""
+    seen = Watch()
     async with lines(url, 1) as (line,):
-        while time.monotonic() < end:
+        while not has_ended():
             begun = time.monotonic()
             try:
                 await line.ask(request)
@@ -72,8 +78,18 @@ async def watch(url: str, request: bytes, seconds: float) -> Watch:
 
 
 async def watch_both(url: str, requests: Sequence[bytes], seconds: float) -> list[Watch]:
-    """Runs each request with its own caller."""
-    return list(await asyncio.gather(*(watch(url, request, seconds) for request in requests)))
+    """Runs each request with its own caller for `seconds`."""
+    end = time.monotonic() + seconds
+    return list(await asyncio.gather(*(watch(url, request, lambda: time.monotonic() > end) for request in requests)))
+
+
+async def watch_beside(url: str, requests: Sequence[bytes], large: bytes) -> list[Watch]:
+    """Runs each request with its own caller until the one `large` request is answered."""
+    async with lines(url, 1) as (line,):
+        answer = line.ask(large)
+        seen = await asyncio.gather(*(watch(url, request, answer.done) for request in requests))
+        await answer
+    return list(seen)
 
 
 class ProcessMemory:
@@ -193,16 +209,25 @@ class Stage:
         memory = ProcessMemory(self.server.process.pid)
         alone = run(watch_both(self.server.url, self.requests, self.seconds / 2))
         memory.forget()
-        with attacking(names, self.server.url, self.key) as statuses:
-            beside = run(watch_both(self.server.url, self.requests, self.seconds))
+        beside, statuses = self._attack(names)
         peak = memory.peak_mib
         for text, before, after in zip(("short", "5 KB"), alone, beside, strict=True):
             p99, own = after.percentile_ms(0.99), before.percentile_ms(0.99)
-            numbers = f"{before.percentile_ms(0.5):7.0f}{own:7.0f}{after.percentile_ms(0.5):8.0f}{p99:8.0f}"
+            shown = (before.percentile_ms(0.5), own, after.percentile_ms(0.5), p99, after.percentile_ms(1))
+            numbers = "".join(f"{number:8.0f}" for number in shown)
             lost = " ".join(f"{code}:{count}" for code, count in (before.failures + after.failures).items()) or "-"
             read = " ".join(f"{code}:{count}" for code, count in sorted(statuses.items()))
             print(f"{what:<14}{text:<6}{numbers}{p99 / own:7.1f}  {lost:<8}{peak:7.0f}  {read}", flush=True)
         run(self._wait_until_calm(alone[0].percentile_ms(0.5)))
+
+    def _attack(self, names: Sequence[str]) -> tuple[list[Watch], Mapping[str, int]]:
+        """What the victim saw beside the attacks, and the statuses that the attacker read."""
+        if ONE_REQUEST in names:
+            large = _LARGE_REQUEST(self.key)
+            return run(watch_beside(self.server.url, self.requests, large)), {"200": 1}
+        with attacking(names, self.server.url, self.key) as statuses:
+            beside = run(watch_both(self.server.url, self.requests, self.seconds))
+        return beside, statuses
 
     async def _wait_until_calm(self, usual_ms: float) -> None:
         """Waits until the victim's answers are as fast as usual, because the attack's requests have ended."""
@@ -227,11 +252,15 @@ async def settle_in(url: str, backbone: Backbone, kinds: Collection[str]) -> tup
     return keys[0], keys[1]
 
 
+def _adapters_of(name: str) -> Sequence[str]:
+    return ("plain",) if name == ONE_REQUEST else ATTACKS[name].adapters
+
+
 def main() -> None:
     """As the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each attack")
-    parser.add_argument("--attack", choices=list(ATTACKS), action="append", help="these alone")
+    parser.add_argument("--attack", choices=[*ATTACKS, ONE_REQUEST], action="append", help="these alone")
     given = parser.parse_args()
     backbone = load_backbone("minilm")
     budgets = ("--device-bytes", str(DEVICE_MIB * 2**20), "--host-bytes", str(HOST_MIB * 2**20))
@@ -241,14 +270,14 @@ def main() -> None:
         serving(Path(directory) / "store", *budgets, environment=environment) as server,
     ):
         empty = ProcessMemory(server.process.pid).now_mib
-        names = given.attack or list(ATTACKS)
-        kinds = {kind for name in names for kind in ATTACKS[name].adapters}
+        names = given.attack or [*ATTACKS, ONE_REQUEST]
+        kinds = {kind for name in names for kind in _adapters_of(name)}
         victim, attacker = asyncio.run(settle_in(server.url, backbone, kinds))
         path = "/v1/tasks/demo/predict"
         requests = (request_bytes(path, {"inputs": SHORT}, victim), request_bytes(path, {"inputs": LONG}, victim))
         stage = Stage(server, requests, attacker, given.seconds)
         print(f"budgets: device {DEVICE_MIB} MiB, host {HOST_MIB} MiB; the process at its start: {empty:.0f} MiB")
-        heads = f"{'p50':>7}{'p99':>7}{'p50':>8}{'p99':>8}{'times':>7}"
+        heads = f"{'p50':>8}{'p99':>8}{'p50':>8}{'p99':>8}{'max':>8}{'times':>7}"
         print(f"{'attack':<14}{'text':<6}{heads}  {'failed':<8}{'MiB':>7}  the attacker read", flush=True)
         for name in names:
             stage.show([name], name)

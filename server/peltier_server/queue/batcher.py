@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, TypeVar
 
 from peltier_adapters.batch.row import Row, RowOutput
@@ -63,6 +63,8 @@ class Batcher:
         self._max_decode_rows = max_decode_rows
         self._admission = Admission(max_queue_tokens)
         self._rows, self._drafts = FairQueue(bounds.max_tokens, weight_of), FairQueue(bounds.max_tokens, weight_of)
+        # The tenants of the batch that the runner computes.
+        self._running: frozenset[str] = frozenset()
         self._closed = False
         self._waking = False
         self._changed = threading.Condition()
@@ -130,7 +132,6 @@ class Batcher:
             late = self._take_late()
             try:
                 self._admit(tickets)
-                self._limit.asked(tickets[0].tenant)
                 for ticket in tickets:
                     self._queue_of(ticket).put(ticket)
             finally:
@@ -148,6 +149,8 @@ class Batcher:
         """
         while True:
             with self._changed:
+                # The former batch has ended.
+                self._limit.saw(self._running)
                 self._changed.wait_for(lambda: live_rows or not wait or self._waits or self._closed)
                 late = self._take_late()
                 try:
@@ -165,6 +168,7 @@ class Batcher:
     def charge(self, cost_by_tenant: Mapping[str, int]) -> None:
         """Charges tenants for the tokens that their drafts have generated."""
         with self._changed:
+            self._limit.saw(cost_by_tenant)
             self._drafts.charge(cost_by_tenant)
 
     def learn(self, tickets: Sequence[Ticket], seconds: float, *, computed: float = 1.0) -> None:
@@ -217,7 +221,7 @@ class Batcher:
     def _take(self, live_rows: int, live_cost: int) -> Batch:
         rows: list[Ticket] = []
         drafts: list[Ticket] = []
-        max_cost = self._limit.cost(0.0 if self._prices is None else self._prices.seconds_per_token)
+        max_cost = self._max_cost()
         try:
             for ticket in self._rows.take(Room(max_cost, self._bounds.max_rows)):
                 rows.append(ticket)
@@ -231,7 +235,17 @@ class Batcher:
             logger.exception(
                 "the queue failed after rows of %d requests and %d texts had left it", len(rows), len(drafts)
             )
+        self._running = frozenset(ticket.tenant for ticket in (*rows, *drafts))
         return Batch(rows, drafts)
+
+    def _max_cost(self) -> int:
+        """The maximum cost of the next batch."""
+        for queue in (self._rows, self._drafts):
+            # Two show whether a tenant is alone.
+            self._limit.saw(islice(queue.tokens_by_tenant, 2))
+        if self._prices is None:
+            return self._bounds.max_tokens
+        return self._limit.cost(self._prices.seconds_per_token, self._prices.factors.batch)
 
     async def _outcome(self, results: Results[T], tickets: Sequence[Ticket]) -> Outcome[T]:
         self.put(tickets)

@@ -1,5 +1,6 @@
 """Estimates the time of each kind of work, relative to a token of the plain backbone, from measured batches."""
 
+import math
 from collections.abc import Sequence
 from operator import mul
 from typing import NamedTuple
@@ -34,6 +35,9 @@ _MAX_TIME_RATIO = 3.0
 # After about 350 more batches, a batch counts half. Each prior counts like one batch with only its kind of work.
 _DECAY = 0.998
 _PRIOR_BATCHES = 1.0
+# The time of a token is an average over about this many seconds of computing. So one slow batch outweighs the average,
+# and fast batches lower it step by step.
+_RECENT_SECONDS = 0.1
 _BATCHES_A_FIT = 32
 _SWEEPS = 8
 
@@ -43,6 +47,9 @@ class Estimator:
 
     `factors` are the costs of a unit of each kind, in tokens. They stay within `MAX_CHANGE` of their priors. A kind
     that the batches do not distinguish from others keeps its prior. One thread observes; any thread may read.
+
+    `seconds_per_token` is the recent time of a token of the plain backbone, for work in tokens by the `factors`. It is
+    infinite before the first batch.
     """
 
     def __init__(self) -> None:
@@ -51,15 +58,13 @@ class Estimator:
         self._products = [[0.0] * size for _ in range(size)]
         self._targets = [0.0] * size
         self._seconds = self._expected = 0.0
+        self._recent_seconds = self._recent_tokens = 0.0
+        self.seconds_per_token = math.inf
         self._num_observed = 0
-
-    @property
-    def seconds_per_token(self) -> float:
-        """The recent time of a token of the plain backbone; 0 before the first batch."""
-        return self._scaled.tokens * self._seconds / self._expected if self._expected else 0.0
 
     def observe(self, work: Work, seconds: float) -> None:
         """Learns from a batch with this work and time."""
+        self._follow(_dot(work, self.factors), seconds)
         expected = _dot(work, PRIORS)
         self._seconds = _DECAY * self._seconds + seconds
         self._expected = _DECAY * self._expected + expected
@@ -71,6 +76,13 @@ class Estimator:
         self._num_observed += 1
         if self._num_observed % _BATCHES_A_FIT == 0:
             self.factors = self._fit()
+
+    def _follow(self, tokens: float, seconds: float) -> None:
+        kept = math.exp(-seconds / _RECENT_SECONDS)
+        self._recent_seconds = kept * self._recent_seconds + seconds
+        self._recent_tokens = kept * self._recent_tokens + tokens
+        if self._recent_tokens:
+            self.seconds_per_token = self._recent_seconds / self._recent_tokens
 
     def _add(self, share: Sequence[float], time_ratio: float) -> None:
         for row, amount in enumerate(share):

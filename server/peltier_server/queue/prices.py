@@ -168,7 +168,7 @@ class Prices:
 
     @property
     def seconds_per_token(self) -> float:
-        """The current time of a token of the plain backbone; 0 before the first batch."""
+        """The recent time of a token of the plain backbone; infinite before the first batch."""
         return self._estimator.seconds_per_token
 
     def price(self, rows: Sequence[Row], *, drafted: bool = False) -> Price:

@@ -1,11 +1,25 @@
 """The bound of a batch, with one tenant and with several."""
 
+import math
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from peltier_adapters.batch.row import Row
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
 from peltier_server.queue import batch_limit
-from peltier_server.queue.batch_limit import MIN_SHARED_COST, SHARED_SECONDS, BatchBounds, BatchLimit
+from peltier_server.queue.batch import Batch
+from peltier_server.queue.batch_limit import MIN_SHARED_COST, PRESENT_SECONDS, BatchBounds, BatchLimit
+from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.estimator import PRIORS
+from peltier_server.queue.prices import Prices
+from peltier_server.queue.ticket import Results, Ticket
 
 BOUNDS = BatchBounds(max_rows=128, max_tokens=4096, max_shared_seconds=0.05)
 SECONDS_PER_TOKEN = 1e-4
+# From a GPU to a processor that needs half of the bound for the fixed cost of a batch alone.
+SPEEDS = st.floats(1e-6, 1e-3)
 
 
 class Clock:
@@ -25,52 +39,178 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+def shared() -> BatchLimit:
+    """A limit while two tenants are present."""
+    limit = BatchLimit(BOUNDS)
+    limit.saw(["a", "b"])
+    return limit
+
+
 def test_one_tenant_alone_has_whole_batches(clock: Clock):
-    """However much it asks."""
+    """However often it is seen, and before the time of a token is known."""
     limit = BatchLimit(BOUNDS)
     for _ in range(3):
-        limit.asked("a")
-    assert limit.cost(SECONDS_PER_TOKEN) == BOUNDS.max_tokens
+        limit.saw(["a"])
+    assert limit.cost(SECONDS_PER_TOKEN) == limit.cost(math.inf) == BOUNDS.max_tokens
 
 
 def test_tenants_who_share_have_batches_bounded_in_time(clock: Clock):
-    """As many tokens as are expected to take the bound."""
-    limit = BatchLimit(BOUNDS)
-    limit.asked("a")
-    limit.asked("b")
-    limit.asked("b")
-    assert limit.cost(SECONDS_PER_TOKEN) == 500
+    """As many tokens as are expected to take the bound, with the fixed cost of the batch."""
+    assert shared().cost(SECONDS_PER_TOKEN) == 500
+    assert shared().cost(SECONDS_PER_TOKEN, fixed_cost=25) == 475
 
 
 def test_a_fast_device_keeps_its_whole_batches(clock: Clock):
     """They take less than the bound."""
-    limit = BatchLimit(BOUNDS)
-    limit.asked("a")
-    limit.asked("b")
-    assert limit.cost(1e-6) == BOUNDS.max_tokens
+    assert shared().cost(1e-6) == BOUNDS.max_tokens
 
 
 def test_a_slow_device_keeps_batches_that_are_worth_it(clock: Clock):
     """Smaller ones would spend their time on being batches."""
-    limit = BatchLimit(BOUNDS)
-    limit.asked("a")
-    limit.asked("b")
-    assert limit.cost(1.0) == MIN_SHARED_COST
+    assert shared().cost(1.0) == MIN_SHARED_COST
 
 
-def test_batches_are_whole_before_anything_is_measured(clock: Clock):
+def test_the_first_shared_batch_is_small(clock: Clock):
     """The time of a token is not known then."""
-    limit = BatchLimit(BOUNDS)
-    limit.asked("a")
-    limit.asked("b")
-    assert limit.cost(0.0) == BOUNDS.max_tokens
+    assert shared().cost(math.inf) == MIN_SHARED_COST
 
 
 def test_who_has_left_shares_no_more(clock: Clock):
-    """Some seconds after its last request the other has whole batches again."""
+    """Some seconds after its last row the other has whole batches again."""
     limit = BatchLimit(BOUNDS)
     for tenant in ("a", "b", "a"):
-        limit.asked(tenant)
-    clock.now += SHARED_SECONDS + 1
-    limit.asked("a")
+        limit.saw([tenant])
+    clock.now += PRESENT_SECONDS + 1
+    limit.saw(["a"])
     assert limit.cost(SECONDS_PER_TOKEN) == BOUNDS.max_tokens
+
+
+@given(seen=st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 2 * PRESENT_SECONDS)), min_size=1))
+def test_two_tenants_are_present_if_two_were_seen_lately(seen: list[tuple[str, float]]):
+    """For any order of tenants and pauses."""
+    clock, seen_at = Clock(), dict[str, float]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_limit, "time", clock)
+        limit = BatchLimit(BOUNDS)
+        for tenant, pause in seen:
+            limit.saw([tenant])
+            seen_at[tenant] = clock.now
+            clock.now += pause
+        # The last one counts as present: it asks for the batch.
+        others = [at for tenant, at in seen_at.items() if tenant != seen[-1][0]]
+        is_shared = any(clock.now - at <= PRESENT_SECONDS for at in others)
+        assert (limit.cost(SECONDS_PER_TOKEN) < BOUNDS.max_tokens) is is_shared
+
+
+class Machine:
+    """A batcher for MiniLM, and a runner that takes `seconds_per_token` of the clock for each token of cost."""
+
+    def __init__(self, backbone: Backbone, clock: Clock, seconds_per_token: float) -> None:
+        self.prices = Prices(backbone.config)
+        self.batcher = Batcher(BOUNDS, max_queue_tokens=10**6, max_decode_rows=64, prices=self.prices)
+        self.clock = clock
+        self.seconds_per_token = seconds_per_token
+
+    def ask(self, tenant: str, *lengths: int) -> None:
+        """Queues a request of rows of so many tokens."""
+        rows = [Row(Encoded((5,) * length, (0,) * length)) for length in lengths]
+        self.batcher.put([Ticket(rows, self.prices.price(rows), Results(len(rows)), tenant=tenant)])
+
+    def compute(self) -> Batch:
+        """Computes the next batch."""
+        batch = self.batcher.next(wait=False)
+        assert batch is not None
+        seconds = self._seconds(batch)
+        self.clock.now += seconds
+        if batch.tickets:
+            self.batcher.learn(batch.tickets, seconds)
+        return batch
+
+    def keeps_the_bound(self, batch: Batch) -> bool:
+        """Whether a batch takes no longer than the bound, within a twentieth, or has the least that a batch has."""
+        is_smallest = batch.num_rows == 1 or _cost(batch) <= MIN_SHARED_COST
+        return is_smallest or self._seconds(batch) <= 1.05 * BOUNDS.max_shared_seconds
+
+    def _seconds(self, batch: Batch) -> float:
+        return self.seconds_per_token * (PRIORS.batch + _cost(batch))
+
+
+def _cost(batch: Batch) -> int:
+    return sum(cost for ticket in batch.tickets for cost in ticket.price.rows)
+
+
+@pytest.fixture
+def machine(minilm: Backbone, clock: Clock) -> Machine:
+    """One that takes 35 s for 380 rows of 60 tokens."""
+    return Machine(minilm, clock, 1.5e-3)
+
+
+@given(speed=SPEEDS, lengths=st.lists(st.integers(1, 128), min_size=50, max_size=200))
+@settings(max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_every_shared_batch_keeps_the_bound(minilm: Backbone, speed: float, lengths: list[int]):
+    """At any speed of the machine, from the second batch on; the first one is as small as can be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_limit, "time", clock := Clock())
+        machine = Machine(minilm, clock, speed)
+        machine.ask("a", *lengths)
+        machine.ask("b", *lengths)
+        first = machine.compute()
+        assert first.num_rows == 1 or _cost(first) <= MIN_SHARED_COST
+        while (batch := machine.compute()).tickets:
+            assert machine.keeps_the_bound(batch)
+
+
+async def test_one_large_request_keeps_its_tenant_present(machine: Machine):
+    """A neighbour that sends single rows finds small batches until the last row of the request has ended."""
+    machine.ask("a", *[60] * 380)
+    machine.ask("b", 10)
+    begun = machine.clock.now
+    while (batch := machine.compute()).tickets:
+        assert machine.keeps_the_bound(batch)
+        if all(ticket.tenant == "a" for ticket in batch.tickets):
+            machine.ask("b", 10)
+    assert machine.clock.now > begun + 2 * PRESENT_SECONDS
+
+
+async def test_a_tenant_is_present_while_its_rows_are_computed(machine: Machine):
+    """Also if a batch alone takes longer than a tenant stays present after its last row."""
+    machine.seconds_per_token = PRESENT_SECONDS / 3000
+    machine.ask("a", *[60] * 60)
+    assert machine.compute().num_rows == 60
+    machine.ask("b", *[60] * 60)
+    assert machine.compute().num_rows == 1
+
+
+async def test_a_tenant_is_present_while_its_texts_are_written(machine: Machine):
+    """Each step counts as its rows do."""
+    machine.ask("b", *[60] * 60)
+    machine.batcher.charge({"a": 1})
+    assert machine.compute().num_rows == 1
+
+
+async def test_idle_time_counts_as_absence(machine: Machine):
+    """The tenant of the last batch before a pause is not present after it."""
+    machine.ask("a", 60)
+    machine.compute()
+    machine.compute()
+    machine.clock.now += 2 * PRESENT_SECONDS
+    machine.ask("b", *[60] * 60)
+    assert machine.compute().num_rows == 60
+
+
+@given(before=st.floats(5e-5, 2e-4), times=st.floats(1, 5))
+@settings(max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_a_machine_that_slows_down_has_smaller_batches_at_once(minilm: Backbone, before: float, times: float):
+    """Half a second of computing later the bound holds again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_limit, "time", clock := Clock())
+        machine = Machine(minilm, clock, before)
+        for tenant in ("a", "b"):
+            machine.ask(tenant, *[10] * 2000)
+        for _ in range(10):
+            machine.compute()
+        machine.seconds_per_token *= times
+        slow_since = clock.now
+        while clock.now < slow_since + 0.5:
+            machine.compute()
+        assert machine.keeps_the_bound(machine.compute())

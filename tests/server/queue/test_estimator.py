@@ -38,13 +38,25 @@ def test_it_learns_what_a_machine_takes():
 
 
 def test_it_knows_how_long_a_token_takes():
-    """On this machine, within a tenth; nothing before the first batch."""
+    """On this machine, within a tenth; it expects forever before the first batch."""
     estimator, draw = Estimator(), random.Random(0)
-    assert estimator.seconds_per_token == 0
-    for _ in range(200):
+    assert estimator.seconds_per_token == math.inf
+    for _ in range(800):
         work = _draw(draw)
         estimator.observe(work, 3e-4 * sum(one * factor for one, factor in zip(work, TRUE, strict=True)))
     assert abs(estimator.seconds_per_token / 3e-4 - 1) < 0.1
+
+
+def test_one_slow_batch_makes_tokens_slow_at_once():
+    """It outweighs the batches before; after a stall the former time of a token returns in half a second of batches."""
+    estimator, work = Estimator(), Work(batch=1.0, tokens=475.0)
+    for _ in range(1000):
+        estimator.observe(work, 0.05)
+    estimator.observe(work, 0.5)
+    assert estimator.seconds_per_token > 9e-4
+    for _ in range(10):
+        estimator.observe(work, 0.05)
+    assert estimator.seconds_per_token < 1.1e-4
 
 
 def test_batches_of_one_kind_teach_nothing_of_the_others():
