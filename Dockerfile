@@ -6,11 +6,6 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-# The compiler is for the native kernels; the final image has one only for a GPU.
-# hadolint ignore=DL3008
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends gcc libc6-dev \
-    && rm -rf /var/lib/apt/lists/*
 COPY constraints.txt ./
 RUN python3 -m venv /opt/peltier \
     && /opt/peltier/bin/python -m pip install --constraint constraints.txt pip

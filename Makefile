@@ -17,8 +17,9 @@ UV := $(BIN)/uv --no-config --quiet pip install
 # A stamp file has the time of the last installation of its extras, so a second call does nothing and needs no network.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
-# The inputs of an installation, which compiles the native kernels if there is a C compiler.
-SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard backbone/peltier_backbone/native/*.[ch])
+# The inputs of an installation, which compiles the native kernels.
+SOURCES := pyproject.toml constraints.txt hatch_build.py backbone/peltier_backbone/native/levels.py \
+	$(wildcard backbone/peltier_backbone/native/*.[ch])
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

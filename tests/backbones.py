@@ -1,28 +1,20 @@
 """Fixtures of loaded backbones: the small random ones, and the real MiniLM."""
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from peltier_backbone import load
 from peltier_backbone.load import Backbone, load_backbone
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _kernels_are_tried_once() -> Iterator[None]:
-    """Tries the linear kernels once per dtype instead of at each load of a backbone."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("choose_linear", "slowdown"):
-            patch.setattr(load, name, functools.cache(getattr(load, name)))
-        yield
+from peltier_backbone.native.choice import kernels_in_use
 
 
 def _load(directory: str, dtype: str = "float32") -> Callable[..., Backbone]:
-    """A fixture: the backbone in the folder of the fixture `directory`."""
+    """A fixture: the backbone in the folder of the fixture `directory`, with the kernels that a server would choose."""
 
     @pytest.fixture(scope="session")
     def backbone(request: pytest.FixtureRequest) -> Backbone:
-        return load_backbone(str(request.getfixturevalue(directory)), dtype=dtype)
+        folder = str(request.getfixturevalue(directory))
+        with kernels_in_use("auto"):
+            return load_backbone(folder, dtype=dtype)
 
     return backbone
 
@@ -52,10 +44,12 @@ xlm_roberta = _load("xlm_roberta_directory")
 @pytest.fixture(scope="session")
 def minilm() -> Backbone:
     """The real pretrained 6-layer BERT, loaded once."""
-    return load_backbone("minilm")
+    with kernels_in_use("auto"):
+        return load_backbone("minilm")
 
 
 @pytest.fixture(scope="session")
 def minilm_int8() -> Backbone:
     """The real pretrained 6-layer BERT in int8."""
-    return load_backbone("minilm", dtype="int8")
+    with kernels_in_use("auto"):
+        return load_backbone("minilm", dtype="int8")

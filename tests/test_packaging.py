@@ -1,15 +1,20 @@
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
+import tomllib
 import venv
 from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
+from peltier_backbone.native.levels import COMPILER, machine_levels
 
 ROOT = Path(__file__).parent.parent
 CONSOLE = "server/peltier_server/console"
@@ -25,16 +30,6 @@ PACKAGES = {
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
-
-
-def build(folder: Path, compiler: str) -> Path:
-    """The wheel of this repository."""
-    command = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
-    environment = os.environ | {"CC": compiler}
-    built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (path,) = folder.iterdir()
-    return path
 
 
 def unpack(wheel: Path, folder: Path) -> Path:
@@ -67,8 +62,12 @@ print(backend.name)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As it is built where there is no C compiler."""
-    return build(tmp_path_factory.mktemp("wheel"), "no-such-compiler")
+    """That of this repository, with the kernels that the installation has built."""
+    folder = tmp_path_factory.mktemp("wheel")
+    built = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = folder.iterdir()
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +88,8 @@ def test_wheel_holds_exactly_our_packages(wheel: Path) -> None:
 
 
 def test_wheel_holds_every_file_of_the_repository(wheel: Path) -> None:
-    """Modules, type markers, migrations and the licence are all in the wheel, and no left-overs are."""
+    """Modules, type markers, migrations and the licence are all in the wheel, and no left-overs are except a library of
+    each level."""
     files = (path for package in PACKAGES for path in ROOT.glob(f"*/{package}/**/*") if path.is_file())
     sources = {
         "/".join(path.relative_to(ROOT).parts[1:])
@@ -97,7 +97,8 @@ def test_wheel_holds_every_file_of_the_repository(wheel: Path) -> None:
         if path.parent.name != "__pycache__" and path.suffix != ".so"
     }
     names = set(ZipFile(wheel).namelist())
-    assert {name for name in names if ".dist-info/" not in name} == sources
+    libraries = {f"peltier_backbone/native/{level.name}.so" for level in machine_levels()}
+    assert {name for name in names if ".dist-info/" not in name} == sources | libraries
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
     assert "peltier_store/registry/migrations/env.py" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
@@ -129,20 +130,73 @@ def test_the_quick_start_names_every_extra(wheel: Path) -> None:
     assert len(used) >= 2
 
 
-def test_a_wheel_without_a_compiler_is_pure(wheel: Path, tmp_path: Path) -> None:
-    """It is for any machine, and torch computes what native kernels would."""
-    assert wheel.name.endswith("-py3-none-any.whl")
-    assert kernels_of(unpack(wheel, tmp_path)) == "torch"
+def test_a_wheel_serves_by_the_kernels_that_it_carries(wheel: Path, tmp_path: Path) -> None:
+    """It is for every Linux of this machine since 2014, whichever compiler built it."""
+    assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{platform.machine()}.whl")
+    folder = unpack(wheel, tmp_path)
+    assert kernels_of(folder).startswith("native-")
+    for library in (folder / "peltier_backbone/native").glob("*.so"):
+        needed = re.findall(rb"GLIBC_(\d+)\.(\d+)", library.read_bytes())
+        assert max((int(major), int(minor)) for major, minor in needed) <= (2, 17), library.name
 
 
-@pytest.mark.slow  # tests/backbone/native stays, with the kernels that an install builds by the same hook
-@pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
-def test_a_wheel_with_a_compiler_carries_native_kernels(tmp_path: Path) -> None:
-    """It is for machines of this kind, and serves by the kernels that it carries."""
-    (tmp_path / "wheel").mkdir()
-    wheel = build(tmp_path / "wheel", "cc")
-    assert wheel.name.endswith(f"-py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl")
-    assert kernels_of(unpack(wheel, tmp_path / "packages")).startswith("native-")
+def test_the_pinned_compiler_is_the_one_of_the_build() -> None:
+    """The digest of the libraries has its version, so another version builds them again."""
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert COMPILER in [one.partition(";")[0].strip() for one in required]
+
+
+@pytest.fixture(scope="module")
+def hook() -> dict[str, Any]:
+    """The names of the build hook."""
+    return run_path(str(ROOT / "hatch_build.py"))
+
+
+def test_a_level_that_does_not_compile_fails_the_build(hook: dict[str, Any], tmp_path: Path) -> None:
+    """With the compiler's error: nobody gets a package that is slower than it could be. What was built stays."""
+    shutil.copy(ROOT / "backbone/peltier_backbone/native/levels.py", tmp_path)
+    (tmp_path / "kernels.c").write_text("int broken(void) { return missing; }")
+    with pytest.raises(RuntimeError, match=r"(?s)^the native kernels of level .* cannot be compiled:.*'missing'"):
+        hook["compile_kernels"](tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"levels.py", "kernels.c"}
+
+
+def test_a_library_is_compiled_once(hook: dict[str, Any], tmp_path: Path) -> None:
+    """Until a source or a flag changes; the digest tells."""
+    for name in ("levels.py", "kernels.h"):
+        shutil.copy(ROOT / "backbone/peltier_backbone/native" / name, tmp_path)
+    (tmp_path / "kernels.c").write_text("no C")
+    stamp = run_path(str(tmp_path / "levels.py"))["digest"](tmp_path)
+    for level in machine_levels():
+        (tmp_path / f"{level.name}.so").write_text(stamp)
+    assert [path.stem for path in hook["compile_kernels"](tmp_path)] == [level.name for level in machine_levels()]
+    (tmp_path / "kernels.h").write_text("")
+    with pytest.raises(RuntimeError, match="cannot be compiled"):
+        hook["compile_kernels"](tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("os.name", "nt", "the native kernels are not written for Windows"),
+        ("platform.libc_ver", lambda: ("", ""), "the native kernels need glibc"),
+    ],
+)
+def test_a_system_without_a_target_is_told(
+    hook: dict[str, Any], name: str, value: object, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build warns, and the wheel is pure Python."""
+    assert hook["why_no_target"]() is None
+    module, attribute = name.split(".")
+    monkeypatch.setitem(hook["why_no_target"].__globals__, module, SimpleNamespace(**{
+        "name": os.name, "system": platform.system, "machine": platform.machine, attribute: value,
+    }))  # fmt: skip
+    warnings: list[str] = []
+    build: dict[str, Any] = {"artifacts": []}
+    own = SimpleNamespace(root=str(ROOT), app=SimpleNamespace(display_warning=warnings.append))
+    hook["CustomBuildHook"].initialize(own, "standard", build)
+    assert warnings == [f"{reason}, so no native kernels are built: torch computes, slower on a CPU"]
+    assert build == {"artifacts": []}
 
 
 @pytest.mark.slow  # `make check-client` runs the client's tests in such an environment

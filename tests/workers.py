@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-# A folder or a file: an image, a wheel, browsers, a cluster, the libraries of others.
+# A folder or a file: an image, a wheel, browsers, a cluster, the libraries of others, kernels for another machine.
 _TOGETHER = (
     "tests/console/",
     "tests/adapters_store/importers/test_parity.py",
+    "tests/backbone/native/test_aarch64.py",
+    "tests/backbone/native/test_emulated_models.py",
     "tests/test_image.py",
     "tests/test_packaging.py",
     "tests/training/sweep/test_ray_runner.py",

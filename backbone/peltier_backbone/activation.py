@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import serving_library
 from peltier_backbone.native.program import Activation
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.groups import Groups
-from peltier_backbone.native import library
+from peltier_backbone.native.choice import choose_kernels, serving_library
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.near_attention import attend_near
@@ -26,11 +26,11 @@ _MAX_PADDED_TOKENS = 16
 _UNFUSED_NUM_KEYS = range(17, 65)
 
 
-def kernel_name(device: torch.device) -> str:
+def kernel_name(device: torch.device, dtype: torch.dtype) -> str:
     """The name of the attention kernel, as `/info` shows it."""
     if device.type != "cpu":
         return "sdpa-padded"
-    native = library.load_library()
+    native = choose_kernels(dtype).library
     return "by-row" if native is None else f"native-{native.name}"
 
 
@@ -62,7 +62,7 @@ class Span:
             size = query.shape[1] // self._num_heads
             rows = self._placed_rows if self._window is None else self._near_rows
             return prefix.attend(query, key, value, size, rows, self._num_heads, scale=size**-0.5)
-        native = library.serving_library(qkv.device, qkv.dtype)
+        native = serving_library(qkv.device, qkv.dtype)
         if native is None or isinstance(prefix, Prefix):
             assert not isinstance(prefix, PlacedPrefixes), "only the native kernels read prefixes where they lie"
             return self._attend(qkv, prefix)

@@ -24,7 +24,7 @@ def lay_out(layers: Sequence[Layer], num_heads: int, *, rounded: bool) -> Native
         heads=num_heads, size=hidden // num_heads, activation=ACTIVATIONS[ACTIVATION], post=True, centered=True,
         rounded=rounded, eps=like.eps, scale=(hidden // num_heads) ** -0.5,
     )  # fmt: skip
-    return NativeStack(layout, (placed, layers))
+    return NativeStack(layout, (placed, layers), layers[0].maps()[0].packed_by)
 
 
 def _lay_out_layer(index: int, layer: Layer) -> StackLayer:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import serving_library
 from peltier_backbone.native.stack import LayerKeys
 
 # Widths grow by at least this many tokens, so that a growing text does not copy the buffer at every step.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import serving_library
 
 
 class Likeliest(NamedTuple):

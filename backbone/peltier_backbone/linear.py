@@ -14,7 +14,10 @@ from peltier_backbone.native.stack import FrozenMap
 
 
 class Linear(Protocol):
-    """y = x W^T + b with a frozen W [out, in] and b [out], or without b (T5)."""
+    """y = x W^T + b with a frozen W [out, in] and b [out], or without b (T5). `packed_by` is the native library that
+    packed W, None for other kernels."""
+
+    packed_by: object
 
     @property
     def bias(self) -> Tensor:
@@ -47,6 +50,7 @@ class _Map(ABC):
     """What all kernels share."""
 
     coarse = False
+    packed_by: object = None
     _bias: Tensor | None
 
     @property

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from peltier_backbone.attention import kernel_name
 from peltier_backbone.bert import Bert
 from peltier_backbone.bert_weights import bert_weights, build_bert, canonical_bert
 from peltier_backbone.checkpoint import find_checkpoint, read_tensors
@@ -16,11 +15,12 @@ from peltier_backbone.config import BackboneConfig, BertConfig, Config, ModernBe
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fingerprint import fingerprint
 from peltier_backbone.kernel_cache import bound_kernel_caches
+from peltier_backbone.kernel_names import name_kernels
 from peltier_backbone.linear import LinearKernel
-from peltier_backbone.linear_choice import choose_linear, slowdown
+from peltier_backbone.linear_choice import choose_linear
 from peltier_backbone.modernbert import ModernBert
 from peltier_backbone.modernbert_weights import build_modernbert, canonical_modernbert, modernbert_weights
-from peltier_backbone.native.library import load_library
+from peltier_backbone.native.choice import load_library, slowdown
 from peltier_backbone.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.packing import Encoded, Packed, pack
 from peltier_backbone.quantized_linear import QuantizedLinear
@@ -122,17 +122,8 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         device=target,
         dtype=compute,
         precision=dtype,
-        kernels={
-            "linear": kernel.name,
-            "attention": _attention_name(config, target),
-        },
+        kernels=name_kernels(config, target, compute, kernel),
     )
-
-
-def _attention_name(config: Config, device: torch.device) -> str:
-    if config.generates and (device.type != "cpu" or load_library() is None):
-        return "matmul"
-    return kernel_name(device)
 
 
 def _choose_quantized() -> type[QuantizedLinear]:

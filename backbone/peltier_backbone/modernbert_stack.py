@@ -32,7 +32,7 @@ def lay_out(
         size=config.head_size, activation=ACTIVATIONS[layers[0].feed_forward.kind], gated=True, post=False,
         centered=True, rounded=rounded, eps=final.eps, scale=config.head_size**-0.5,
     )  # fmt: skip
-    return NativeStack(layout, (placed, layers, final, rotaries))
+    return NativeStack(layout, (placed, layers, final, rotaries), _maps(layers[0])[0].packed_by)
 
 
 def _lay_out_layer(layer: Layer, window: int, rotaries: tuple[Rotary, Rotary]) -> StackLayer:

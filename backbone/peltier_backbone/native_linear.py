@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from peltier_backbone.linear import FrozenLinear, Linear
-from peltier_backbone.native.library import load_library
+from peltier_backbone.native.choice import load_library
 from peltier_backbone.native.program import Activation
 from peltier_backbone.native.stack import FrozenMap
 
@@ -19,6 +19,7 @@ class NativeLinear(FrozenLinear):
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         library = load_library()
         assert library is not None, "`choose_linear` takes the kernel of torch where there is no library"
+        self.packed_by = library
         self._bias, self._library, self._weight = bias, library, library.pack(weight)
         self._summed = None if bias is None else bias.float()
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.linear import Linear
-from peltier_backbone.native.library import load_library
+from peltier_backbone.native.choice import load_library
 from peltier_backbone.native.program import Activation
 from peltier_backbone.native.stack import FrozenMap
 from peltier_backbone.native_linear import NativeLinear
@@ -20,6 +20,7 @@ class NativeQuantizedLinear(QuantizedLinear):
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         library = load_library()
         assert library is not None, "`load_backbone` takes the kernel of torch where there is no library"
+        self.packed_by = library
         own = quantize_weight(weight)
         self._bias, self._library, self._packed = bias, library, library.pack_int8(own.values, own.scales, bias)
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.linear import Linear
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import serving_library
 from peltier_backbone.native.program import Table
 from peltier_backbone.native.stack import FrozenMap, NativeStack, StackNorm, StackRows
 from peltier_backbone.norm import Norm
@@ -21,10 +21,13 @@ class PlacedView(Protocol):
 
 def run_stack(stack: NativeStack | None, x: Tensor, view: PlacedView, adaptation: Adaptation) -> Tensor | None:
     """The states after all layers of embedded tokens `x`, both [tokens, hidden]. None if Python must call the
-    layers one by one: with other kernels, with gradients, or if not all of the adaptation is native."""
+    layers one by one: with other kernels than those of the maps, with gradients, or if not all of the adaptation is
+    native."""
     library = serving_library(x.device, x.dtype)
-    ops = None if stack is None or library is None else adaptation.place_ops()
-    if stack is None or library is None or ops is None:
+    if stack is None or library is None or stack.packed_by is not library:
+        return None
+    ops = adaptation.place_ops()
+    if ops is None:
         return None
     return library.run_stack(stack, x, view.place(ops.table if ops.prefixed else None), ops)
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import serving_library
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from torch.nn import functional as F
 from peltier_backbone.errors import BackboneError
 
 _MAX_WEIGHT, _MAX_ACTIVATION = 127, 255
+# AVX2 and NEON add two adjacent products in 16 bits with sign. Two adjacent weights of one sign add up to at most 127
+# before they are rounded, so to 128 after it, and 128 * 255 fits.
+_MAX_PAIR = 127
 # A sum of so many products of an activation (0 to 255) and a weight (-127 to 127) always fits in 32 bits with its sign.
 MAX_INNER = (2**31 - 1) // (_MAX_WEIGHT * _MAX_ACTIVATION)
 # A row of a smaller range counts as zeros: one over its scale may not be finite.
@@ -43,13 +46,20 @@ class QuantizedRows:
 
 
 def quantize_weight(weight: Tensor) -> QuantizedWeight:
-    """The nearest values of `weight` [out, in], of which the largest of each row is 127 or -127. Raises a
-    `BackboneError` for more inputs than a sum in 32 bits can hold."""
+    """The nearest values of `weight` [out, in]. The scale of a row is the smallest for which no value exceeds 127 and
+    no sum of two adjacent products exceeds 16 bits. Raises a `BackboneError` for more inputs than a sum in 32 bits can
+    hold."""
     if weight.shape[1] > MAX_INNER:
         raise BackboneError(f"a map of {weight.shape[1]} inputs cannot be int8; the limit is {MAX_INNER} inputs")
-    scales = weight.abs().amax(1) / _MAX_WEIGHT
+    scales = torch.maximum(weight.abs().amax(1) / _MAX_WEIGHT, _largest_pairs(weight) / _MAX_PAIR)
     values = weight / torch.where(scales > 0, scales, 1)[:, None]
     return QuantizedWeight(values.round().clamp(-_MAX_WEIGHT, _MAX_WEIGHT).to(torch.int8), scales)
+
+
+def _largest_pairs(weight: Tensor) -> Tensor:
+    """The largest absolute sum of two adjacent weights of one sign, for each row [out]."""
+    pairs = F.pad(weight, (0, weight.shape[1] % 2)).view(len(weight), -1, 2)
+    return torch.maximum(pairs.clamp(min=0).sum(2), -pairs.clamp(max=0).sum(2)).amax(1)
 
 
 def quantize_rows(x: Tensor) -> QuantizedRows:

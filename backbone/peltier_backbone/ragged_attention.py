@@ -9,7 +9,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import serving_library
 from peltier_backbone.native.placed_rows import LineBias, PlacedRow, PlacedRows, RowKernels
 from peltier_backbone.native.program import Table
 from peltier_backbone.padding import Padding

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import serving_library
 
 
 @dataclass(frozen=True)

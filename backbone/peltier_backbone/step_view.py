@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.cache import Cache
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import serving_library
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.native.program import Table
 from peltier_backbone.native.stack import StackRows

@@ -31,7 +31,7 @@ def lay_out(layers: Sequence[Layer], final: RMSNorm, final_index: int, bias: Rel
         gated=feed_forward.gated, post=False, centered=False, rounded=False, block_biases=bias.by_block,
         eps=final.eps, scale=1,
     )  # fmt: skip
-    return NativeStack(layout, (placed, layers, final))
+    return NativeStack(layout, (placed, layers, final), next(_maps(layers[0])).packed_by)
 
 
 def _lay_out_layer(layer: Layer) -> StackLayer:

@@ -8,6 +8,7 @@ from typing import Self
 
 from peltier_adapters.batch.warm_up import warm_up
 from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.native.choice import use_kernels
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.ownership import require_own, require_registry_of
 from peltier_store.registry import Registry
@@ -112,10 +113,12 @@ class Service:
             sync = RegistrySync(registry, catalog, [authenticator])
             await sync.catch_up()
             logger.info("loading backbone %s", settings.backbone)
+            await asyncio.to_thread(use_kernels, settings.kernels)
             backbone = await asyncio.to_thread(
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
             await asyncio.to_thread(warm_up, backbone)
+            _log_kernels(backbone)
             _warn_about_other_backbones(catalog, backbone)
             store = Store(blobs, registry, catalog, sync, preparation.enforcer.bounds_storage)
             service = cls(settings, backbone, store, metrics, preparation)
@@ -150,6 +153,13 @@ class Service:
         await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)
         await self.slots.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
+
+
+def _log_kernels(backbone: Backbone) -> None:
+    names = dict(backbone.kernels)
+    answers = names.pop("answers")
+    shown = ", ".join(f"{name}: {kernel}" for name, kernel in names.items())
+    logger.info("kernels of %s in %s (%s); answers are %s", backbone.name, backbone.precision, shown, answers)
 
 
 def _warn_about_other_backbones(catalog: Catalog, backbone: Backbone) -> None:

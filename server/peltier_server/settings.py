@@ -40,6 +40,22 @@ def _check_sendable(key: SecretStr) -> SecretStr:
 FixedKey = Annotated[SecretStr, Field(min_length=16), AfterValidator(_check_sendable)]
 HashSecret = Annotated[SecretStr, Field(min_length=32)]
 
+# "auto", the levels of peltier_backbone.native.levels, and "torch".
+Kernels = Literal[
+    "auto",
+    "amx",
+    "avx512_bf16",
+    "avx512_vnni",
+    "avx512",
+    "avx2_vnni",
+    "avx2",
+    "plain",
+    "neon_i8mm",
+    "neon_dotprod",
+    "neon",
+    "torch",
+]
+
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"],
     BeforeValidator(lambda level: level.lower() if isinstance(level, str) else level),
@@ -98,6 +114,9 @@ class Settings(BaseSettings):
         "auto",
         "Precision of the backbone: float32, bfloat16, or on a CPU int8. auto is bfloat16 on a GPU that has it, else "
         "float32.",
+    )
+    kernels: Kernels = _setting(
+        "auto", "Kernels on a CPU: auto is the fastest that this machine can use, a level forces its own, torch none."
     )
     cuda_graphs: bool = _setting(False, "Replay small batches of encoders from CUDA graphs.")
     threads: int = _setting(0, "CPU threads that compute; 0 is one for each core the process may use.", ge=0)

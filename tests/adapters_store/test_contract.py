@@ -1,6 +1,6 @@
 """The contract of every preset on every backbone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle, product
 
@@ -15,17 +15,16 @@ from peltier_adapters.generation.generation import Draft, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.golden.inputs import encode_input
-from peltier_adapters.ops import backend
 from peltier_adapters.ops.native import NativeOps
-from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import position_offset
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.native import library
-from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.library import Library
 from peltier_backbone.shape import TEXT_FAMILIES
 from torch import Tensor
+
+from tests.levels import EACH_LEVEL, forced_level, reloaded
 
 MakeArtifact = Callable[..., bytes]
 TEXTS = (
@@ -100,10 +99,10 @@ PAIRS = [(family, *pair) for family in ("bert", "roberta", "t5") for pair in pro
 @pytest.fixture(scope="module")
 def zoo(make_artifact: MakeArtifact) -> Callable[[Backbone], dict[str, Resident]]:
     """Residents of every preset: `name`, `name/twin` of the same signature, `name/other` of another."""
-    known: dict[tuple[str, str], dict[str, Resident]] = {}
+    known: dict[tuple[str, str, str], dict[str, Resident]] = {}
 
     def residents(backbone: Backbone) -> dict[str, Resident]:
-        key = (backbone.fingerprint, backbone.precision)
+        key = (backbone.fingerprint, backbone.precision, backbone.kernels["level"])
         if key not in known:
             banks = Banks(backbone)
             known[key] = {
@@ -134,12 +133,13 @@ def _rows(backbone: Backbone, residents: Sequence[Resident | None]) -> list[Row]
     ]
 
 
-_ANSWERS: dict[tuple[str, str, int, tuple[int, ...]], tuple[Row, RowOutput]] = {}
+_ANSWERS: dict[tuple[str, str, str, int, tuple[int, ...]], tuple[Row, RowOutput]] = {}
 
 
 def _alone(backbone: Backbone, rows: Sequence[Row]) -> list[RowOutput]:
     """What each row answers in a batch of its own; computed once for each resident and text."""
-    keys = [(backbone.name, backbone.precision, id(row.resident), row.encoded.ids) for row in rows]
+    own = (backbone.name, backbone.precision, backbone.kernels["level"])
+    keys = [(*own, id(row.resident), row.encoded.ids) for row in rows]
     for key, row in zip(keys, rows, strict=True):
         if key not in _ANSWERS:
             _ANSWERS[key] = (row, forward(backbone, [row])[0])  # the row keeps its resident, and so the id its meaning
@@ -220,16 +220,21 @@ def test_all_methods_share_one_batch(backbone: Backbone, zoo: Callable[[Backbone
     _same(forward(backbone, rows[::-1]), expected[::-1])
 
 
+@pytest.fixture(params=EACH_LEVEL)
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each level of the native kernels that this processor can run, in use during the test."""
+    with forced_level(request.param):
+        yield request.param
+
+
 def _native(name: str, request: pytest.FixtureRequest) -> Backbone:
-    """The backbone, if the native kernels compute its linear maps, which a trial decides."""
-    if load_library() is None:
-        pytest.skip("the project was installed without a C compiler")
-    backbone: Backbone = request.getfixturevalue(name)
-    if "native" not in backbone.kernels["linear"]:
-        pytest.skip("torch multiplies faster than the native kernels")
+    """The backbone, computed by the native kernels in use."""
+    backbone = reloaded(request.getfixturevalue(name))
+    assert "native" in backbone.kernels["linear"]
     return backbone
 
 
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_batches_change_no_bit(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
@@ -243,6 +248,7 @@ def test_batches_change_no_bit(
         assert all(torch.equal(one.logits, other.logits) for one, other in zip(found, expected, strict=True))
 
 
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("name", [name for name in PRECISIONS if name.startswith("bert")])
 def test_rows_of_one_text_answer_as_alone(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
@@ -263,20 +269,19 @@ def test_rows_of_one_text_share_without_native_kernels(
     name: str,
     zoo: Callable[[Backbone], dict[str, Resident]],
     request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
 ):
     """The same by layers that Python calls, to rounding."""
-    backbone: Backbone = request.getfixturevalue(name)
-    encoded = backbone.tokenizer.encode(TEXTS[2])
-    rows = [replace(row, encoded=encoded) for row in _rows(backbone, [None, *zoo(backbone).values()])]
-    monkeypatch.setattr(library, "load_library", lambda: None)
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
-    expected = forward(backbone, rows)
-    scoped = [replace(row, scope="a") for row in rows]
-    assert computed_share(backbone, scoped) < 0.97
-    _same(forward(backbone, scoped), expected)
+    with forced_level("torch"):
+        backbone = reloaded(request.getfixturevalue(name))
+        encoded = backbone.tokenizer.encode(TEXTS[2])
+        rows = [replace(row, encoded=encoded) for row in _rows(backbone, [None, *zoo(backbone).values()])]
+        expected = forward(backbone, rows)
+        scoped = [replace(row, scope="a") for row in rows]
+        assert computed_share(backbone, scoped) < 0.97
+        _same(forward(backbone, scoped), expected)
 
 
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("name", [*PRECISIONS, "t5_gated", *RELATIVES])
 def test_one_call_of_all_layers_changes_no_bit(
     name: str,

@@ -4,6 +4,7 @@ It shares no code with the product: it reads the checkpoint's tensors by their t
 matrix, pads every row and masks.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,23 +15,21 @@ from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.golden.inputs import encode_input
-from peltier_adapters.ops import backend
-from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
-from peltier_backbone.native import library
 from peltier_backbone.packing import Encoded
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
+from tests.levels import EACH_LEVEL, forced_level, reloaded
 
-@pytest.fixture(autouse=True, params=["native", "torch"])
-def _products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With native kernels where they were built, and without any."""
-    if request.param == "torch":
-        monkeypatch.setattr(library, "load_library", lambda: None)
-        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+
+@pytest.fixture(autouse=True, params=[*EACH_LEVEL, "torch"])
+def _products(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With the native kernels of each level, and without any."""
+    with forced_level(request.param):
+        yield
 
 
 TEXTS = ("good", "a bad film", "the plot was not very good , and the actor is dull", "is a is a is a is a is a film")
@@ -292,7 +291,8 @@ def test_a_method_is_its_formula(
 
 
 def check_method(reference: Reference, backbone: Backbone, artifact: Artifact, tolerance: float = 2e-5) -> None:
-    """Logits, gates and the effect of an adapter."""
+    """Logits, gates and the effect of an adapter, by the kernels in use."""
+    backbone = reloaded(backbone)
     encoded = [encode_input(backbone, artifact.manifest.task, text) for text in TEXTS]
     expected = reference(encoded)
     resident = Banks(backbone).add(artifact)

@@ -1,5 +1,6 @@
 """Every method on ModernBERT against a naive float64 implementation on padded batches: what differs from BERT."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,29 +9,26 @@ from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.golden.inputs import encode_input
-from peltier_adapters.ops import backend
-from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
-from peltier_backbone.native import library
 from peltier_backbone.packing import Encoded
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import ModernBertModel
 
 from tests.adapters_store.test_reference import ACTIVATIONS, CASES, TEXTS, Reference, check_method
+from tests.levels import EACH_LEVEL, forced_level
 
 # Without the one that reads a norm that ModernBERT does not have.
 OWN_CASES = [case for case in CASES if case[1].get("input") != "normed"]
 OWN_CASES += [("bitfit", {"sites": "query,value,attention_output"}), ("prefix", {"length": "5", "pooling": "mean"})]
 
 
-@pytest.fixture(autouse=True, params=["native", "torch"])
-def _products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With native kernels where they were built, and without any."""
-    if request.param == "torch":
-        monkeypatch.setattr(library, "load_library", lambda: None)
-        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+@pytest.fixture(autouse=True, params=[*EACH_LEVEL, "torch"])
+def _products(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With the native kernels of each level, and without any."""
+    with forced_level(request.param):
+        yield
 
 
 class ModernReference(Reference):

@@ -3,11 +3,13 @@
 import pytest
 import torch
 from peltier_backbone.activation import activate
-from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.choice import kernels_in_use, load_library
 from peltier_backbone.native.program import Activation
 from peltier_backbone.quantized_linear import QuantizedLinear
 from torch import Tensor
 from torch.nn import functional as F
+
+from tests.levels import fastest_level
 
 EXACT = {
     "relu": F.relu,
@@ -39,12 +41,12 @@ def test_activations(activation: Activation, grads: bool, dtype: torch.dtype):
 @torch.inference_mode()
 def test_a_fused_activation_is_the_same():
     """So a batch whose adapters change the sums before it answers the other rows with the same bits."""
-    library = serving_library(torch.device("cpu"), torch.float32)
-    if library is None:
-        pytest.skip("the project was installed without a C compiler")
     x, weight = _draw(9, 20), _draw(70, 20)
     own = QuantizedLinear(weight)._weight
-    packed = library.pack_int8(own.values, own.scales)
-    for activation in ("relu", "gelu"):
-        fused = library.multiply_int8(x, packed, activation)
-        assert torch.equal(fused, activate(library.multiply_int8(x, packed), activation))
+    with kernels_in_use(fastest_level()):
+        library = load_library()
+        assert library is not None
+        packed = library.pack_int8(own.values, own.scales)
+        for activation in ("relu", "gelu"):
+            fused = library.multiply_int8(x, packed, activation)
+            assert torch.equal(fused, activate(library.multiply_int8(x, packed), activation))

@@ -6,20 +6,21 @@ import pytest
 import torch
 from peltier_backbone.attention import Prefix, Span
 from peltier_backbone.load import Backbone
-from peltier_backbone.native import library
+from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.packing import Encoded, Packed
 from torch import Tensor
+
+from tests.levels import fastest_level
 
 HEADS, SIZE = 3, 5
 HIDDEN = HEADS * SIZE
 
 
 @pytest.fixture(params=["native", "torch", "training"])
-def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Serving with native kernels where they were built, serving without any, and with gradients."""
-    if request.param == "torch":
-        monkeypatch.setattr(library, "load_library", lambda: None)
-    with torch.inference_mode(request.param != "training"):
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Serving with native kernels, serving without any, and with gradients."""
+    kernels = "torch" if request.param == "torch" else fastest_level()
+    with kernels_in_use(kernels), torch.inference_mode(request.param != "training"):
         yield request.param
 
 

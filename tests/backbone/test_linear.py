@@ -4,19 +4,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_backbone import linear_choice
 from peltier_backbone.linear import PlainLinear
 from peltier_backbone.linear_choice import choose_linear
-from peltier_backbone.native.library import load_library
+from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.native.program import Activation
 from peltier_backbone.native_linear import NativeLinear
 from torch import Tensor
 from torch.nn import functional as F
 
+from tests.levels import fastest_level
+
 SIZES = [(1, 1), (3, 5), (48, 48), (88, 48), (33, 130), (97, 34)]  # out, in
 TOKENS = (1, 2, 17, 300)
-
-_NATIVE = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
 
 
 def _draw(out: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -32,7 +31,6 @@ def _close(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
 
 
-@_NATIVE
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -48,7 +46,6 @@ def test_native_equals_plain(size: tuple[int, int], dtype: torch.dtype, biased: 
         assert native(x).shape == (tokens, size[0])
 
 
-@_NATIVE
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_the_packed_weight_is_the_weight(size: tuple[int, int], dtype: torch.dtype):
@@ -59,7 +56,6 @@ def test_the_packed_weight_is_the_weight(size: tuple[int, int], dtype: torch.dty
     assert torch.equal(kept, bias)
 
 
-@_NATIVE
 @given(tokens=st.integers(2, 300), first=st.integers(0, 298), dtype=st.sampled_from([torch.float32, torch.bfloat16]))
 def test_a_row_is_the_same_among_any_others(tokens: int, first: int, dtype: torch.dtype):
     """To the last bit, wherever it stands and however many there are."""
@@ -70,7 +66,6 @@ def test_a_row_is_the_same_among_any_others(tokens: int, first: int, dtype: torc
     assert torch.equal(native(x, "gelu")[row:], native(x[row:], "gelu"))
 
 
-@_NATIVE
 @pytest.mark.parametrize("activation", ["none", "gelu", "relu"])
 def test_gradients_pass_through_the_frozen_map(activation: Activation):
     """The backward of the native kernel is autograd's own, and the weight asks for no gradient."""
@@ -85,7 +80,6 @@ def test_gradients_pass_through_the_frozen_map(activation: Activation):
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-5)
 
 
-@_NATIVE
 def test_the_gradient_is_numerically_right():
     """Of a sum of outputs: the sums of the weight's columns."""
     weight, bias = _draw(5, 7, torch.float32)
@@ -94,7 +88,6 @@ def test_the_gradient_is_numerically_right():
     torch.testing.assert_close(x.grad, weight.sum(0).expand(3, 7), atol=1e-6, rtol=1e-6)
 
 
-@_NATIVE
 @pytest.mark.parametrize("window", [(slice(None), slice(4, 8)), (slice(None, None, 2), slice(0, 12, 3))], ids=str)
 def test_a_non_contiguous_input_is_fine(window: tuple[slice, slice]):
     """Slices of the fused projection reach the kernels as views."""
@@ -108,17 +101,9 @@ def test_off_the_cpu_the_plain_kernel_runs():
     assert choose_linear(torch.device("cuda"), torch.float32) is PlainLinear
 
 
-def test_without_native_kernels_the_plain_one_runs(monkeypatch: pytest.MonkeyPatch):
-    """A machine without a C compiler serves more slowly."""
-    monkeypatch.setattr(linear_choice, "load_library", lambda: None)
-    assert choose_linear(torch.device("cpu"), torch.float32) is PlainLinear
-
-
-@_NATIVE
-@pytest.mark.parametrize(("slower", "chosen"), [(1.2, NativeLinear), (1.3, PlainLinear)])
-def test_torch_is_taken_only_where_it_is_much_faster(
-    slower: float, chosen: type, monkeypatch: pytest.MonkeyPatch
-):  # fmt: skip
-    """What it prepares for each number of tokens takes memory."""
-    monkeypatch.setattr(linear_choice, "_try", lambda _: {PlainLinear: 1.0, NativeLinear: slower})
-    assert choose_linear(torch.device("cpu"), torch.bfloat16) is chosen
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_maps_are_those_of_the_kernels_in_use(dtype: torch.dtype):
+    """Native at a level, and torch's where torch computes."""
+    for kernels, chosen in ((fastest_level(), NativeLinear), ("torch", PlainLinear)):
+        with kernels_in_use(kernels):
+            assert choose_linear(torch.device("cpu"), dtype) is chosen

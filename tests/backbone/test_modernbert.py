@@ -1,18 +1,20 @@
 """Parity of ModernBERT's padding-free forward with transformers."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from peltier_backbone.adaptation import NoAdaptation
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.native import library
+from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.norm import Norm
 from peltier_backbone.packing import Encoded
 from torch import Tensor
 from transformers import ModernBertConfig, ModernBertModel
+
+from tests.levels import fastest_level
 
 LENGTHS = (1, 2, 3, 7, 16, 31, 33, 64, 90, 5, 5, 1)
 SHAPES = [  # hidden, layers, heads, intermediate, local_attention
@@ -91,10 +93,10 @@ def _save(model: ModernBertModel, directory: Path, tokenizer: Path) -> str:
 
 
 @pytest.fixture(params=["native", "torch"])
-def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With native kernels where they were built, and without any."""
-    if request.param == "torch":
-        monkeypatch.setattr(library, "load_library", lambda: None)
+def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With native kernels, and without any."""
+    with kernels_in_use("torch" if request.param == "torch" else fastest_level()):
+        yield
 
 
 @pytest.mark.usefixtures("_kernels")

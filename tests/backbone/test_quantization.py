@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.quantization import MAX_INNER, quantize_rows, quantize_weight
+from torch import Tensor
+from torch.nn import functional as F
 
 NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False)
 ROWS = st.lists(st.lists(NUMBERS, min_size=5, max_size=5), min_size=1, max_size=4)
@@ -36,14 +38,26 @@ def test_a_row_is_quantized_alone(rows: list[list[float]]):
 
 @given(ROWS)
 def test_a_weight_is_its_values_to_half_a_step(rows: list[list[float]]):
-    """Every channel has its scale, uses the whole range, and is symmetric around 0."""
+    """Every channel has its scale, which a weight or a pair of weights needs, and is symmetric around 0."""
     weight = torch.tensor(rows)
     quantized = quantize_weight(weight)
     error = (quantized.dequantize().double() - weight).abs()
     assert (error <= quantized.scales.double()[:, None] * 0.501 + 1e-30).all()
     largest = quantized.values.int().abs().amax(1)
-    assert ((largest == 127) | (weight.abs().amax(1) < 1e-30)).all()
+    assert ((largest == 127) | (_largest_pairs(quantized.values) >= 126) | (weight.abs().amax(1) < 1e-30)).all()
     assert torch.equal(quantize_weight(-weight).values, -quantized.values)
+
+
+@given(ROWS)
+def test_two_adjacent_products_fit_16_bits(rows: list[list[float]]):
+    """Two adjacent weights of one sign add up to at most 128, so their products with activations to at most 32,640."""
+    assert (_largest_pairs(quantize_weight(torch.tensor(rows)).values) <= 128).all()
+
+
+def _largest_pairs(values: Tensor) -> Tensor:
+    """The largest absolute sum of two adjacent values of one sign, for each row of an odd number of values."""
+    pairs = F.pad(values.int(), (0, 1)).view(len(values), -1, 2)
+    return torch.maximum(pairs.clamp(min=0).sum(2), -pairs.clamp(max=0).sum(2)).amax(1)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])

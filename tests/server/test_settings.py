@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 import torch
+from peltier_backbone.native.levels import LEVEL_NAMES
 from peltier_server.cli import serve
 from peltier_server.settings import Settings, SettingsError, load_settings
 from peltier_store.blobs.location import BlobError
@@ -49,8 +50,13 @@ def test_a_flag_is_made_from_its_setting(name: str, kind: type, help_text: str) 
     assert (annotation, option.help, flag.default) == (kind | None, help_text, None)
 
 
+def test_the_kernels_are_those_of_the_backbone() -> None:
+    """Every level of the kernels can be forced."""
+    assert get_args(Settings.model_fields["kernels"].annotation) == ("auto", *LEVEL_NAMES, "torch")
+
+
 def test_auto_is_resolved() -> None:
-    """Nothing below the settings meets 'auto', 0 threads or an empty registry."""
+    """Nothing below the settings meets 'auto', 0 threads or an empty registry; but `kernels` needs a trial."""
     settings = load_settings({"store": Path("somewhere")})
     assert settings.device in ("cpu", "cuda")
     assert settings.threads >= 1

@@ -9,7 +9,8 @@ from typing import ClassVar, Protocol
 
 import torch
 from peltier_backbone.activation import activate
-from peltier_backbone.native import library
+from peltier_backbone.native.choice import choose_kernels
+from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import Activation, PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
@@ -103,19 +104,30 @@ class Backend(Protocol):
         """The ops of the groups of a batch, whose rows have `lengths` tokens."""
 
 
-@cache
 def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """The backend for a backbone that computes in `dtype` on `device`. On a GPU the first call compares the kernels
-    with torch; if they are wrong or do not run, it logs that and chooses torch."""
+    """The backend for a backbone that computes in `dtype` on `device`. On a CPU it is that of the chosen kernels. On a
+    GPU the first call compares the kernels with torch; if they are wrong or do not run, it logs that and chooses
+    torch."""
+    library = choose_kernels(dtype).library if device.type == "cpu" else None
+    if library is not None:
+        return _native(library)
+    return _choose_elsewhere(device, dtype)
+
+
+@cache
+def _native(library: Library) -> Backend:
+    from peltier_adapters.ops.native import NativeBackend
+
+    return NativeBackend(library)
+
+
+@cache
+def _choose_elsewhere(device: torch.device, dtype: torch.dtype) -> Backend:
+    """Triton or torch."""
     has_triton = device.type == "cuda" and not _failed_devices and find_spec("triton") is not None
     triton = _try_triton(device, dtype) if has_triton else None
     if triton is not None:
         return triton
-    kernels = library.load_library() if device.type == "cpu" and library.knows(dtype) else None
-    if kernels is not None:
-        from peltier_adapters.ops.native import NativeBackend
-
-        return NativeBackend(kernels)
     from peltier_adapters.ops.torch import TORCH
 
     return TORCH
@@ -139,4 +151,4 @@ def leave_out_kernels(device: torch.device, error: Exception) -> None:
     """Log that kernels do not work on a GPU. From now on torch is chosen, whatever the dtype."""
     logger.warning("the Triton kernels are left out: %s: %s", type(error).__name__, error)
     _failed_devices.add(device.type)
-    choose_backend.cache_clear()
+    _choose_elsewhere.cache_clear()

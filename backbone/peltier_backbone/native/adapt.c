@@ -6,12 +6,14 @@
 #include "threads.h"
 #include "tiles.h"
 
-/* A call of `peltier_adapt`. `width` is that of x; the gate of a place's op number k for row r is gates[k * rows + r]. */
+/* A call of `peltier_adapt`. `width` is that of x. The gate of op number k of the place for row r is gates[k * rows + r]. A
+ * thread needs `floats` floats of memory. */
 typedef struct {
     matrix y, x, residual;
     int64_t width, place;
     table table;
     float *gates;
+    int64_t floats;
 } call;
 
 /* Four pieces of `size` floats: the input, what lies between two products by turns, and scales. */
@@ -189,7 +191,25 @@ static void run_ops(const call *c, share own, float *memory) {
     }
 }
 
-/* What a call costs: products, floats of scratch a thread, and whether any op has a gate. */
+static int gate_share(const void *adapt_call, share rows) {
+    const call *c = adapt_call;
+    float *memory = new_floats(c->floats + LINE_FLOATS);
+    if (!memory) return 1;
+    run_gates(c, rows, memory);
+    free(memory);
+    return 0;
+}
+
+static int op_share(const void *adapt_call, share tokens) {
+    const call *c = adapt_call;
+    float *memory = new_floats(c->floats + LINE_FLOATS);
+    if (!memory) return 1;
+    run_ops(c, tokens, memory);
+    free(memory);
+    return 0;
+}
+
+/* The cost of a call: products, floats of memory for each thread, and whether any op has a gate. */
 typedef struct {
     int64_t products, floats;
     int gated;
@@ -219,23 +239,15 @@ EXPORT int peltier_adapt(
     void *y, int64_t y_stride, int y_half, const void *x, int64_t x_stride, int x_half, const void *residual,
     int64_t residual_stride, int64_t width, const group *groups, int64_t count, const int64_t *starts, int64_t place,
     float *gates) {
-    const call c = {
+    call c = {
         .y = {y, y_stride, y_half}, .x = {x, x_stride, x_half}, .residual = {residual, residual_stride, x_half},
         .width = width, .place = place, .table = {groups, count, starts}, .gates = gates};
     const cost whole = cost_of(&c);
-    const int64_t rows = num_rows(c.table);
-    int failed = 0;
-#pragma omp parallel if (whole.products >= WORTH_THREADS) reduction(| : failed)
-    {
-        float *memory = new_floats(whole.floats + LANES);
-        failed |= !memory;
-        if (whole.gated && memory) run_gates(&c, own_share(rows), memory);
-        /* Ops change what the gates of other threads' rows read. */
-#pragma omp barrier
-        if (memory) run_ops(&c, own_share(starts[rows]), memory);
-        free(memory);
-    }
-    return failed;
+    c.floats = whole.floats;
+    const int worth = whole.products >= WORTH_THREADS;
+    /* All gates come first: ops change the rows from which other threads compute gates. */
+    const int failed = whole.gated && share_out(gate_share, &c, num_rows(c.table), worth);
+    return failed | share_out(op_share, &c, starts[num_rows(c.table)], worth);
 }
 
 /* The digest of the files that this library was compiled from. */

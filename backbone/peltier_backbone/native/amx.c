@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "amx_sums.h"
+#include "amx_tiles.h"
 #include "threads.h"
 
 /* What the parts of a block of rows may take of the second-level cache, and the lines of w whose parts stay there for all
@@ -17,21 +18,7 @@
 enum { REQUEST_STATE = 0x1023, TILES = 18 };
 
 int may_use_amx(void) {
-    return __builtin_cpu_supports("amx-bf16") && !syscall(SYS_arch_prctl, REQUEST_STATE, TILES);
-}
-
-/* The layout that `ldtilecfg` reads. */
-typedef struct {
-    uint8_t palette, start, unused[14];
-    uint16_t line_bytes[16];
-    uint8_t lines[16];
-} tile_config;
-
-static void configure_tiles(void) {
-    tile_config config = {.palette = 1};
-    for (int k = 0; k < 8; k++) config.line_bytes[k] = TILE_BYTES / LANES, config.lines[k] = LANES;
-    MEMORY_IS_CURRENT;
-    _tile_loadconfig(&config);
+    return !syscall(SYS_arch_prctl, REQUEST_STATE, TILES);
 }
 
 /* A call. The parts x of `block` rows are multiplied with those of w, of stripes of so many `columns`, in pieces of the
@@ -164,13 +151,13 @@ static int take_memory(amx_call *c, int64_t stripes) {
     return 0;
 }
 
-/* Of all pairs of a block of rows and a stripe those that are `own`. Returns 0, or 1 without memory. */
-static int multiply_share(const amx_call *whole, share own) {
-    amx_call c = *whole;
+/* The items are pairs of a block of rows and a stripe. */
+static int multiply_share(const void *call, share own) {
+    amx_call c = *(const amx_call *)call;
     const int64_t stripes = num_stripes(&c), count = own.last - own.first;
     if (!count) return 0;
     if (take_memory(&c, count < stripes ? count : stripes)) return 1;
-    configure_tiles();
+    configure_tiles(GROUP_ROWS);
     for (int64_t number = own.first; number < own.last;) {
         const int64_t block = number / stripes, start = block * stripes;
         const share part = common(own, start, start + stripes);
@@ -201,9 +188,23 @@ int multiply_by_amx(const product *p, int64_t rows, int64_t panel) {
     c.piece = rows > GROUP_ROWS && p->inner > PIECE ? PIECE : p->inner;
     c.block = block_rows(rows, c.piece, worth_threads ? most_threads() : 1);
     const int64_t pairs = (rows + c.block - 1) / c.block * num_stripes(&c);
-    int failed = 0;
-#pragma omp parallel if (worth_threads) reduction(| : failed)
-    failed |= multiply_share(&c, own_share(pairs));
-    return failed;
+    return share_out(multiply_share, &c, pairs, worth_threads);
+}
+
+SUM_TILES(sum_pairs, _tile_dpbf16ps)
+
+void multiply_pairs_by_amx(const product *p, int64_t rows) {
+    lanes found[GROUP_ROWS][COLUMNS];
+    const int columns = (int)((p->outer + LANES - 1) / LANES);
+    for (int64_t row = 0; row < rows; row += GROUP_ROWS) {
+        const int count = rows - row < GROUP_ROWS ? (int)(rows - row) : GROUP_ROWS;
+        tile_product t = {at(p->x, row, 0), p->w.data, 2 * p->x.stride, 4 * p->w.stride, p->inner / 2, count};
+        if (!row || count < GROUP_ROWS) configure_tiles(count);
+        for (int c = 0; c < columns; c += 2, t.w += 2 * LINE_BYTES)
+            sum_pairs(t, columns - c < 2 ? 1 : 2, (char *)&found[0][c], sizeof found[0]);
+        for (int r = 0; r < count; r += ROWS)
+            finish(p, row + r, 0, count - r < ROWS ? count - r : ROWS, columns, found + r);
+    }
+    _tile_release();
 }
 #endif

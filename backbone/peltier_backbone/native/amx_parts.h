@@ -10,15 +10,12 @@
 #ifndef PELTIER_AMX_PARTS_H
 #define PELTIER_AMX_PARTS_H
 
+#include "amx_tiles.h"
 #include "lanes.h"
 
 #define STEP (2 * LANES)
 #define PARTS 3
-#define TILE_BYTES (LANES * STEP * 2)
 #define STEP_BYTES (PARTS * TILE_BYTES)
-
-/* The tile instructions do not tell the compiler that they read and write memory. */
-#define MEMORY_IS_CURRENT __asm__ volatile("" ::: "memory")
 
 static inline int64_t num_steps(int64_t inner) {
     return (inner + STEP - 1) / STEP;
@@ -62,7 +59,7 @@ typedef struct {
 
 /* Line pair `number` of a step: the parts for all columns, those of the next sixteen `apart` bytes further on. */
 INLINE void split_pair(const lines *w, int number, char *to, int64_t apart, const int columns) {
-    _Pragma("GCC unroll 3") for (int c = 0; c < columns; c++) {
+    _Pragma("unroll") for (int c = 0; c < columns; c++) {
         const float *from = w->columns[c] + 2 * number * w->stride;
         lanes even, odd;
         memcpy(&even, from, sizeof even);

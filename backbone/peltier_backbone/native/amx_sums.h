@@ -10,9 +10,6 @@
 #include "amx_parts.h"
 #include "tiles.h"
 
-/* Rows whose sums are in registers at the same time. */
-#define GROUP_ROWS (2 * LANES)
-
 /* Columns in sixteens, of a weight with `inner` lines, whose parts go to `tiles`. These have room for `kept` steps in
  * turns; those of the next sixteen are `apart` bytes further on. */
 typedef struct {
@@ -51,7 +48,7 @@ static char *step_of(const stripe *w, int64_t number) {
     if (rows == 2) _tile_dpbf16ps(3, 5, 7); \
     else _tile_dpbf16ps(2, 4, 5)
 #define SPLIT(first, last)                                               \
-    _Pragma("GCC unroll 3") for (int k = first; ahead && k < last; k++)  \
+    _Pragma("unroll") for (int k = first; ahead && k < last; k++)  \
         split_pair(next, k, ahead, w_apart, 4 - rows)
 
 /* One step of two sixteens of rows and two of columns, or of one and three. Meanwhile the `next` lines are split, if there

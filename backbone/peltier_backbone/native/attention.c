@@ -38,7 +38,7 @@ typedef struct {
 
 static attention *choose_attention(int once, int rounded) {
     if (once) return attend_once;
-#ifdef __AVX512BF16__
+#ifdef MULTIPLIES_PAIRS
     if (rounded) return attend_pairs;
 #endif
     return (void)rounded, attend;
@@ -83,8 +83,9 @@ static int64_t num_seen(int64_t keys, int64_t window) {
     return window && keys > 2 * window + QUERIES ? 2 * window + QUERIES : keys;
 }
 
-/* The heads of `own`, of which each row has so many. Returns 0, or 1 without memory. */
-NOINLINE int attend_share(const batch *b, share own) {
+/* The items are the heads of all rows. */
+static int attend_share(const void *call, share own) {
+    const batch *b = call;
     const scratch s = new_scratch(b->most, b->size);
     if (!s.keys) return 1;
     const group *g = b->table.groups;
@@ -129,8 +130,5 @@ EXPORT int peltier_attend(
         products += 2 * heads * size * r->tokens * seen;
     }
     if (groups) b.most += longest_prefix(b.table, place);
-    int failed = 0;
-#pragma omp parallel if (products >= WORTH_THREADS) reduction(| : failed)
-    failed |= attend_share(&b, own_share(num_rows * heads));
-    return failed;
+    return share_out(attend_share, &b, num_rows * heads, products >= WORTH_THREADS);
 }

@@ -1,4 +1,4 @@
-/* What a step of a decoder does beside products and attention: it keeps keys and values, and finds the likeliest tokens. */
+/* The rest of a decoder's step beside products and attention: it stores keys and values, and finds the likeliest tokens. */
 
 #include <math.h>
 
@@ -6,8 +6,8 @@
 #include "lanes.h"
 #include "threads.h"
 
-/* Row r of `from`, [2, heads, size], goes to key number places[r] of `keys` and of `values`, whose heads lie `head_stride`
- * elements apart. */
+/* Stores row r of `from`, [2, heads, size], as key number places[r] of `keys` and of `values`. Their heads are
+ * `head_stride` elements apart. */
 EXPORT void peltier_keep_keys(
     void *keys, void *values, int kept_half, int64_t head_stride, const void *from, int64_t stride, int half,
     const int64_t *places, int64_t rows, int64_t heads, int64_t size) {
@@ -47,10 +47,24 @@ static void find_likeliest(const float *logits, int64_t width, int64_t *token, f
     *log_probability = -logf(sum_of(total));
 }
 
-/* The likeliest token of each row of logits, and the logarithm of its probability; NaN if a logit is NaN. */
+/* A call of `peltier_likeliest`. */
+typedef struct {
+    const float *logits;
+    int64_t stride, width;
+    int64_t *tokens;
+    float *log_probabilities;
+} search;
+
+static int search_share(const void *call, share rows) {
+    const search *s = call;
+    for (int64_t row = rows.first; row < rows.last; row++)
+        find_likeliest(s->logits + row * s->stride, s->width, s->tokens + row, s->log_probabilities + row);
+    return 0;
+}
+
+/* The most probable token of each row of logits, and the logarithm of its probability, which is NaN if a logit is NaN. */
 EXPORT void peltier_likeliest(
     const float *logits, int64_t stride, int64_t rows, int64_t width, int64_t *tokens, float *log_probabilities) {
-#pragma omp parallel for if (rows * width >= ELEMENTS_WORTH_THREADS)
-    for (int64_t row = 0; row < rows; row++)
-        find_likeliest(logits + row * stride, width, tokens + row, log_probabilities + row);
+    const search s = {logits, stride, width, tokens, log_probabilities};
+    share_out(search_share, &s, rows, rows * width >= ELEMENTS_WORTH_THREADS);
 }

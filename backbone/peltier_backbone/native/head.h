@@ -35,7 +35,7 @@ static int64_t padded(int64_t count) {
 static scratch new_scratch(int64_t keys, int64_t size) {
     const int64_t most = padded(keys), wide = padded(size + LANES);
     float *memory = new_floats(2 * most * wide + QUERIES * (2 * most + wide + 1));
-    if (!memory) return (scratch){NULL};
+    if (!memory) return (scratch){0};
     float *queries = memory + 2 * most * wide, *logits = queries + QUERIES * wide, *scales = logits + QUERIES * most;
     return (scratch){memory, memory + most * wide, queries, logits, scales, scales + QUERIES};
 }
@@ -50,7 +50,7 @@ INLINE lanes load_ahead(matrix m, int64_t token, int64_t d, int64_t size) {
 /* Of each pair of lines `width` apart, the lanes that stand on the wrong side for a transposition change places. */
 INLINE void exchange(lanes v[LANES], const int width) {
     const ints far = LANE_NUMBERS & width, from = (LANE_NUMBERS ^ far) | far * (LANES / width);
-    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)
+    _Pragma("unroll") for (int i = 0; i < LANES; i++)
         if (!(i & width)) {
             const lanes first = v[i], second = v[i | width];
             v[i] = pick(first, second, from);
@@ -65,7 +65,7 @@ INLINE lanes load_key(const head *h, matrix prefix, matrix own, int64_t key, int
 }
 
 INLINE void store_square(float *to, int64_t stride, lanes square[LANES]) {
-    exchange(square, 1), exchange(square, 2), exchange(square, 4), exchange(square, 8);
+    _Pragma("unroll") for (int width = 1; width < LANES; width *= 2) exchange(square, width);
     for (int64_t i = 0; i < LANES; i++) store(to + i * stride, 0, LANES, square[i]);
 }
 
@@ -140,7 +140,7 @@ static void attend(const head *h, scratch s, float scale) {
         .mix = {.x = logits, .w = {s.values, h->size, 0}, .scale = s.scales, .inner = keys, .outer = h->size}});
 }
 
-#ifdef __AVX512BF16__
+#ifdef MULTIPLIES_PAIRS
 /* As `transpose`, with a pair of neighbouring elements in the place of each float. */
 static void transpose_pairs(float *to, const head *h) {
     const int64_t keys = h->prefix + h->seen, stride = padded(keys);
@@ -148,9 +148,10 @@ static void transpose_pairs(float *to, const head *h) {
         for (int64_t d = 0; d < h->size; d += 2 * LANES) {
             lanes square[LANES];
             for (int64_t i = 0; i < LANES; i++) {
-                const lanes low = load_key(h, h->prefix_key, h->key, first + i, d);
-                const lanes high = load_key(h, h->prefix_key, h->key, first + i, d + LANES);
-                square[i] = (lanes)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+                const halves pairs[] = {
+                    narrow(load_key(h, h->prefix_key, h->key, first + i, d)),
+                    narrow(load_key(h, h->prefix_key, h->key, first + i, d + LANES))};
+                memcpy(&square[i], pairs, sizeof pairs);
             }
             store_square(to + d / 2 * stride + first, stride, square);
         }
@@ -185,7 +186,7 @@ static void attend_pairs(const head *h, scratch s, float scale) {
 INLINE lanes sums_of(lanes v[LANES]) {
     EACH_HALVING {
         const ints own = LANE_NUMBERS & width, from = own * (LANES / width);
-        for (int i = 0; i < width; i++)
+        _Pragma("unroll") for (int i = 0; i < width; i++)
             v[i] = pick(v[i], v[i + width], (LANE_NUMBERS ^ own) | from) + pick(v[i], v[i + width], LANE_NUMBERS | width | from);
     }
     return v[0];

@@ -8,126 +8,42 @@
 #include <math.h>
 
 #include "activations.h"
+#include "int8_tiles.h"
 #include "kernels.h"
 #include "threads.h"
 
-#define QUANTIZED_PANEL 64
 /* Rows whose values stay in the cache while all panels pass. */
 #define QUANTIZED_BLOCK 96
 /* Rows of a feed-forward whose expansions, in float32, stay in the cache. */
 #define EXPANDED_BLOCK 48
-#define MAX_TILE_ROWS 6
 #define MAX_VALUE 255
 /* A row of a smaller range counts as zeros: one over its scale may not be finite. */
 #define LEAST_SPAN 1e-30f
 
-/* Rows of values, which begin `stride` bytes apart, in `groups` groups of four. */
-typedef struct {
-    uint8_t *values;
-    float *scales;
-    int32_t *zeros;
-    int64_t stride, groups;
-} quantized_rows;
-
-#if defined(__AVX512F__)
-#define VNNI_SUMS 16
-#define VNNI_VECTORS 4
-#define VNNI_NAME "avx512vnni"
-#define DPBUSD(a, b, c) _mm512_dpbusd_epi32((__m512i)(a), (__m512i)(b), (__m512i)(c))
-#elif defined(__AVX2__)
-#define VNNI_SUMS 8
-#define VNNI_VECTORS 2
-#define VNNI_NAME "avxvnni"
-#define DPBUSD(a, b, c) _mm256_dpbusd_avx_epi32((__m256i)(a), (__m256i)(b), (__m256i)(c))
-#endif
-
-#ifdef VNNI_NAME
-typedef int32_t vnni_vector __attribute__((vector_size(4 * VNNI_SUMS)));
-#define VNNI __attribute__((target(VNNI_NAME)))
-VNNI INLINE vnni_vector vnni_dot(vnni_vector sums, vnni_vector values, vnni_vector weights) {
-    return (vnni_vector)DPBUSD(sums, values, weights);
-}
-#define WAY(name) vnni_##name
-#define TARGET VNNI
-#define SUMS VNNI_SUMS
-#define TILE_ROWS 6
-#define TILE_VECTORS VNNI_VECTORS
-#include "int8_tiles.h"
-#endif
-
-#if defined(__AVX512F__)
-#define PAIRED_SUMS 16
-#define MADD(a, b) _mm512_madd_epi16((__m512i)(a), (__m512i)(b))
-#elif defined(__AVX2__)
-#define PAIRED_SUMS 8
-#define MADD(a, b) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
-#else
-#define PAIRED_SUMS 4
-#if defined(__x86_64__)
-#define MADD(a, b) _mm_madd_epi16((__m128i)(a), (__m128i)(b))
-#else
-#define MADD(a, b) (((a) << 16 >> 16) * ((b) << 16 >> 16) + ((a) >> 16) * ((b) >> 16))
-#endif
-#endif
-
-typedef int32_t paired_vector __attribute__((vector_size(4 * PAIRED_SUMS)));
-INLINE paired_vector paired_dot(paired_vector sums, paired_vector values, paired_vector weights) {
-    return sums + (paired_vector)MADD(values, weights);
-}
-#define WAY(name) paired_##name
-#define TARGET
-#define SUMS PAIRED_SUMS
-#define TILE_ROWS 4
-#define TILE_VECTORS (PAIRED_SUMS == 16 ? 4 : 2)
-#define PAIRED
-#include "int8_tiles.h"
-
-/* Whether values are single bytes here, for instructions that multiply four of them at once. */
-static int has_vnni(void) {
-#ifdef VNNI_NAME
-    return __builtin_cpu_supports(VNNI_NAME);
-#else
-    return 0;
-#endif
-}
-
-static int some_rows(int bytes, const quantized_rows *x, int64_t row, int64_t left, const int8_t *w, int32_t *found) {
-#ifdef VNNI_NAME
-    if (bytes) return vnni_some(x, row, left, w, found);
-#endif
-    return (void)bytes, paired_some(x, row, left, w, found);
-}
-
-/* Sixteen values, v to the nearest integers with ties to even, plus `zero`: as bytes, or else in pairs. */
-INLINE void store_values(uint8_t *to, int bytes, lanes v, int32_t zero) {
+/* Stores the integers nearest to v, ties to even, plus `zero` - VALUE_OFFSET, as bytes. */
+INLINE void store_values(uint8_t *to, lanes v, int32_t zero) {
 #if defined(__AVX512F__)
     const __m512i found = _mm512_add_epi32(_mm512_cvtps_epi32((__m512)v), _mm512_set1_epi32(zero));
-    const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-    if (bytes) _mm_storeu_si128((__m128i *)to, _mm512_cvtusepi32_epi8(found));
-    else {
-        const __m512i kept = _mm512_min_epi32(found, _mm512_set1_epi32(MAX_VALUE));
-        _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(_mm512_permutexvar_epi32(order, kept)));
-    }
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtusepi32_epi8(_mm512_max_epi32(found, _mm512_setzero_si512())));
+#elif defined(__AVX2__)
+    const __m256i found = _mm256_add_epi32(_mm256_cvtps_epi32((__m256)v), _mm256_set1_epi32(zero));
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(found), _mm256_extracti128_si256(found, 1));
+    _mm_storel_epi64((__m128i *)to, _mm_packus_epi16(words, words));
 #elif defined(__x86_64__)
-    __m128 pieces[LANES / 4];
-    memcpy(pieces, &v, sizeof v);
-    __m128i found[LANES / 4];
-    for (int i = 0; i < LANES / 4; i++) found[i] = _mm_add_epi32(_mm_cvtps_epi32(pieces[i]), _mm_set1_epi32(zero));
-    if (!bytes)
-        for (int i = 0; i < LANES / 4; i++) found[i] = _mm_shuffle_epi32(found[i], _MM_SHUFFLE(3, 1, 2, 0));
-    const __m128i low = _mm_packs_epi32(found[0], found[1]), high = _mm_packs_epi32(found[2], found[3]);
-    if (bytes) _mm_storeu_si128((__m128i *)to, _mm_packus_epi16(low, high));
-    else {
-        _mm_storeu_si128((__m128i *)to, _mm_min_epi16(low, _mm_set1_epi16(MAX_VALUE)));
-        _mm_storeu_si128((__m128i *)to + 1, _mm_min_epi16(high, _mm_set1_epi16(MAX_VALUE)));
-    }
+    const __m128i found = _mm_add_epi32(_mm_cvtps_epi32((__m128)v), _mm_set1_epi32(zero));
+    const __m128i words = _mm_packs_epi32(found, found);
+    const int32_t values = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+    memcpy(to, &values, sizeof values);
+#elif defined(__aarch64__)
+    const int32x4_t found = vaddq_s32(vcvtnq_s32_f32((float32x4_t)v), vdupq_n_s32(zero));
+    const uint16x4_t words = vqmovun_s32(found);
+    const uint8x8_t bytes = veor_u8(vqmovn_u16(vcombine_u16(words, words)), vdup_n_u8(VALUE_OFFSET));
+    const uint32_t values = vget_lane_u32((uint32x2_t)bytes, 0);
+    memcpy(to, &values, sizeof values);
 #else
-    const int order[] = {0, 2, 1, 3};
     for (int i = 0; i < LANES; i++) {
         const long found = __builtin_lrintf(v[i]) + zero;
-        const uint16_t kept = found > MAX_VALUE ? MAX_VALUE : (uint16_t)found;
-        if (bytes) to[i] = (uint8_t)kept;
-        else memcpy(to + 2 * (i / 4 * 4 + order[i % 4]), &kept, sizeof kept);
+        to[i] = (uint8_t)(found < 0 ? 0 : found > MAX_VALUE ? MAX_VALUE : found);
     }
 #endif
 }
@@ -151,26 +67,24 @@ INLINE range range_of(const float *x, int64_t inner) {
     return found;
 }
 
-INLINE void quantize_row(const float *x, int64_t inner, const int bytes, const quantized_rows *to, int64_t row) {
+NOINLINE void quantize_row(const float *x, int64_t inner, const quantized_rows *to, int64_t row) {
     const range r = range_of(x, inner);
     const float least = -largest_of(-r.low), span = largest_of(-r.high) - least + sum_of(r.unordered);
     const float inverse = span > LEAST_SPAN ? MAX_VALUE / span : 0.0f;
     const int32_t zero = span > LEAST_SPAN ? -(int32_t)__builtin_lrintf(least * inverse) : 0;
     to->scales[row] = span / MAX_VALUE;
-    to->zeros[row] = zero;
+    to->zeros[row] = zero - VALUE_OFFSET;
     uint8_t *values = to->values + row * to->stride;
     int64_t k = 0;
-    for (; k + LANES <= inner; k += LANES)
-        store_values(values + (bytes ? k : 2 * k), bytes, load(x + k, 0, LANES) * inverse, zero);
-    if (k < inner) store_values(values + (bytes ? k : 2 * k), bytes, load(x + k, 0, inner - k) * inverse, zero);
+    for (; k + LANES <= inner; k += LANES) store_values(values + k, load(x + k, 0, LANES) * inverse, zero);
+    if (k < inner) store_values(values + k, load(x + k, 0, inner - k) * inverse, zero);
 }
 
-NOINLINE void quantize_block(matrix x, int64_t rows, int64_t inner, int bytes, const quantized_rows *to) {
-    for (int64_t row = 0; bytes && row < rows; row++) quantize_row(at(x, row, 0), inner, 1, to, row);
-    for (int64_t row = 0; !bytes && row < rows; row++) quantize_row(at(x, row, 0), inner, 0, to, row);
+static void quantize_block(matrix x, int64_t rows, int64_t inner, const quantized_rows *to) {
+    for (int64_t row = 0; row < rows; row++) quantize_row(at(x, row, 0), inner, to, row);
 }
 
-/* What follows the sums of `rows` rows and of the LANES columns that begin at `column`, of which y has `count`. */
+/* Writes `rows` rows from their sums, for the LANES columns that begin at `column`, of which y has `count`. */
 INLINE void finish_column(
     const int8_weight *w, matrix y, const int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
     const int32_t *found, int64_t count) {
@@ -215,38 +129,45 @@ static int64_t num_panels(const int8_weight *w) {
 
 /* The lines of y that a tile will write are on their way to the cache while its sums are computed. */
 INLINE void expect_tile(matrix y, int64_t row, int64_t rows, int64_t column) {
-    for (int64_t r = row; r < row + MAX_TILE_ROWS && r < rows; r++)
+    for (int64_t r = row; r < row + MOST_ROWS && r < rows; r++)
         for (int64_t c = 0; c < QUANTIZED_PANEL; c += LANES) __builtin_prefetch(at(y, r, column + c), 1);
 }
 
 /* The columns of these panels of y = act(x w + bias), of `rows` rows. */
 static void multiply_block(
     const int8_weight *w, matrix y, int activation, const quantized_rows *x, int64_t rows, share panels) {
-    const int bytes = has_vnni();
-    int32_t found[MAX_TILE_ROWS * QUANTIZED_PANEL];
+    int32_t found[MOST_ROWS * QUANTIZED_PANEL];
     for (int64_t panel = panels.first; panel < panels.last; panel++)
         for (int64_t row = 0; row < rows;) {
             const int8_t *values = w->values + panel * QUANTIZED_PANEL * 4 * x->groups;
             expect_tile(y, row, rows, panel * QUANTIZED_PANEL);
-            const int done = some_rows(bytes, x, row, rows - row, values, found);
+            const int done = some_rows(x, row, rows - row, values, found);
             finish_sums(w, y, activation, x, row, panel * QUANTIZED_PANEL, done, found);
             row += done;
         }
+#ifdef __AMX_INT8__
+    _tile_release();
+#endif
 }
 
 static matrix from_row(matrix m, int64_t row) {
     return (matrix){at(m, row, 0), m.stride, m.half};
 }
 
-static int64_t floats_of(int64_t rows, int64_t inner) {
-    return rows * ((inner + LANES - 1) / LANES * LANES / (has_vnni() ? 4 : 2) + 2);
+/* Bytes of a row of values, in whole vectors: what follows the last element meets weights that are zero. */
+static int64_t value_bytes(int64_t inner) {
+    return (inner + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-/* Of so many rows, in `floats_of(rows, inner)` floats. */
+static int64_t floats_of(int64_t rows, int64_t inner) {
+    return rows * (value_bytes(inner) / 4 + 2) + LINE_FLOATS;
+}
+
+/* So many rows in `floats_of(rows, inner)` floats of memory. */
 static quantized_rows place_rows(float *memory, int64_t rows, int64_t inner) {
-    const int64_t floats = (inner + LANES - 1) / LANES * LANES / (has_vnni() ? 4 : 2);
-    float *scales = memory + rows * floats;
-    return (quantized_rows){(uint8_t *)memory, scales, (int32_t *)(scales + rows), 4 * floats, (inner + 3) / 4};
+    const int64_t stride = value_bytes(inner);
+    float *scales = memory + rows * stride / 4;
+    return (quantized_rows){(uint8_t *)memory, scales, (int32_t *)(scales + rows), stride, (inner + 3) / 4};
 }
 
 /* A call of `peltier_multiply_int8`. */
@@ -257,8 +178,9 @@ typedef struct {
     int activation;
 } int8_product;
 
-/* Of all pairs of a block of rows and a panel those that are `own`. Returns 0, or 1 without memory. */
-NOINLINE int multiply_share_int8(const int8_product *p, share own) {
+/* The items are pairs of a block of rows and a panel. */
+static int multiply_share_int8(const void *call, share own) {
+    const int8_product *p = call;
     const int64_t panels = num_panels(p->w), most = p->rows < QUANTIZED_BLOCK ? p->rows : QUANTIZED_BLOCK;
     float *memory = new_floats(floats_of(most, p->w->inner));
     if (!memory) return 1;
@@ -267,7 +189,7 @@ NOINLINE int multiply_share_int8(const int8_product *p, share own) {
         const int64_t block = own.first / panels, first = block * QUANTIZED_BLOCK;
         const int64_t rows = p->rows - first < QUANTIZED_BLOCK ? p->rows - first : QUANTIZED_BLOCK;
         const share now = common(own, block * panels, (block + 1) * panels);
-        quantize_block(from_row(p->x, first), rows, p->w->inner, has_vnni(), &x);
+        quantize_block(from_row(p->x, first), rows, p->w->inner, &x);
         const share columns = {now.first - block * panels, now.last - block * panels};
         multiply_block(p->w, from_row(p->y, first), p->activation, &x, rows, columns);
         own.first = now.last;
@@ -286,10 +208,7 @@ EXPORT int peltier_multiply_int8(
     float *y, int64_t y_stride, const float *x, int64_t x_stride, int64_t rows, const int8_weight *w, int activation) {
     const int8_product p = {w, {y, y_stride, 0}, {x, x_stride, 0}, rows, activation};
     const int64_t pairs = (rows + QUANTIZED_BLOCK - 1) / QUANTIZED_BLOCK * num_panels(w);
-    int failed = 0;
-#pragma omp parallel if (rows * w->inner * w->outer >= WORTH_THREADS) reduction(| : failed)
-    failed |= multiply_share_int8(&p, own_share(pairs));
-    return failed;
+    return share_out(multiply_share_int8, &p, pairs, rows * w->inner * w->outer >= WORTH_THREADS);
 }
 
 /* Rows of the weight by their numbers: y [rows, inner] in float32. Returns 0, or 1 where there is no such row. */
@@ -318,17 +237,18 @@ static void feed_block(const int8_feed_forward *f, int64_t first, int64_t rows, 
     const matrix expanded = {memory, wide, 0}, y = from_row(f->y, first);
     float *rest = memory + f->block * wide;
     const quantized_rows x = place_rows(rest, f->block, hidden);
-    quantize_block(from_row(f->x, first), rows, hidden, has_vnni(), &x);
+    quantize_block(from_row(f->x, first), rows, hidden, &x);
     multiply_block(f->expand, expanded, f->gated ? 0 : f->activation, &x, rows, (share){0, num_panels(f->expand)});
     const activations gate = {expanded, inner, f->activation, 1};
     for (int64_t row = 0; f->gated && row < rows; row++) activate_row(&gate, row);
     const quantized_rows z = place_rows(rest + floats_of(f->block, hidden), f->block, inner);
-    quantize_block(expanded, rows, inner, has_vnni(), &z);
+    quantize_block(expanded, rows, inner, &z);
     multiply_block(f->contract, y, 0, &z, rows, (share){0, num_panels(f->contract)});
 }
 
-/* The blocks of rows that are `own`. Returns 0, or 1 without memory. */
-NOINLINE int feed_share(const int8_feed_forward *f, share own) {
+/* The items are blocks of rows. */
+static int feed_share(const void *call, share own) {
+    const int8_feed_forward *f = call;
     const int64_t wide = f->block * f->expand->outer;
     float *memory = new_floats(wide + floats_of(f->block, f->expand->inner) + floats_of(f->block, f->contract->inner));
     if (!memory) return 1;
@@ -350,8 +270,5 @@ EXPORT int peltier_feed_forward_int8(
     const int64_t block = each < 1 ? 1 : each < EXPANDED_BLOCK ? each : EXPANDED_BLOCK;
     const int8_feed_forward f = {
         expand, contract, {y, y_stride, 0}, {x, x_stride, 0}, rows, block, activation, gated};
-    int failed = 0;
-#pragma omp parallel if (worth_threads) reduction(| : failed)
-    failed |= feed_share(&f, own_share((rows + block - 1) / block));
-    return failed;
+    return share_out(feed_share, &f, (rows + block - 1) / block, worth_threads);
 }

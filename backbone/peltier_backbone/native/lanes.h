@@ -1,4 +1,4 @@
-/* Sixteen floats at a time, in float32 or bfloat16 memory. Sums are always float32. */
+/* Vectors of floats as wide as the registers of this level, in float32 or bfloat16 memory. Sums are always float32. */
 
 #ifndef PELTIER_LANES_H
 #define PELTIER_LANES_H
@@ -6,21 +6,34 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __x86_64__
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
+#if defined(__AVX512F__)
 #define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 #define EXPORT __attribute__((visibility("default")))
+
+/* Bytes and floats of a line of the cache. */
+#define CACHE_LINE 64
+#define LINE_FLOATS 16
 
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
 typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
 
-/* A matrix of floats, or of bfloat16 if `half`; rows are `stride` elements apart, what a row holds lies side by side. */
+/* A matrix of floats, or of bfloat16 if `half`. Rows are `stride` elements apart; the elements of a row are adjacent. */
 typedef struct {
     const void *data;
     int64_t stride;
@@ -31,94 +44,131 @@ INLINE const void *at(matrix m, int64_t row, int64_t column) {
     return (const char *)m.data + (row * m.stride + column) * (m.half ? 2 : 4);
 }
 
-/* Memory for `count` floats, to be freed, or NULL. Where it does not begin with a line of the cache, every sixteen floats
- * lie in two of them, and what was just stored is not yet there to be loaded. */
+/* Memory for `count` floats, to be freed, or NULL. It is aligned to a cache line: a vector that crosses two lines is slow
+ * to load, most of all just after it was stored. */
 INLINE float *new_floats(int64_t count) {
-    const size_t line = LANES * sizeof(float);
-    return aligned_alloc(line, ((size_t)count * sizeof(float) + line - 1) / line * line);
+    return aligned_alloc(CACHE_LINE, ((size_t)count * sizeof(float) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+}
+
+/* How many of `left` rows or vectors the next tile takes, which has room for `most`: two tiles share what is less than two
+ * full ones, as small tiles leave registers unused. */
+INLINE int next_part(int64_t left, int most) {
+    if (left <= most) return (int)left;
+    return left < 2 * most ? (int)(left + 1) / 2 : most;
 }
 
 INLINE lanes select_lanes(ints mask, lanes yes, lanes no) {
     return (lanes)(((ints)yes & mask) | ((ints)no & ~mask));
 }
 
-/* smaller_lanes and larger_lanes: of a number and what is not one they take the second. */
+/* The smaller and the larger element of each pair. If one operand is NaN, the result is the second. */
 #if defined(__AVX512F__)
-#define EXTREME(name, wide, narrow, relation)       \
-    INLINE lanes name##_lanes(lanes a, lanes b) {   \
-        return (lanes)wide((__m512)a, (__m512)b);   \
+#define EXTREME(name, intrinsic, relation)        \
+    INLINE lanes name##_lanes(lanes a, lanes b) { \
+        return (lanes)_mm512_##intrinsic##_ps((__m512)a, (__m512)b); \
     }
-#elif defined(__x86_64__) /* GCC 12 compares vectors that are wider than the processor's element by element */
-#define EXTREME(name, wide, narrow, relation)       \
-    INLINE lanes name##_lanes(lanes a, lanes b) {   \
-        __m128 first[LANES / 4], second[LANES / 4]; \
-        memcpy(first, &a, sizeof a), memcpy(second, &b, sizeof b); \
-        for (int i = 0; i < LANES / 4; i++) first[i] = narrow(first[i], second[i]); \
-        memcpy(&a, first, sizeof a);                \
-        return a;                                   \
+#elif defined(__AVX2__)
+#define EXTREME(name, intrinsic, relation)        \
+    INLINE lanes name##_lanes(lanes a, lanes b) { \
+        return (lanes)_mm256_##intrinsic##_ps((__m256)a, (__m256)b); \
     }
 #else
-#define EXTREME(name, wide, narrow, relation)       \
-    INLINE lanes name##_lanes(lanes a, lanes b) {   \
-        return select_lanes(a relation b, a, b);    \
+#define EXTREME(name, intrinsic, relation)        \
+    INLINE lanes name##_lanes(lanes a, lanes b) { \
+        return select_lanes(a relation b, a, b);  \
     }
 #endif
-EXTREME(smaller, _mm512_min_ps, _mm_min_ps, <)
-EXTREME(larger, _mm512_max_ps, _mm_max_ps, >)
+EXTREME(smaller, min, <)
+EXTREME(larger, max, >)
 
 INLINE lanes widen(halves v) {
     return (lanes)(__builtin_convertvector(v, bits) << 16);
 }
 
-/* To the nearest bfloat16, ties to even; what is not a number stays so. */
+/* Rounds to the nearest bfloat16, ties to even; NaN stays NaN. */
 INLINE halves narrow(lanes v) {
 #ifdef __AVX512BF16__
     return (halves)_mm512_cvtneps_pbh((__m512)v);
-#endif
+#else
     bits b = (bits)v;
     bits rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
     bits is_nan = (bits)(v != v);
     return __builtin_convertvector((is_nan & 0x7fc0) | (~is_nan & rounded), halves);
+#endif
+}
+
+#if LANES == 16
+#define LANE_NUMBERS ((ints){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+#elif LANES == 8
+#define LANE_NUMBERS ((ints){0, 1, 2, 3, 4, 5, 6, 7})
+#else
+#define LANE_NUMBERS ((ints){0, 1, 2, 3})
+#endif
+
+/* The lanes before number `count`. */
+INLINE ints first_lanes(int64_t count) {
+    return LANE_NUMBERS < (ints){0} + (int32_t)count;
+}
+
+/* The first `count` floats at p (0 to LANES), and zeros; memory behind them is not read. */
+INLINE lanes load_floats(const float *p, int64_t count) {
+#if defined(__AVX512F__)
+    return (lanes)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), p);
+#elif defined(__AVX2__)
+    return (lanes)_mm256_maskload_ps(p, (__m256i)first_lanes(count));
+#else
+    /* A call of memcpy would move all sums of a tile to memory. */
+    lanes v = {0};
+    if (count == LANES) return memcpy(&v, p, sizeof v), v;
+    if (count & 2) memcpy(&v, p, 2 * sizeof *p);
+    if (count == 1) v[0] = p[0];
+    if (count == 3) v[2] = p[2];
+    return v;
+#endif
+}
+
+INLINE void store_floats(float *p, int64_t count, lanes v) {
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << count) - 1), (__m512)v);
+#elif defined(__AVX2__)
+    _mm256_maskstore_ps(p, (__m256i)first_lanes(count), (__m256)v);
+#else
+    memcpy(p, &v, 4 * (size_t)count);
+#endif
 }
 
 /* The first `count` elements at p, and zeros. */
 INLINE lanes load(const void *p, int half, int64_t count) {
+    lanes v;
+    halves h = {0};
     if (count >= LANES) {
-        lanes v;
-        halves h;
         if (!half) return memcpy(&v, p, sizeof v), v;
         return memcpy(&h, p, sizeof h), widen(h);
     }
-    const size_t kept = count > 0 ? (size_t)count : 0;
-    lanes v = {0};
-    halves h = {0};
-    if (!half) return memcpy(&v, p, 4 * kept), v;
-    return memcpy(&h, p, 2 * kept), widen(h);
+    const int64_t kept = count > 0 ? count : 0;
+    if (!half) return load_floats(p, kept);
+    return memcpy(&h, p, 2 * (size_t)kept), widen(h);
 }
 
 INLINE void store(void *p, int half, int64_t count, lanes v) {
-    const size_t kept = count < LANES ? (size_t)count : LANES;
+    const int64_t kept = count < 0 ? 0 : count;
     if (half) {
         const halves h = narrow(v);
-        if (kept == LANES) memcpy(p, &h, sizeof h);
-        else memcpy(p, &h, 2 * kept);
-    } else if (kept == LANES) memcpy(p, &v, sizeof v);
-    else memcpy(p, &v, 4 * kept);
+        if (kept >= LANES) memcpy(p, &h, sizeof h);
+        else memcpy(p, &h, 2 * (size_t)kept);
+    } else if (kept >= LANES) memcpy(p, &v, sizeof v);
+    else store_floats(p, kept, v);
 }
 
-#define LANE_NUMBERS ((ints){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
-/* Of the lanes of `first` and, from number LANES on, of `second` those of these numbers. */
+/* For each lane the element with this number: of `first`, or from number LANES on of `second`. The numbers are constant. */
 INLINE lanes pick(lanes first, lanes second, ints numbers) {
-#ifdef __clang__
     lanes v;
-    for (int i = 0; i < LANES; i++) v[i] = numbers[i] < LANES ? first[numbers[i]] : second[numbers[i] - LANES];
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < LANES; i++)
+        v[i] = numbers[i] < LANES ? first[numbers[i]] : second[numbers[i] - LANES];
     return v;
-#else
-    return __builtin_shuffle(first, second, numbers);
-#endif
 }
 
-#define EACH_HALVING _Pragma("GCC unroll 4") for (int width = LANES / 2; width; width /= 2)
+#define EACH_HALVING _Pragma("clang loop unroll(full)") for (int width = LANES / 2; width; width /= 2)
 
 INLINE float sum_of(lanes v) {
     EACH_HALVING v += pick(v, v, LANE_NUMBERS ^ width);
@@ -126,25 +176,23 @@ INLINE float sum_of(lanes v) {
 }
 
 INLINE float largest_of(lanes v) {
-    EACH_HALVING {
-        v = larger_lanes(pick(v, v, LANE_NUMBERS ^ width), v);
-    }
+    EACH_HALVING v = larger_lanes(pick(v, v, LANE_NUMBERS ^ width), v);
     return v[0];
 }
 
-/* The first `count` of v, and `rest` in the place of the others. */
+/* The first `count` lanes of v, and `rest` in the others. */
 INLINE lanes keep(lanes v, int64_t count, lanes rest) {
-    return count >= LANES ? v : select_lanes(LANE_NUMBERS < (ints){0} + (int32_t)count, v, rest);
+    return count >= LANES ? v : select_lanes(first_lanes(count), v, rest);
 }
 
-/* e^x to two units in the last place, as Cephes' expf: 2^n e^r with |r| <= ln(2) / 2. */
+/* e^x within two units in the last place, by the polynomial of Cephes' expf: 2^n e^r with |r| <= ln(2) / 2. */
 INLINE lanes exp_lanes(lanes x) {
     const lanes zero = {0};
     x = smaller_lanes(zero + 88.0f, larger_lanes(zero - 87.0f, x));
 #ifdef __AVX512F__
     const lanes n = (lanes)_mm512_roundscale_ps((__m512)(x * 1.44269504f), 0);
 #else
-    lanes shifted = x * 1.44269504f + 12582912.0f; /* the sum's last bits are n */
+    lanes shifted = x * 1.44269504f + 12582912.0f; /* the last bits of this sum are n */
     lanes n = shifted - 12582912.0f;
 #endif
     lanes r = x - n * 0.693359375f;
@@ -160,7 +208,7 @@ INLINE lanes exp_lanes(lanes x) {
     return (lanes)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
     const lanes power = (lanes)((ints)p + (((ints)shifted - (ints)(zero + 12582912.0f)) << 23));
-    return select_lanes(x == x, power, x); /* not a number stays so */
+    return select_lanes(x == x, power, x); /* NaN stays NaN */
 #endif
 }
 

@@ -1,8 +1,6 @@
-"""The native kernels. The library that suits this machine is chosen and checked once, before the first request."""
+"""The native kernels of one level. `choice.py` chooses the level."""
 
-import logging
 from ctypes import addressof
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -13,17 +11,11 @@ from peltier_backbone.native.packed import PackedWeight
 from peltier_backbone.native.packed_int8 import PackedInt8
 from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import ACTIVATIONS, Activation, PlacedOps, PlacedPrefixes, Table
-from peltier_backbone.native.self_check import check
 from peltier_backbone.native.signatures import open_functions
 from peltier_backbone.native.stack import NativeStack, StackRows
 
-_FOLDER = Path(__file__).parent
-# torch's name of a processor's vector units, and the libraries that were compiled for them, the fastest first.
-_LEVELS = {"AVX512": ("amx", "avx512_bf16", "avx512", "avx2"), "AVX2": ("avx2",)}
 # The dtypes of rows, and whether each is bfloat16.
 _DTYPES = {torch.float32: False, torch.bfloat16: True}
-
-_log = logging.getLogger(__name__)
 
 
 class NormKind(Protocol):
@@ -216,38 +208,3 @@ def _with_contiguous_rows(x: Tensor) -> Tensor:
 def knows(dtype: torch.dtype) -> bool:
     """Whether the kernels take rows of this dtype."""
     return dtype in _DTYPES
-
-
-def serving_library(device: torch.device, dtype: torch.dtype) -> Library | None:
-    """The kernels that compute in `dtype` on `device`. None if torch must compute: on another device than the CPU, in a
-    dtype that the kernels do not take, while gradients are recorded, or if no kernels were built."""
-    if device.type != "cpu" or not knows(dtype) or torch.is_grad_enabled():
-        return None
-    return load_library()
-
-
-@cache
-def load_library() -> Library | None:
-    """The fastest kernels that run on this machine; None if none were built, or if their results are wrong on it."""
-    libraries = map(_load, library_paths())
-    return next((library for library in libraries if library is not None), None)
-
-
-def library_paths() -> list[Path]:
-    """The libraries for this processor, the fastest first, whether they were built or not."""
-    names = (*_LEVELS.get(torch.backends.cpu.get_cpu_capability(), ()), "plain")
-    return [_FOLDER / f"{name}.so" for name in names]
-
-
-def _load(path: Path) -> Library | None:
-    if not path.exists():
-        return None
-    try:
-        library = Library(path)
-        if not library.runs:
-            return None
-        check(library)
-    except (OSError, AttributeError, RuntimeError) as error:
-        _log.warning("the native kernels of %s are left out: %s", path.name, error)
-        return None
-    return library

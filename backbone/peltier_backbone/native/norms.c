@@ -41,8 +41,8 @@ static const float *own_or(vector own, const float *base, const float *other) {
     return found ? found : other;
 }
 
-/* The rows of `own`. Returns 0, or 1 without memory. */
-NOINLINE int normalise_share(const norm_call *c, share own) {
+static int normalise_share(const void *call, share own) {
+    const norm_call *c = call;
     const int64_t stride = line_stride(c->norm.width);
     float *lines = new_floats((NORM_ROWS + 2) * stride);
     if (!lines) return 1;
@@ -69,8 +69,5 @@ EXPORT int peltier_norm(
     const norm_call c = {
         .norm = {{y, y_stride, half}, {x, x_stride, half}, {residual, residual_stride, half}, width, eps, centered},
         .weight = {weight, weights_half}, .bias = {bias, weights_half}, .table = {groups, count, starts}, .index = index};
-    int failed = 0;
-#pragma omp parallel if (tokens * width >= ELEMENTS_WORTH_THREADS) reduction(| : failed)
-    failed |= normalise_share(&c, own_share(tokens));
-    return failed;
+    return share_out(normalise_share, &c, tokens, tokens * width >= ELEMENTS_WORTH_THREADS);
 }

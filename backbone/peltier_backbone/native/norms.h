@@ -16,11 +16,11 @@ typedef struct {
     int centered;
 } norm;
 
-/* A row waits for its two sums, so many rows run side by side. */
+/* A row waits for its two sums, so this many rows are computed together. */
 #define NORM_ROWS 4
 #define EACH_NORM_ROW for (int r = 0; r < rows; r++)
 
-/* Elements between two rows in what `normalise` needs. */
+/* Elements between two rows of the memory of `normalise`. */
 INLINE int64_t line_stride(int64_t width) {
     return (width + LANES - 1) / LANES * LANES;
 }

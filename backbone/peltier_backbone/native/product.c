@@ -1,6 +1,6 @@
-/* Products with a frozen weight, which is packed once (`packed.py`) in panels of PANEL columns. In float32 a panel has a
- * line of PANEL floats for each element of the inner dimension, in bfloat16 a line of PANEL pairs for each two elements.
- * Zeros stand for columns and elements that the weight does not have. */
+/* Products with a frozen weight. It is packed once (`packed.py`) in panels of PANEL columns. In float32 a panel has a line
+ * of PANEL floats for each element of the inner dimension, in bfloat16 a line of PANEL pairs for each two elements. Zeros
+ * fill the columns and elements that the weight does not have. */
 
 #include "amx.h"
 #include "kernels.h"
@@ -9,20 +9,17 @@
 
 #define PANEL (COLUMNS * LANES)
 /* Rows that stay in the cache while all panels pass. */
-#define BLOCK 128
+#define BLOCK (128 / ROWS * ROWS)
 
 /* The columns of a panel. */
 EXPORT int64_t peltier_panel(void) {
     return PANEL;
 }
 
-/* Whether this processor has all instructions of this library, if it has AVX-512 where that is one of them. */
+/* Whether the system lets this process use all instructions of this level; the processor has them. */
 EXPORT int peltier_runs(void) {
 #ifdef __AMX_BF16__
-    if (!may_use_amx()) return 0;
-#endif
-#ifdef __AVX512BF16__
-    return __builtin_cpu_supports("avx512bf16");
+    return may_use_amx();
 #else
     return 1;
 #endif
@@ -32,23 +29,24 @@ static int64_t num_pairs(int64_t inner) {
     return (inner + 1) / 2;
 }
 
+/* A panel is one stripe; the last one may have fewer columns. */
 static void multiply_panel(const product *p, int64_t rows) {
-#if COLUMNS == 3
-    if (p->outer == PANEL) {
-        stripe_3(p, rows, 0);
-        return;
-    }
-#endif
-    multiply(p, rows);
+    if (p->outer == PANEL) multiply_stripe(p, rows, 0, COLUMNS);
+    else multiply(p, rows);
 }
 
-/* Whether it has computed them: an odd inner dimension has no pairs. */
+/* Whether it has computed the product: only pairs of an even inner dimension are multiplied as bfloat16. */
 static int multiply_half(const product *p, int64_t rows) {
-#ifdef __AVX512BF16__
+#ifdef MULTIPLIES_PAIRS
     if (p->inner % 2 == 0) {
+#ifdef __AMX_BF16__
+        multiply_pairs_by_amx(p, rows);
+#else
         product pairs = *p;
         pairs.w.stride = 2 * PANEL;
-        return pair_stripe_3(&pairs, rows, 0), 1;
+        pair_stripe(&pairs, rows, 0, COLUMNS);
+#endif
+        return 1;
     }
 #endif
     return (void)p, (void)rows, 0;
@@ -69,11 +67,11 @@ static void widen_panel(const uint16_t *w, int64_t inner, float *to) {
         }
 }
 
-/* A product in bfloat16, by floats. Returns 0, or 1 without memory. */
+/* A product of bfloat16, computed in float32. Returns 0, or 1 without memory. */
 static int multiply_widened(const product *p, int64_t rows) {
-    float *memory = new_floats((rows * p->inner + LANES) + 2 * num_pairs(p->inner) * PANEL);
+    float *memory = new_floats((rows * p->inner + LINE_FLOATS) + 2 * num_pairs(p->inner) * PANEL);
     if (!memory) return 1;
-    float *panel = memory + (rows * p->inner + LANES - 1) / LANES * LANES;
+    float *panel = memory + (rows * p->inner + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
     product wide = *p;
     wide.x = (matrix){memory, p->inner, 0};
     wide.w = (matrix){panel, PANEL, 0};
@@ -84,14 +82,22 @@ static int multiply_widened(const product *p, int64_t rows) {
     return 0;
 }
 
-/* Of all pairs of a block of rows and a panel those that are `own`. Returns 0, or 1 without memory. */
-static int multiply_share(const product *whole, int64_t rows, int64_t panels, share own) {
+/* A call: `panels` panels for each block of rows. */
+typedef struct {
+    product whole;
+    int64_t rows, panels;
+} product_call;
+
+/* The items are pairs of a block of rows and a panel. */
+static int multiply_share(const void *call, share own) {
+    const product_call *c = call;
+    const product *whole = &c->whole;
     const int half = whole->x.half;
     const int64_t lines = half ? num_pairs(whole->inner) * 2 : whole->inner;
     int failed = 0;
     for (int64_t number = own.first; number < own.last; number++) {
-        const int64_t row = number / panels * BLOCK, column = number % panels * PANEL;
-        const int64_t count = rows - row < BLOCK ? rows - row : BLOCK;
+        const int64_t row = number / c->panels * BLOCK, column = number % c->panels * PANEL;
+        const int64_t count = c->rows - row < BLOCK ? c->rows - row : BLOCK;
         product p = *whole;
         p.y.data = at(p.y, row, column);
         p.x.data = at(p.x, row, 0);
@@ -104,20 +110,19 @@ static int multiply_share(const product *whole, int64_t rows, int64_t panels, sh
     return failed;
 }
 
-/* y = act(x w + bias) for `rows` rows; x, w and y are of `half`'s kind, w is packed and has `outer` columns. Returns 0, or
- * 1 without memory. */
+/* y = act(x w + bias) for `rows` rows; x, w and y are bfloat16 if `half`, else floats. w is packed and has `outer`
+ * columns. Returns 0, or 1 without memory. */
 EXPORT int peltier_multiply(
     void *y, int64_t y_stride, const void *x, int64_t x_stride, int half, const void *w, const float *bias,
     int64_t rows, int64_t inner, int64_t outer, int activation) {
-    const product whole = {
-        .y = {y, y_stride, half}, .x = {x, x_stride, half}, .w = {w, PANEL, half}, .bias = bias, .inner = inner,
-        .outer = outer, .activation = activation};
+    const product_call c = {
+        .whole = {
+            .y = {y, y_stride, half}, .x = {x, x_stride, half}, .w = {w, PANEL, half}, .bias = bias, .inner = inner,
+            .outer = outer, .activation = activation},
+        .rows = rows, .panels = (outer + PANEL - 1) / PANEL};
 #ifdef __AMX_BF16__
-    if (!half) return multiply_by_amx(&whole, rows, PANEL);
+    if (!half) return multiply_by_amx(&c.whole, rows, PANEL);
 #endif
-    const int64_t panels = (outer + PANEL - 1) / PANEL, pairs = (rows + BLOCK - 1) / BLOCK * panels;
-    int failed = 0;
-#pragma omp parallel if (rows * inner * outer >= WORTH_THREADS) reduction(| : failed)
-    failed |= multiply_share(&whole, rows, panels, own_share(pairs));
-    return failed;
+    const int64_t blocks = (rows + BLOCK - 1) / BLOCK;
+    return share_out(multiply_share, &c, blocks * c.panels, rows * inner * outer >= WORTH_THREADS);
 }

@@ -1,10 +1,10 @@
-/* Rotary positions (Su et al. 2021): the pairs of elements of a query or a key turn by angles that grow with its position. */
+/* Rotary positions (Su et al. 2021): pairs of elements of a query or a key are rotated by angles that grow with its position. */
 
 #include "kernels.h"
 #include "lanes.h"
 #include "threads.h"
 
-/* One head: elements d and d + size / 2 are a pair. */
+/* One head. Elements d and d + size / 2 are a pair. */
 static void rotate(matrix x, int64_t row, int64_t column, const float *turns, int64_t size) {
     const int64_t pairs = size / 2;
     for (int64_t d = 0; d < pairs; d += LANES) {
@@ -17,14 +17,27 @@ static void rotate(matrix x, int64_t row, int64_t column, const float *turns, in
     }
 }
 
-/* Turns the first `heads` heads of each token of x in place. The angles of position p have their cosines, then their sines,
- * in row p of `turns`, [positions, size]. */
+/* A call of `peltier_rotate`. */
+typedef struct {
+    matrix x;
+    const float *turns;
+    const int64_t *positions;
+    int64_t heads, size;
+} rotation;
+
+static int rotate_share(const void *call, share tokens) {
+    const rotation *r = call;
+    for (int64_t token = tokens.first; token < tokens.last; token++)
+        for (int64_t number = 0; number < r->heads; number++)
+            rotate(r->x, token, number * r->size, r->turns + r->positions[token] * r->size, r->size);
+    return 0;
+}
+
+/* Rotates the first `heads` heads of each token of x in place. Row p of `turns`, [positions, size], has the cosines of the
+ * angles of position p, then their sines. */
 EXPORT void peltier_rotate(
     void *x, int64_t stride, int half, const float *turns, const int64_t *positions, int64_t tokens, int64_t heads,
     int64_t size) {
-    const matrix m = {x, stride, half};
-#pragma omp parallel for if (tokens * heads * size >= ELEMENTS_WORTH_THREADS)
-    for (int64_t token = 0; token < tokens; token++)
-        for (int64_t number = 0; number < heads; number++)
-            rotate(m, token, number * size, turns + positions[token] * size, size);
+    const rotation r = {{x, stride, half}, turns, positions, heads, size};
+    share_out(rotate_share, &r, tokens, tokens * heads * size >= ELEMENTS_WORTH_THREADS);
 }

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
 from peltier_backbone.native.program import (
     Gate,
@@ -24,9 +24,6 @@ from peltier_backbone.native.program import (
 )
 from peltier_backbone.native.stack_check import check_stack
 
-if TYPE_CHECKING:
-    from peltier_backbone.native.library import Library
-
 _LENGTHS, _WIDTH, _CHANGED = [5, 3, 1], 36, 8
 
 
@@ -37,7 +34,7 @@ class _Kind:
 
 
 @torch.inference_mode()
-def check(library: "Library") -> None:
+def check(library: Library) -> None:
     """Check products, also of 8 bits, folded and gated steps, biases, norms, attention, also within a window, rotary
     positions, all layers in one call, kept keys and the likeliest token at odd sizes. Of the three rows of adapters the
     first two have one. Raises a `RuntimeError` that names what is wrong."""
@@ -61,7 +58,7 @@ def _draw(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def _compare(library: "Library", what: str, found: Tensor, expected: Tensor, *, off: float = 1e-3) -> None:
+def _compare(library: Library, what: str, found: Tensor, expected: Tensor, *, off: float = 1e-3) -> None:
     once = 2**-7 if found.dtype == torch.bfloat16 else 1e-5
     if not torch.allclose(found.float(), expected.float(), atol=off, rtol=once):
         raise RuntimeError(f"{library.name} gives wrong {what} on this machine")
@@ -71,7 +68,7 @@ def _table(program: NativeProgram) -> Table:
     return Table(_LENGTHS, [TableGroup(2, program), TableGroup(1)])
 
 
-def _check_product(library: "Library", dtype: torch.dtype) -> None:
+def _check_product(library: Library, dtype: torch.dtype) -> None:
     for rows, width in ((13, _WIDTH), (13, _WIDTH - 1), (40, _WIDTH)):
         x, weight, bias = _draw(rows, width).to(dtype), (_draw(50, width) / 6).to(dtype), _draw(50)
         expected = F.gelu(F.linear(x.float(), weight.float(), bias).to(dtype))
@@ -79,12 +76,12 @@ def _check_product(library: "Library", dtype: torch.dtype) -> None:
         _compare(library, f"products in {dtype}", found, expected)
 
 
-def _check_int8(library: "Library") -> None:
+def _check_int8(library: Library) -> None:
     """All products are of integers, so each row's values are exact if its range is 0 to 255."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (13, _WIDTH), generator=generator).float()
     x[:, 0], x[:, 1] = 0, 255
-    values = torch.randint(-127, 128, (70, _WIDTH), dtype=torch.int8, generator=generator)
+    values = torch.randint(-64, 65, (70, _WIDTH), dtype=torch.int8, generator=generator)
     found = library.multiply_int8(x, library.pack_int8(values, torch.ones(70)))
     if not torch.equal(found, x @ values.float().t()):
         raise RuntimeError(f"{library.name} gives wrong products of 8 bits on this machine")
@@ -93,10 +90,10 @@ def _check_int8(library: "Library") -> None:
     _compare(library, "products of 8 bits", found, F.relu(F.linear(shifted, values.float()) * scales + bias))
 
 
-def _check_feed_forward(library: "Library") -> None:
+def _check_feed_forward(library: Library) -> None:
     """As the single products, which are checked against torch, and the activation."""
     x, scales = _draw(13, _WIDTH), torch.full((70,), 1e-3)
-    values = torch.randint(-127, 128, (70, _WIDTH + 35), dtype=torch.int8, generator=torch.Generator().manual_seed(1))
+    values = torch.randint(-64, 65, (70, _WIDTH + 35), dtype=torch.int8, generator=torch.Generator().manual_seed(1))
     expand = library.pack_int8(values[:, :_WIDTH], scales)
     for gated, inner in ((False, 70), (True, 35)):
         contract = library.pack_int8(values[:_WIDTH, -inner:], scales[:_WIDTH])
@@ -108,7 +105,7 @@ def _check_feed_forward(library: "Library") -> None:
         _compare(library, "feed-forward layers of 8 bits", found, expected, off=float(expected.abs().max()) / 50)
 
 
-def _check_keys(library: "Library", dtype: torch.dtype) -> None:
+def _check_keys(library: Library, dtype: torch.dtype) -> None:
     """Of two tokens in the slots of three."""
     store, tokens = torch.zeros(2, 3, 2, 4, 5, dtype=dtype), _draw(2, 20)
     library.keep_keys(store, tokens, torch.tensor([3, 2 * 2 * 4 + 1]))
@@ -118,7 +115,7 @@ def _check_keys(library: "Library", dtype: torch.dtype) -> None:
         raise RuntimeError(f"{library.name} keeps wrong keys in {dtype} on this machine")
 
 
-def _check_likeliest(library: "Library") -> None:
+def _check_likeliest(library: Library) -> None:
     logits = 3 * _draw(5, 77)
     tokens, log_probs = library.likeliest(logits)
     expected = logits.log_softmax(-1).max(-1)
@@ -127,7 +124,7 @@ def _check_likeliest(library: "Library") -> None:
     _compare(library, "log-probabilities", log_probs, expected.values)
 
 
-def _check_steps(library: "Library") -> None:
+def _check_steps(library: Library) -> None:
     x, narrow, wide, bias = _draw(sum(_LENGTHS), _WIDTH), _draw(18, 5), _draw(10, _WIDTH), _draw(_WIDTH)
     weight, shift = _draw(_WIDTH) / 6, _draw(1)
     steps, gate = (step(narrow, None, fold=2), step(wide, bias)), Gate(vector(weight), vector(shift), 1, 0)
@@ -140,7 +137,7 @@ def _check_steps(library: "Library") -> None:
     _compare(library, "products", y, x + torch.cat((change[:_CHANGED], torch.zeros(1, _WIDTH))))
 
 
-def _check_bias_and_norm(library: "Library") -> None:
+def _check_bias_and_norm(library: Library) -> None:
     x, weight, own, bias = _draw(sum(_LENGTHS), _WIDTH), _draw(_WIDTH), _draw(_WIDTH) + 1, _draw(_WIDTH)
     norms = {0: NormWeights(vector(own), vector(bias))}
     table = _table(NativeProgram([place_op(0, width=_WIDTH, added=vector(bias))], 1, norms, 1, None))
@@ -152,7 +149,7 @@ def _check_bias_and_norm(library: "Library") -> None:
     _compare(library, "norms", library.norm(x, None, weight, None, _Kind(), table), expected)
 
 
-def _check_attention(library: "Library", dtype: torch.dtype, *, rounded: bool = False) -> None:
+def _check_attention(library: Library, dtype: torch.dtype, *, rounded: bool = False) -> None:
     qkv, expected = _draw(sum(_LENGTHS), 3 * _WIDTH).to(dtype), list[Tensor]()
     # Rounded queries move a logit by 2^-9 of a sum of sizes, which is below 3, and a weight by about twice that.
     off = 2**-5 if rounded or dtype == torch.bfloat16 else 1e-3
@@ -177,7 +174,7 @@ def _check_attention(library: "Library", dtype: torch.dtype, *, rounded: bool = 
         _compare(library, "attention of one query", single[place.first], exact[0], off=off)
 
 
-def _check_window(library: "Library") -> None:
+def _check_window(library: Library) -> None:
     """A row that is longer than a block of queries."""
     length, window, size = 70, 2, _WIDTH // 2
     qkv, places = _draw(length, 3 * _WIDTH), torch.arange(length)
@@ -190,7 +187,7 @@ def _check_window(library: "Library") -> None:
     _compare(library, "attention within a window", found, exact)
 
 
-def _check_turns(library: "Library") -> None:
+def _check_turns(library: Library) -> None:
     """A pair of elements is a complex number; what lies behind the heads stays."""
     pairs, angles, positions = _WIDTH // 4, _draw(9, _WIDTH // 4), torch.tensor([8, 0, 3, 3, 1])
     x = _draw(len(positions), 3 * _WIDTH)

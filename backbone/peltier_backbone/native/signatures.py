@@ -1,11 +1,12 @@
 """The functions of a compiled library, as its C sources declare them."""
 
 import ctypes
-import hashlib
 from collections.abc import Mapping
 from ctypes import c_char_p, c_float, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from peltier_backbone.native.levels import digest
 
 _FOLDER = Path(__file__).parent
 _TENSOR = (c_void_p, c_int64, c_int)  # data, elements between rows, whether bfloat16
@@ -50,18 +51,14 @@ _SIGNATURES: Mapping[str, _Signature] = {
 
 
 def open_functions(path: Path) -> ctypes.CDLL:
-    """The functions of the library at `path`. Raises OSError if it cannot be loaded or was built from other sources
-    than those beside it, AttributeError if it lacks a function."""
+    """The functions of the library at `path`. Import torch first: the kernels share its threads. Raises OSError if the
+    library cannot be loaded or was built from other sources than those beside it, AttributeError if it lacks a
+    function."""
     functions = ctypes.CDLL(str(path))
     functions.peltier_sources.restype = c_char_p
-    if functions.peltier_sources().decode() != _digest():
+    if functions.peltier_sources().decode() != digest(_FOLDER):
         raise OSError(f"{path.name} was built from other sources than the ones beside it")
     for name, signature in _SIGNATURES.items():
         function = getattr(functions, name)
         function.argtypes, function.restype = signature
     return functions
-
-
-def _digest() -> str:
-    text = b"".join(path.read_bytes() for path in sorted(_FOLDER.glob("*.[ch]")))
-    return hashlib.sha256(text).hexdigest()

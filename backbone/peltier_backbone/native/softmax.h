@@ -5,11 +5,11 @@
 
 #include "lanes.h"
 
-/* A row's softmax waits for its largest logit and for its sum: so many rows run side by side. */
+/* The softmax of a row waits for its largest logit and for its sum, so this many rows are computed together. */
 #define SIDE_BY_SIDE 4
-#define EACH_SIDE _Pragma("GCC unroll 4") for (int r = 0; r < rows; r++)
+#define EACH_SIDE _Pragma("unroll") for (int r = 0; r < rows; r++)
 
-/* Rows of logits and of what becomes of them, both `stride` elements apart and padded to whole vectors. */
+/* Rows of logits and of their results, both `stride` elements apart and padded to whole vectors. */
 typedef struct {
     const float *logits;
     matrix to;

@@ -146,15 +146,20 @@ static int attend(
         (int)s->rounded, window, c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
 }
 
-static void add_to_sum(const run *r) {
+static int add_share(const void *call, share rows) {
+    const run *r = call;
     const matrix x = r->x, y = r->y;
-    const int64_t width = r->s->hidden, tokens = r->c->tokens;
-#pragma omp parallel for if (tokens * width >= ELEMENTS_WORTH_THREADS)
-    for (int64_t row = 0; row < tokens; row++)
+    const int64_t width = r->s->hidden;
+    for (int64_t row = rows.first; row < rows.last; row++)
         for (int64_t k = 0; k < width; k += LANES) {
             const lanes sum = load(at(x, row, k), x.half, width - k) + load(at(y, row, k), x.half, width - k);
             store((void *)at(x, row, k), x.half, width - k, sum);
         }
+    return 0;
+}
+
+static void add_to_sum(const run *r) {
+    share_out(add_share, r, r->c->tokens, r->c->tokens * r->s->hidden >= ELEMENTS_WORTH_THREADS);
 }
 
 /* Before a sub-layer with the norm `n`. */
@@ -231,17 +236,17 @@ static int64_t widest(const stack *s) {
     return most;
 }
 
-/* The next matrix of `memory`, which begins with a line of the cache. */
+/* The next matrix of `memory`. It begins at a cache line. */
 static matrix cut(float **memory, int64_t rows, int64_t width, int64_t half) {
     const matrix found = {*memory, width, (int)half};
-    *memory += (rows * width + LANES - 1) / LANES * LANES;
+    *memory += (rows * width + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
     return found;
 }
 
 /* y = all layers, and the final norm if there is one, of x, both [tokens, hidden]. Returns 0, or 1 without memory. */
 EXPORT int peltier_stack(const stack *s, const stack_call *c) {
     const int64_t hidden = s->hidden, context = s->heads * s->size, wide = widest(s), half = c->half;
-    float *memory = new_floats(c->tokens * (3 * hidden + context + wide) + 5 * LANES);
+    float *memory = new_floats(c->tokens * (3 * hidden + context + wide) + 5 * LINE_FLOATS);
     if (!memory) return 1;
     float *rest = memory;
     run r = {.s = s, .c = c, .rows = s->block_biases ? malloc((size_t)c->num_rows * sizeof *c->rows) : NULL};

@@ -114,10 +114,12 @@ class StackRows(NamedTuple):
 
 @dataclass(frozen=True)
 class NativeStack:
-    """The layers of an encoder or decoder; `kept` owns what `layout` points to."""
+    """The layers of an encoder or decoder; `kept` owns what `layout` points to. Only the library that packed the maps
+    reads them."""
 
     layout: StackLayout
     kept: object
+    packed_by: object
 
     def part(self, first: int, end: int) -> Self:
         """Layers `first` to `end` - 1; of a stack with a final norm, which follows them, only up to its last layer."""

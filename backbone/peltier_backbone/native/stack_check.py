@@ -1,28 +1,19 @@
 """Compares the native call of all layers with torch before the first request: an encoder whose rows have adapters, and
 a step of a decoder."""
 
-import math
 from collections.abc import Callable
 from ctypes import addressof
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.native.example_layer import ExampleLayer, Sizes, draw
+from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
-from peltier_backbone.native.program import (
-    ACTIVATIONS,
-    NO_OPS,
-    STACK_SITES,
-    NativeProgram,
-    PlacedOps,
-    Table,
-    TableGroup,
-    place_op,
-    vector,
-)
+from peltier_backbone.native.program import ACTIVATIONS, NO_OPS
 from peltier_backbone.native.stack import (
     FrozenMap,
     LayerKeys,
@@ -33,9 +24,6 @@ from peltier_backbone.native.stack import (
     StackRows,
 )
 
-if TYPE_CHECKING:
-    from peltier_backbone.native.library import Library
-
 _LENGTHS, _WIDTH, _HEADS, _INNER, _EPS = [5, 3, 1], 36, 2, 50, 1e-5
 _SIZE = _WIDTH // _HEADS
 
@@ -43,20 +31,16 @@ _SIZE = _WIDTH // _HEADS
 Compare = Callable[[str, Tensor, Tensor], None]
 
 
-def check_stack(library: "Library", compare: Compare) -> None:
+def check_stack(library: Library, compare: Compare) -> None:
     """Calls `compare` for each kind of stack."""
     compare("layers of an encoder", *_encode(library))
     compare("layers of a decoder", *_decode(library))
 
 
-def _draw(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape) * sum(shape))) / math.sqrt(shape[-1])
-
-
 class _Maps:
     """Frozen maps and norm weights, which it keeps alive."""
 
-    def __init__(self, library: "Library") -> None:
+    def __init__(self, library: Library) -> None:
         self._library, self._kept = library, list[object]()
 
     def place(self, weight: Tensor, bias: Tensor | None = None) -> FrozenMap:
@@ -65,12 +49,12 @@ class _Maps:
         outer, inner = weight.shape
         return FrozenMap(None, packed.data.data_ptr(), None if bias is None else bias.data_ptr(), inner, outer)
 
-    def run(self, layer: StackLayer, x: Tensor, rows: StackRows, ops: PlacedOps, **fields: Any) -> Tensor:
+    def run(self, layer: StackLayer, x: Tensor, rows: StackRows, **fields: Any) -> Tensor:
         """The states after one layer."""
         layout = StackLayout(
             layers=addressof(layer), count=1, hidden=_WIDTH, heads=_HEADS, size=_SIZE, eps=_EPS, **fields
         )  # fmt: skip
-        return self._library.run_stack(NativeStack(layout, (layer, self._kept)), x, rows, ops)
+        return self._library.run_stack(NativeStack(layout, (layer, self._kept), self._library), x, rows, NO_OPS)
 
 
 def _norm(weight: Tensor, bias: Tensor | None = None, index: int = 0) -> StackNorm:
@@ -87,42 +71,18 @@ def _by_head(x: Tensor) -> Tensor:
     return x.view(len(x), _HEADS, _SIZE).transpose(0, 1)
 
 
-def _encode(library: "Library") -> tuple[Tensor, Tensor]:
-    """The first two of three rows have a bias after attention and norm weights of their own."""
-    x, changed = _draw(sum(_LENGTHS), _WIDTH), sum(_LENGTHS[:2])
-    weights = [_draw(*shape) for shape in ((3 * _WIDTH, _WIDTH), (_WIDTH, _WIDTH), (_INNER, _WIDTH), (_WIDTH, _INNER))]
-    biases = [_draw(len(weight)) for weight in weights]
-    weight, bias, added = _draw(_WIDTH) + 1, _draw(_WIDTH), _draw(_WIDTH)
-    maps, place = _Maps(library), STACK_SITES.index("attention_output")
-    own, out, expand, contract = map(maps.place, weights, biases)
-    program = NativeProgram(
-        [place_op(place, width=_WIDTH, added=vector(added))], len(STACK_SITES), {}, 2, None
-    )  # fmt: skip
-    table = Table(_LENGTHS, [TableGroup(2, program), TableGroup(1)])
-    ops = PlacedOps(table, range(len(STACK_SITES)), torch.empty(1, len(_LENGTHS)), prefixed=False)
-    layer = StackLayer(
-        own_norm=_norm(weight, bias), feed_norm=_norm(weight, bias, 1), query_key_value=own, output=out,
-        expand=expand, contract=contract,
-    )  # fmt: skip
-    rows = StackRows(PlacedRows.packed(_LENGTHS, _LENGTHS))
-    fields = {"activation": ACTIVATIONS["gelu"], "post": True, "centered": True, "scale": 0.5}
-    found = maps.run(layer, x, rows, ops, **fields)
-    pieces = torch.split(F.linear(x, weights[0], biases[0]), _LENGTHS)
-    qkv = [piece.chunk(3, -1) for piece in pieces]
-    context = torch.cat([_attend(query, _by_head(key), _by_head(value), 0.5) for query, key, value in qkv])
-    y = F.linear(context, weights[1], biases[1])
-    y[:changed] += added
-    middle = F.layer_norm(x + y, (_WIDTH,), weight, bias, _EPS)
-    inner = F.gelu(F.linear(middle, weights[2], biases[2]))
-    return found, F.layer_norm(middle + F.linear(inner, weights[3], biases[3]), (_WIDTH,), weight, bias, _EPS)
+def _encode(library: Library) -> tuple[Tensor, Tensor]:
+    """The first two of four rows have one adapter, the third has another one."""
+    layer = ExampleLayer(Sizes([5, 3, 1, 4], _WIDTH, _HEADS, _INNER, [(2, 7), (1, 3), (1, 0)]))
+    return layer.by_library(library).run(), layer.by_torch()
 
 
-def _decode(library: "Library") -> tuple[Tensor, Tensor]:
+def _decode(library: Library) -> tuple[Tensor, Tensor]:
     """Row r has r tokens before it, and sees an encoded row."""
     num = len(_LENGTHS)
-    x, store, memory = _draw(num, _WIDTH), _draw(2, num, _HEADS, num, _SIZE), _draw(sum(_LENGTHS), 2 * _WIDTH)
-    qkv, out, query, cross = (_draw(outer, _WIDTH) for outer in (3 * _WIDTH, _WIDTH, _WIDTH, _WIDTH))
-    expand, contract, weights = _draw(2 * _INNER, _WIDTH), _draw(_WIDTH, _INNER), _draw(4, _WIDTH) + 1
+    x, store, memory = draw(num, _WIDTH), draw(2, num, _HEADS, num, _SIZE), draw(sum(_LENGTHS), 2 * _WIDTH)
+    qkv, out, query, cross = (draw(outer, _WIDTH) for outer in (3 * _WIDTH, _WIDTH, _WIDTH, _WIDTH))
+    expand, contract, weights = draw(2 * _INNER, _WIDTH), draw(_WIDTH, _INNER), draw(4, _WIDTH) + 1
     maps, expected = _Maps(library), _step_by_torch(x, store.clone(), memory, (qkv, out, query, cross), weights)
     layer = StackLayer(
         own_norm=_norm(weights[0]), cross_norm=_norm(weights[1]), feed_norm=_norm(weights[2]),
@@ -139,7 +99,7 @@ def _decode(library: "Library") -> tuple[Tensor, Tensor]:
         torch.tensor([key + row for row, key in enumerate(first)]),
     )  # fmt: skip
     fields = {"activation": ACTIVATIONS["relu"], "gated": True, "scale": 1.0, "final": _norm(weights[3])}
-    found = maps.run(layer, x, rows, NO_OPS, **fields)
+    found = maps.run(layer, x, rows, **fields)
     active, factor = F.linear(F.rms_norm(expected, (_WIDTH,), weights[2], _EPS), expand).chunk(2, -1)
     expected = expected + F.linear(F.relu(active) * factor, contract)
     return found, F.rms_norm(expected, (_WIDTH,), weights[3], _EPS)

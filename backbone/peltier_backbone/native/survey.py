@@ -1,33 +1,44 @@
-"""Which native libraries this machine could use, and why it does not use some of them."""
+"""The native libraries that this processor could use, and why some of them cannot be used."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from peltier_backbone.native.library import Library, library_paths
+from peltier_backbone.native.levels import processor_levels
+from peltier_backbone.native.library import Library
 from peltier_backbone.native.self_check import check
+
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class LibraryState:
-    """A library for this processor; `reason` says why it cannot be used, None if it can."""
+    """The library of a level, open and checked, or the `reason` why it cannot be used."""
 
     name: str
-    reason: str | None
+    library: Library | None = None
+    reason: str = ""
 
 
 def survey_libraries() -> list[LibraryState]:
-    """The fastest first; `load_library` takes the first that can be used."""
-    return [LibraryState(path.stem, _defect(path)) for path in library_paths()]
+    """The libraries of this processor's levels, the fastest first."""
+    return [survey_library(level.name) for level in processor_levels()]
 
 
-def _defect(path: Path) -> str | None:
+def survey_library(level: str) -> LibraryState:
+    """The library of a level that this processor can run. It is opened and checked once."""
+    return _survey(_FOLDER / f"{level}.so")
+
+
+@cache
+def _survey(path: Path) -> LibraryState:
     if not path.exists():
-        return "it was not built"
+        return LibraryState(path.stem, reason="it was not built")
     try:
         library = Library(path)
         if not library.runs:
-            return "the processor lacks some of its instructions, or the system does not permit them"
+            return LibraryState(path.stem, reason="the operating system does not permit its instructions")
         check(library)
     except (OSError, AttributeError, RuntimeError) as error:
-        return str(error)
-    return None
+        return LibraryState(path.stem, reason=str(error))
+    return LibraryState(path.stem, library)

@@ -1,43 +1,70 @@
-/* The threads of torch, whose OpenMP these kernels share: as many as `torch.set_num_threads` has said in the thread that
- * calls them. As with torch's own, a process that is forked afterwards must not call them. */
+/* The threads of torch: the kernels use the OpenMP library that torch has loaded, with as many threads as
+ * `torch.set_num_threads` has set for the calling thread. Without that library a call runs in one thread. As with torch, a
+ * process that was forked after a parallel call must not make one. */
 
 #ifndef PELTIER_THREADS_H
 #define PELTIER_THREADS_H
 
 #include <stdint.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
-/* Products, or elements of a norm, that take some hundred microseconds: less is done before a second thread is awake. */
+/* Products, or elements of a norm, that take some hundred microseconds. Less work ends before a second thread wakes up. */
 #define WORTH_THREADS (1 << 22)
 #define ELEMENTS_WORTH_THREADS (1 << 18)
 
+#ifdef __linux__
+extern void GOMP_parallel(void (*run)(void *), void *data, unsigned num_threads, unsigned flags) __attribute__((weak));
+extern int omp_get_max_threads(void) __attribute__((weak));
+extern int omp_get_num_threads(void) __attribute__((weak));
+extern int omp_get_thread_num(void) __attribute__((weak));
+#endif
+
+/* Items `first` to `last` - 1. */
 typedef struct {
     int64_t first, last;
 } share;
 
-/* How many threads a parallel piece of work gets at most. */
+/* Computes the items `own` of a call. Returns 0, or 1 without memory. */
+typedef int work(const void *call, share own);
+
+/* How many threads a parallel call has at most. */
 static inline int64_t most_threads(void) {
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
+#ifdef __linux__
+    if (GOMP_parallel && omp_get_max_threads) return omp_get_max_threads();
+#endif
     return 1;
-#endif
 }
 
-/* Of `count` things those of this thread, neighbours. What becomes of one never depends on whose it is. */
-static inline share own_share(int64_t count) {
-#ifdef _OPENMP
+#ifdef __linux__
+typedef struct {
+    work *run;
+    const void *call;
+    int64_t count;
+    int failed;
+} team;
+
+static inline void run_own_share(void *data) {
+    team *t = data;
     const int64_t number = omp_get_thread_num(), threads = omp_get_num_threads();
-    return (share){count * number / threads, count * (number + 1) / threads};
-#else
-    return (share){0, count};
+    const share own = {t->count * number / threads, t->count * (number + 1) / threads};
+    if (own.first < own.last && t->run(t->call, own)) __atomic_store_n(&t->failed, 1, __ATOMIC_RELAXED);
+}
 #endif
+
+/* Computes `count` items, in parallel if that is `worth` it: each thread takes a contiguous range. Results do not depend on
+ * the number of threads. Returns 0, or 1 without memory. */
+static inline int share_out(work *run, const void *call, int64_t count, int worth) {
+#ifdef __linux__
+    if (worth && most_threads() > 1) {
+        team t = {run, call, count, 0};
+        GOMP_parallel(run_own_share, &t, 0, 0);
+        return t.failed;
+    }
+#endif
+    (void)worth;
+    return run(call, (share){0, count});
 }
 
-/* Those of the things from `first` to `last` that are this share's. */
+/* The items from `first` to `last` - 1 that are in this share. */
 static inline share common(share own, int64_t first, int64_t last) {
     return (share){own.first > first ? own.first : first, own.last < last ? own.last : last};
 }

@@ -1,7 +1,7 @@
 /* Products of a few rows with a matrix in registers.
  *
- * An element's sum runs over the inner dimension in one order, whatever tile it falls into, so a row's result never
- * depends on where it stands.
+ * The sum of an element runs over the inner dimension in one order, whatever tile computes it. So the result of a row does
+ * not depend on the other rows.
  */
 
 #ifndef PELTIER_TILES_H
@@ -9,18 +9,26 @@
 
 #include "lanes.h"
 
-#ifdef __AVX512F__
+/* Rows, and columns in vectors, of the largest tile. Its sums, a line of the weight and an element of x fit the registers:
+ * 32 with AVX-512 and NEON, 16 with AVX2 and SSE. */
+#if defined(__AVX512F__)
 #define ROWS 8
 #define COLUMNS 3
+#elif defined(__aarch64__)
+#define ROWS 6
+#define COLUMNS 4
 #else
-#define ROWS 4
-#define COLUMNS 1
+#define ROWS 6
+#define COLUMNS 2
 #endif
 
-/* What lies between two products is made so many elements at a time, which stay in the cache. */
+/* Lines of a weight that are on their way to the cache while one is multiplied. For few rows a product waits for memory. */
+#define AHEAD 32
+
+/* Elements between two products that are computed at a time: they stay in the cache. */
 #define CHUNK 16384
 
-/* y = act(x w + bias), scaled row by row; or that added to y. Floats but for y. */
+/* y = act(x w + bias) times the scale of each row; if `add`, that is added to y. All but y are floats. */
 typedef struct {
     matrix y, x, w;
     const float *bias, *scale;
@@ -32,8 +40,8 @@ INLINE lanes sigmoid(lanes x) {
     return 1.0f / (1.0f + exp_lanes(-x));
 }
 
-/* The normal distribution's probability of less than x, to 2e-7: 1/2 + x p(x^2) / q(x^2), fitted in float64 to the least
- * largest error up to 5.54; 1 beyond, and 0 below -5.54. */
+/* The cumulative distribution function of the normal distribution, within 2e-7: 1/2 + x p(x^2) / q(x^2), fitted in float64
+ * for the smallest maximum error up to 5.54; 1 beyond it, and 0 below -5.54. */
 INLINE lanes probability_below(lanes x) {
     const lanes zero = {0}, near = smaller_lanes(zero + 5.54f, x), u = near * near;
     lanes p = 2.248077276e-08f * u + 6.352377800e-06f;
@@ -61,7 +69,7 @@ INLINE lanes activate(lanes x, int activation) {
     }
 }
 
-/* What follows the sums of a tile. */
+/* Writes a tile from its sums. */
 NOINLINE void finish(const product *p, int64_t row, int64_t column, int rows, int columns, lanes sums[ROWS][COLUMNS]) {
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < columns; c++) {
@@ -69,7 +77,7 @@ NOINLINE void finish(const product *p, int64_t row, int64_t column, int rows, in
             void *y = (void *)at(p->y, row + r, first);
             lanes v = sums[r][c];
             if (p->bias) v += load(p->bias + first, 0, count);
-            /* Rounded as where the activation is applied to a stored result. */
+            /* Round as if the activation were applied to a stored result. */
             if (p->activation && p->y.half && !p->add) v = widen(narrow(v));
             if (p->activation) v = activate(v, p->activation);
             if (p->scale) v *= p->scale[row + r];
@@ -78,8 +86,9 @@ NOINLINE void finish(const product *p, int64_t row, int64_t column, int rows, in
         }
 }
 
-#define EACH_COLUMN _Pragma("GCC unroll 3") for (int c = 0; c < columns; c++)
-#define EACH_ROW _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++)
+#define EACH_COLUMN _Pragma("unroll") for (int c = 0; c < columns; c++)
+#define EACH_LINE _Pragma("unroll") for (int i = 0; i < columns * LANES; i += LINE_FLOATS)
+#define EACH_ROW _Pragma("unroll") for (int r = 0; r < rows; r++)
 
 INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, const int columns) {
     lanes sums[ROWS][COLUMNS], line[COLUMNS];
@@ -89,8 +98,11 @@ INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, 
     /* Columns beyond the last are read from the next rows of w and dropped; at its end there are none to read. */
     const int64_t beyond = columns * LANES - left;
     const int64_t whole = beyond <= 0 ? p->inner : p->inner - (beyond + w_stride - 1) / w_stride;
+    /* Of a packed weight the next lines; of another one the next columns, which are further apart. */
+    const int64_t ahead = w_stride > columns * LANES ? columns * LANES : AHEAD * w_stride;
     int64_t k = 0;
     for (; k < whole; k++, w += w_stride) {
+        EACH_LINE __builtin_prefetch(w + ahead + i);
         EACH_COLUMN memcpy(&line[c], w + c * LANES, sizeof line[c]);
         EACH_ROW EACH_COLUMN sums[r][c] += x[r * x_stride + k] * line[c];
     }
@@ -98,7 +110,7 @@ INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, 
         EACH_COLUMN line[c] = load(w + c * LANES, 0, left - c * LANES);
         EACH_ROW EACH_COLUMN sums[r][c] += x[r * x_stride + k] * line[c];
     }
-    if (!p->y.half && !p->activation && beyond <= 0) { /* sums, which need no memory of their own */
+    if (!p->y.half && !p->activation && beyond <= 0) { /* from registers */
         EACH_ROW EACH_COLUMN {
             float *y = (float *)at(p->y, row + r, column + c * LANES);
             lanes v = sums[r][c];
@@ -109,96 +121,161 @@ INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, 
         }
         return;
     }
-    lanes found[ROWS][COLUMNS]; /* apart from the sums, which so stay in registers */
+    lanes found[ROWS][COLUMNS]; /* a copy in memory: the sums themselves stay in registers */
     EACH_ROW EACH_COLUMN found[r][c] = sums[r][c];
     finish(p, row, column, rows, columns, found);
 }
 
-/* So many columns of LANES are next, of so many elements that are left: three, but two and two of four. */
+/* Number of vectors of columns in the next tile, for `left` columns. */
 INLINE int next_columns(int64_t left) {
-    if (COLUMNS < 3 || left <= LANES) return 1;
-    return left <= 2 * LANES || (left > 3 * LANES && left <= 4 * LANES) ? 2 : 3;
+    return next_part((left + LANES - 1) / LANES, COLUMNS);
 }
 
-#define STRIPE(columns)                                                  \
-    static void stripe_##columns(const product *p, int64_t rows, int64_t column) { \
-        int64_t row = 0;                                                 \
-        for (; row + ROWS <= rows; row += ROWS) tile(p, row, column, ROWS, columns); \
-        if (ROWS > 4 && row + 4 <= rows) tile(p, row, column, 4, columns), row += 4; \
-        if (row + 2 <= rows) tile(p, row, column, 2, columns), row += 2; \
-        if (row < rows) tile(p, row, column, 1, columns);                \
+/* All rows of a stripe: `columns` vectors of columns from `column` on. */
+INLINE void multiply_columns(const product *p, int64_t rows, int64_t column, const int columns) {
+    for (int64_t row = 0; row < rows;) {
+        const int count = next_part(rows - row, ROWS);
+        switch (count) {
+#if ROWS > 6
+            case 8: tile(p, row, column, 8, columns); break;
+            case 7: tile(p, row, column, 7, columns); break;
+#endif
+            case 6: tile(p, row, column, 6, columns); break;
+            case 5: tile(p, row, column, 5, columns); break;
+            case 4: tile(p, row, column, 4, columns); break;
+            case 3: tile(p, row, column, 3, columns); break;
+            case 2: tile(p, row, column, 2, columns); break;
+            default: tile(p, row, column, 1, columns);
+        }
+        row += count;
+    }
+}
+
+#define STRIPE(columns)                                                            \
+    NOINLINE void stripe_##columns(const product *p, int64_t rows, int64_t column) { \
+        multiply_columns(p, rows, column, columns);                                \
     }
 
 STRIPE(1)
-#if COLUMNS == 3
 STRIPE(2)
+#if COLUMNS > 2
 STRIPE(3)
 #endif
+#if COLUMNS > 3
+STRIPE(4)
+#endif
 
-/* All of `rows` rows; a stripe of w's columns stays in the cache for all of them. */
+static void multiply_stripe(const product *p, int64_t rows, int64_t column, int columns) {
+    switch (columns) {
+#if COLUMNS > 3
+        case 4: stripe_4(p, rows, column); break;
+#endif
+#if COLUMNS > 2
+        case 3: stripe_3(p, rows, column); break;
+#endif
+        case 2: stripe_2(p, rows, column); break;
+        default: stripe_1(p, rows, column);
+    }
+}
+
+/* All of `rows` rows. A stripe of the weight stays in the cache for all of them. */
 static void multiply(const product *p, int64_t rows) {
     for (int64_t column = 0; column < p->outer;) {
         const int columns = next_columns(p->outer - column);
-        switch (columns) {
-#if COLUMNS == 3
-            case 3: stripe_3(p, rows, column); break;
-            case 2: stripe_2(p, rows, column); break;
-#endif
-            default: stripe_1(p, rows, column);
-        }
+        multiply_stripe(p, rows, column, columns);
         column += columns * LANES;
     }
 }
 
-#ifdef __AVX512BF16__
-/* As `tile`, of pairs of bfloat16; the inner dimension is even. A row of w has a pair for each column, and whole vectors. */
+#if defined(__AVX512BF16__)
+#define MULTIPLIES_PAIRS
+/* Adds the products of pairs of bfloat16 to each sum. */
+INLINE lanes add_pairs(lanes sums, bits x, bits w) {
+    return (lanes)_mm512_dpbf16_ps((__m512)sums, (__m512bh)x, (__m512bh)w);
+}
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define MULTIPLIES_PAIRS
+INLINE lanes add_pairs(lanes sums, bits x, bits w) {
+    return (lanes)vbfdotq_f32((float32x4_t)sums, (bfloat16x8_t)x, (bfloat16x8_t)w);
+}
+#endif
+
+#ifdef MULTIPLIES_PAIRS
+/* As `tile`, for pairs of bfloat16. The inner dimension is even. A row of w has a pair for each column, in whole vectors. */
 INLINE void tile_pairs(const product *p, int64_t row, int64_t column, const int rows, const int columns) {
-    __m512 sums[ROWS][COLUMNS];
-    __m512bh line[COLUMNS];
-    EACH_ROW EACH_COLUMN sums[r][c] = _mm512_setzero_ps();
+    lanes sums[ROWS][COLUMNS];
+    bits line[COLUMNS];
+    EACH_ROW EACH_COLUMN sums[r][c] = (lanes){0};
     const uint16_t *x = at(p->x, row, 0), *w = (const uint16_t *)p->w.data + 2 * column;
     const int64_t x_stride = p->x.stride, w_stride = p->w.stride;
     for (int64_t k = 0; k < p->inner; k += 2, w += w_stride) {
-        EACH_COLUMN line[c] = (__m512bh)_mm512_loadu_si512(w + 2 * LANES * c);
+        EACH_LINE __builtin_prefetch(w + AHEAD * w_stride + 2 * i);
+        EACH_COLUMN memcpy(&line[c], w + 2 * LANES * c, sizeof line[c]);
         EACH_ROW {
-            int32_t pair;
+            uint32_t pair;
             memcpy(&pair, x + r * x_stride + k, sizeof pair);
-            const __m512bh spread = (__m512bh)_mm512_set1_epi32(pair);
-            EACH_COLUMN sums[r][c] = _mm512_dpbf16_ps(sums[r][c], spread, line[c]);
+            EACH_COLUMN sums[r][c] = add_pairs(sums[r][c], (bits){0} + pair, line[c]);
         }
     }
     if (!p->y.half && !p->activation && !p->bias && !p->add && p->outer - column >= columns * LANES) {
         EACH_ROW EACH_COLUMN {
-            const lanes v = (lanes)sums[r][c];
+            const lanes v = sums[r][c];
             store((float *)at(p->y, row + r, column + c * LANES), 0, LANES, p->scale ? v * p->scale[row + r] : v);
         }
         return;
     }
     lanes found[ROWS][COLUMNS];
-    EACH_ROW EACH_COLUMN found[r][c] = (lanes)sums[r][c];
+    EACH_ROW EACH_COLUMN found[r][c] = sums[r][c];
     const int64_t whole = (p->outer - column + LANES - 1) / LANES;
     finish(p, row, column, rows, whole < columns ? (int)whole : columns, found);
 }
 
-#define PAIR_STRIPE(columns)                                                  \
-    static void pair_stripe_##columns(const product *p, int64_t rows, int64_t column) { \
-        int64_t row = 0;                                                      \
-        for (; row + ROWS <= rows; row += ROWS) tile_pairs(p, row, column, ROWS, columns); \
-        if (row + 4 <= rows) tile_pairs(p, row, column, 4, columns), row += 4; \
-        if (row + 2 <= rows) tile_pairs(p, row, column, 2, columns), row += 2; \
-        if (row < rows) tile_pairs(p, row, column, 1, columns);               \
+INLINE void multiply_pair_columns(const product *p, int64_t rows, int64_t column, const int columns) {
+    for (int64_t row = 0; row < rows;) {
+        const int count = next_part(rows - row, ROWS);
+        switch (count) {
+#if ROWS > 6
+            case 8: tile_pairs(p, row, column, 8, columns); break;
+            case 7: tile_pairs(p, row, column, 7, columns); break;
+#endif
+            case 6: tile_pairs(p, row, column, 6, columns); break;
+            case 5: tile_pairs(p, row, column, 5, columns); break;
+            case 4: tile_pairs(p, row, column, 4, columns); break;
+            case 3: tile_pairs(p, row, column, 3, columns); break;
+            case 2: tile_pairs(p, row, column, 2, columns); break;
+            default: tile_pairs(p, row, column, 1, columns);
+        }
+        row += count;
+    }
+}
+
+#define PAIR_STRIPE(columns)                                                            \
+    NOINLINE void pair_stripe_##columns(const product *p, int64_t rows, int64_t column) { \
+        multiply_pair_columns(p, rows, column, columns);                                \
     }
 
 PAIR_STRIPE(1)
 PAIR_STRIPE(2)
 PAIR_STRIPE(3)
+#if COLUMNS > 3
+PAIR_STRIPE(4)
+#endif
+
+static void pair_stripe(const product *p, int64_t rows, int64_t column, int columns) {
+    switch (columns) {
+#if COLUMNS > 3
+        case 4: pair_stripe_4(p, rows, column); break;
+#endif
+        case 3: pair_stripe_3(p, rows, column); break;
+        case 2: pair_stripe_2(p, rows, column); break;
+        default: pair_stripe_1(p, rows, column);
+    }
+}
 
 static void multiply_pairs(const product *p, int64_t rows) {
     for (int64_t column = 0; column < p->outer;) {
         const int columns = next_columns(p->outer - column);
-        if (columns == 3) pair_stripe_3(p, rows, column);
-        else if (columns == 2) pair_stripe_2(p, rows, column);
-        else pair_stripe_1(p, rows, column);
+        pair_stripe(p, rows, column, columns);
         column += columns * LANES;
     }
 }

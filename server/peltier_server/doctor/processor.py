@@ -1,11 +1,10 @@
-"""The processor, the compiler, the native kernels and the GPU."""
+"""The processor, the native kernels and the GPU."""
 
 import os
 import platform
 import re
-import shlex
-import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,9 +22,7 @@ _NOISE_FACTOR = 1.15
 def check_processor(settings: Settings) -> Iterator[Finding]:
     """What computes on this machine, with which kernels, and what is slower than it need be."""
     yield from _check_cores(settings)
-    yield _check_compiler()
-    yield from _check_kernels()
-    yield from _check_precision(settings)
+    yield from _check_computing(settings)
     yield from _check_gpu(settings)
 
 
@@ -58,55 +55,68 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _check_compiler() -> Finding:
-    command = shlex.split(os.environ.get("CC", "cc"))[0]
-    path = shutil.which(command)
-    if path is None:
-        return Finding(
-            subject="compiler",
-            level="note",
-            text=f"no C compiler: {command!r} is not on PATH; it is needed to install the native kernels from source",
-            next_step="install one, such as gcc, if the kernels below are missing",
-        )
-    return Finding(subject="compiler", level="ok", text=f"{path} ({os.path.realpath(path)})")
+def _check_computing(settings: Settings) -> Iterator[Finding]:
+    from peltier_backbone.errors import BackboneError
+    from peltier_backbone.native.choice import kernels_in_use
+
+    with ExitStack() as used:
+        try:
+            used.enter_context(kernels_in_use(settings.kernels))
+        except BackboneError as error:
+            step = "--kernels auto, or a level that this machine can use"
+            yield Finding(subject="kernels", level="broken", text=str(error), next_step=step)
+            return
+        yield from _check_kernels(settings)
+        yield from _check_precision(settings)
 
 
-def _check_kernels() -> Iterator[Finding]:
+def _check_kernels(settings: Settings) -> Iterator[Finding]:
+    from peltier_backbone.native.choice import load_library
     from peltier_backbone.native.survey import survey_libraries
 
-    states = survey_libraries()
-    chosen = next((one.name for one in states if one.reason is None), None)
-    for one in states:
+    if settings.kernels == "torch":
+        text = "the setting kernels is torch, so no native kernels are used"
+        yield Finding(subject="kernels", level="note", text=text, next_step="--kernels auto")
+        return
+    chosen = load_library()
+    if settings.kernels == "auto":
+        yield from _check_libraries(None if chosen is None else chosen.name)
+    if chosen is None:
+        text = "there are no native kernels, so torch computes everything, which is slower on a CPU"
+        yield Finding(subject="kernels", level="slow", text=text)
+        return
+    others = [one.name for one in survey_libraries() if one.library is not None and one.name != chosen.name]
+    text = f"the native kernels are of level {chosen.name}"
+    text += f"; --kernels can also be {', '.join(others)}" if others else ""
+    yield Finding(subject="kernels", level="ok", text=text)
+
+
+def _check_libraries(chosen: str | None) -> Iterator[Finding]:
+    """Those that are faster than the chosen one, and cannot be used."""
+    from peltier_backbone.native.survey import survey_libraries
+
+    for one in survey_libraries():
         if one.name == chosen:
-            break
+            return
         level: Level = "note" if chosen else "slow"
         text = f"the kernels {one.name} for this processor are not used: {one.reason}"
-        step = "with a C compiler: pip install --force-reinstall --no-deps peltier, or make install in the sources"
+        step = "pip install --force-reinstall --no-deps peltier, or make install in the sources"
         yield Finding(subject="kernels", level=level, text=text, next_step=step)
-    if chosen:
-        spare = [one.name for one in states if one.reason is None and one.name != chosen]
-        text = (
-            f"native kernels {chosen} were chosen: the fastest that were built for this processor and are right on it"
-        )
-        yield Finding(subject="kernels", level="ok", text=text + (f"; also built: {', '.join(spare)}" if spare else ""))
-        return
-    text = "there are no native kernels, so torch computes everything, which is slower on a CPU"
-    yield Finding(subject="kernels", level="slow", text=text)
 
 
 def _check_precision(settings: Settings) -> Iterator[Finding]:
     if settings.device != "cpu":
         return
     import torch
-    from peltier_backbone.linear_choice import choose_linear, slowdown
+    from peltier_backbone.native.choice import choose_kernels, slowdown
 
-    cpu = torch.device("cpu")
-    chosen = {dtype: choose_linear(cpu, dtype).name for dtype in (torch.float32, torch.bfloat16)}
-    shown = ", ".join(f"{name} in {str(dtype).removeprefix('torch.')}" for dtype, name in chosen.items())
-    text = f"linear maps are computed by: {shown}; each was the faster in a trial"
-    yield Finding(subject="precision", level="ok", text=text)
+    for dtype in (torch.float32, torch.bfloat16):
+        choice, precision = choose_kernels(dtype), str(dtype).removeprefix("torch.")
+        by = "torch" if choice.library is None else f"the native kernels {choice.library.name}"
+        text = f"in {precision} {by} compute{'s' if choice.library is None else ''}: {choice.reason}"
+        yield Finding(subject="precision", level="ok", text=text)
     factor = slowdown(torch.bfloat16)
-    text = f"products in bfloat16 take {factor:.2f} of the time of float32 here, and the server uses {settings.dtype}"
+    text = f"a layer in bfloat16 takes {factor:.2f} of the time of float32 here, and the server uses {settings.dtype}"
     if settings.dtype == "bfloat16" and factor > _NOISE_FACTOR:
         yield Finding(subject="precision", level="slow", text=text, next_step="--dtype float32")
     elif settings.dtype == "float32" and factor < 1 / _NOISE_FACTOR:

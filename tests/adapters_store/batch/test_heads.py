@@ -11,7 +11,7 @@ from peltier_adapters.ops import backend
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks, head_spec
 from peltier_backbone.load import Backbone
-from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.library import Library
 from torch import Tensor
 
 CPU = torch.device("cpu")
@@ -88,7 +88,6 @@ def test_heads_of_tokens_and_vectors_share_a_batch(
         torch.testing.assert_close(output, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.skipif(load_library() is None, reason="no native kernels were built here")
 @torch.inference_mode()
 def test_all_heads_are_one_call(bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch):
     """With native kernels, for any number of tasks and labels."""

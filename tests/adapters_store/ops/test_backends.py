@@ -15,10 +15,13 @@ from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, No
 from peltier_adapters.ops.torch import ACTIVATIONS, TORCH
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
-from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.choice import load_library
+from peltier_backbone.native.library import Library
 from peltier_backbone.norm import LayerNorm
 from torch import Tensor
 from torch.nn import functional as F
+
+from tests.levels import LEVELS, forced_level, reloaded
 
 HIDDEN = 12
 # Rows of each group; a group without an adapter; groups of one program and of another.
@@ -29,12 +32,11 @@ BASE = LayerNorm(torch.rand(HIDDEN) + 0.5, torch.rand(HIDDEN), 1e-5)
 
 @pytest.fixture(params=["torch", "native"])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """Each that this machine has; Triton's is compared in `kernels/`."""
+    """Each of the CPU; Triton's is compared in `kernels/`."""
     library = load_library()
-    if request.param == "native" and library is None:
-        pytest.skip("no native kernels were built here")
+    assert library is not None
     with torch.inference_mode():
-        yield TORCH if request.param == "torch" or library is None else NativeBackend(library)
+        yield TORCH if request.param == "torch" else NativeBackend(library)
 
 
 class Template:
@@ -157,11 +159,17 @@ def test_nothing_happens_where_no_op_is(backend: Backend):
         assert torch.equal(ops.act(site, number, y.clone(), y, y), y)
 
 
-@pytest.mark.skipif(load_library() is None, reason="no native kernels were built here")
+@pytest.mark.parametrize("level", LEVELS)
 def test_all_layers_are_one_native_call(
-    bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    level: str, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ):
-    """For any number of adapters and presets; the heads are another one."""
+    """For any number of adapters and presets, at each level; the heads are another one."""
+    with forced_level(level):
+        assert _native_calls(reloaded(bert), make_artifact, monkeypatch) == ["run_stack", "adapt"]
+
+
+def _native_calls(bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls of a batch with adapters of many presets."""
     banks, presets = Banks(bert), ("compacter", "houlsby", "lowrank", "adamix", "phm", "pfeiffer")
     files = [make_artifact(bert, preset, seed=seed) for preset in presets for seed in range(2)]
     residents = [banks.add(read_artifact(data, bert)) for data in files]
@@ -170,7 +178,7 @@ def test_all_layers_are_one_native_call(
     for name in ("run_stack", "adapt"):
         monkeypatch.setattr(Library, name, _counted(getattr(Library, name), calls))
     forward(bert, rows)
-    assert calls == ["run_stack", "adapt"]
+    return calls
 
 
 def _counted(kernel: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:

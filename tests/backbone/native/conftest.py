@@ -1,23 +1,22 @@
 """The native libraries that this processor can run."""
 
-from pathlib import Path
-
 import pytest
-import torch
-from peltier_backbone.native import library
 from peltier_backbone.native.library import Library
+from peltier_backbone.native.survey import survey_library
 
-_FOLDER = Path(library.__file__).parent
-_RUNS_HERE = {"AVX512": ("amx", "avx512_bf16", "avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}
+from tests.backbone.native.compiler import compiler as compiler
+from tests.backbone.native.emulated_levels import EMULATED_LEVELS
+from tests.backbone.native.emulated_levels import emulated_library as emulated_library
+from tests.levels import LEVELS, skip_unless_permitted
 
 
-@pytest.fixture(scope="module", params=_RUNS_HERE.get(torch.backends.cpu.get_cpu_capability(), ("plain",)))
+@pytest.fixture(scope="module", params=[*LEVELS, *EMULATED_LEVELS])
 def native(request: pytest.FixtureRequest) -> Library:
-    """Each of them in turn."""
-    path = _FOLDER / f"{request.param}.so"
-    if not path.exists():
-        pytest.skip(f"the compiler did not build {path.name}")
-    found = Library(path)
-    if not found.runs:
-        pytest.skip("this processor does not run this library")
-    return found
+    """Each of them in turn, and those whose instructions are emulated."""
+    if request.param in EMULATED_LEVELS:
+        emulated: Library = request.getfixturevalue("emulated_library")(request.param)
+        return emulated
+    skip_unless_permitted(request.param)
+    library = survey_library(request.param).library
+    assert library is not None
+    return library

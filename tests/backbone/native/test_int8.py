@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_backbone.native import library
-from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.library import Library
 from peltier_backbone.native.packed_int8 import PackedInt8
 from peltier_backbone.native.program import Activation
 from peltier_backbone.quantization import quantize_weight
@@ -19,8 +19,6 @@ SIZES = [(1, 1, 1), (3, 5, 3), (7, 48, 64), (9, 130, 100), (100, 64, 65), (13, 1
 
 
 _FOLDER = Path(library.__file__).parent
-
-pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
 
 
 def _draw(*shape: int, seed: int = 0) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.native import library, signatures
-from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import (
     Activation,
@@ -29,9 +29,12 @@ from peltier_backbone.native.program import (
     step,
     vector,
 )
+from peltier_backbone.native.survey import _survey
 from peltier_backbone.norm import LayerNorm, RMSNorm
 from torch import Tensor
 from torch.nn import functional as F
+
+from tests.levels import fastest_level
 
 FOLDER = Path(library.__file__).parent
 DTYPES = (torch.float32, torch.bfloat16)
@@ -43,8 +46,6 @@ ACTIVATIONS = {
     "gelu": F.gelu,
     "tanh": torch.tanh,
 }
-
-pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
 
 
 def _attend(
@@ -277,7 +278,7 @@ def test_rows_attend_to_themselves(
     programs = [NativeProgram([own], 1, {}, 0, None) for own in placed]
     table = Table(lengths, [TableGroup(1, None if row % 3 == 2 else own) for row, own in enumerate(programs)])
     found = _attend(native, qkv, lengths, seen, heads, PlacedPrefixes(table, 0, gates), rounded=rounded)
-    in_halves = (rounded or dtype == torch.bfloat16) and native.name in ("amx", "avx512_bf16")
+    in_halves = (rounded or dtype == torch.bfloat16) and native.name in ("amx", "avx512_bf16", "neon_i8mm")
 
     def read(x: Tensor) -> Tensor:
         return x.bfloat16().double() if in_halves else x.double()
@@ -351,14 +352,16 @@ def test_what_is_not_a_number_stays_so_in_bfloat16(native: Library) -> None:
 
 
 def test_a_library_of_other_sources_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a new install after a change its arguments may be others; it is left out, with a line in the log."""
+    """Without a new install after a change its arguments may be others."""
     for path in FOLDER.glob("*.*"):
         shutil.copy(path, tmp_path)
     (tmp_path / "lanes.h").write_text("/* changed */")
     monkeypatch.setattr(signatures, "_FOLDER", tmp_path)
-    with pytest.raises(OSError, match="was built from other sources than the ones beside it"):
-        Library(tmp_path / f"{_loaded().name}.so")
-    assert load_library.__wrapped__() is None
+    state = _survey(tmp_path / f"{fastest_level()}.so")
+    assert (state.library, state.reason) == (
+        None,
+        f"{fastest_level()}.so was built from other sources than the ones beside it",
+    )
 
 
 def _unchanged(self: Library, y: Tensor, *rest: Any) -> None:
@@ -383,17 +386,8 @@ def test_a_library_that_computes_wrongly_is_refused(
     kernel: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each kernel is compared with torch before it serves."""
+    path = FOLDER / f"{fastest_level()}.so"
     monkeypatch.setattr(Library, kernel, broken)
-    assert load_library.__wrapped__() is None
-
-
-def test_a_machine_without_libraries_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an install without a compiler: no error and no warning."""
-    monkeypatch.setattr(library, "_FOLDER", tmp_path)
-    assert load_library.__wrapped__() is None
-
-
-def _loaded() -> Library:
-    found = load_library()
-    assert found is not None
-    return found
+    state = _survey.__wrapped__(path)
+    assert state.library is None
+    assert " on this machine" in state.reason

@@ -1,11 +1,11 @@
-"""Whole ops of several steps against a loop over groups."""
+"""Whole ops of several steps against a loop over groups, each library that this processor can run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
 import torch
-from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import (
     Activation,
     NativeProgram,
@@ -26,14 +26,6 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "swish": F.silu,
     "gelu_new": lambda y: F.gelu(y, approximate="tanh"),
 }
-
-
-@pytest.fixture(name="library")
-def _library() -> Library:
-    found = load_library()
-    if found is None:
-        pytest.skip("no native kernels were built here")
-    return found
 
 
 def _draw(*shape: int) -> Tensor:
@@ -96,22 +88,22 @@ def _table(names: Sequence[str], gain: float, lengths: Sequence[int] = LENGTHS) 
 @pytest.mark.parametrize("gain", [1.0, 0.75])
 @pytest.mark.parametrize("names", [(name,) * 3 for name in OPS] + [("compacter", "low rank", "bottleneck")], ids=str)
 @torch.inference_mode()
-def test_each_row_meets_its_own_steps(names: tuple[str, ...], gain: float, dtype: torch.dtype, library: Library):
+def test_each_row_meets_its_own_steps(names: tuple[str, ...], gain: float, dtype: torch.dtype, native: Library):
     """One after the other, scaled and added in one call, also where groups have unlike ones; rounded once, where y is x
     itself too."""
     x = _draw(sum(LENGTHS), WIDTH).to(dtype)
     pieces = x.float().split(LENGTHS)
     made = torch.cat([_plain(pieces[group], OPS[name], group) for group, name in enumerate(names)])
     apart, in_place, gates = x.clone(), x.clone(), torch.empty(1, len(LENGTHS))
-    library.adapt(apart, x, None, _table(names, gain), 0, gates)
-    library.adapt(in_place, in_place, None, _table(names, gain), 0, gates)
+    native.adapt(apart, x, None, _table(names, gain), 0, gates)
+    native.adapt(in_place, in_place, None, _table(names, gain), 0, gates)
     assert torch.equal(apart, in_place)
     expected = (x + gain * made).to(dtype)
     torch.testing.assert_close(apart, expected, atol=1e-5 if dtype == torch.float32 else 2e-2, rtol=1e-2)
 
 
 @torch.inference_mode()
-def test_weights_are_read_at_their_places(library: Library):
+def test_weights_are_read_at_their_places(native: Library):
     """A program of tensors on the meta device stands for any adapter, wherever its weights lie."""
     template, flats = torch.empty(4 * WIDTH + 8, device="meta"), _draw(2, 4 * WIDTH + 8)
     down, up = template[8:].as_strided((WIDTH, 2), (2, 1)), template.as_strided((2, WIDTH), (WIDTH, 1), 2 * WIDTH + 8)
@@ -122,22 +114,22 @@ def test_weights_are_read_at_their_places(library: Library):
     )
     x = _draw(9, WIDTH)
     y = x.clone()
-    library.adapt(y, x, None, table, 0, torch.empty(1, 3))
+    native.adapt(y, x, None, table, 0, torch.empty(1, 3))
     maps = [flat[8 : 2 * WIDTH + 8].view(WIDTH, 2) @ flat[2 * WIDTH + 8 :].view(2, WIDTH) for flat in flats]
     expected = torch.cat((x[:3] + x[:3] @ maps[1], x[3:5], x[5:] + x[5:] @ maps[0]))
     torch.testing.assert_close(y, expected, atol=1e-4, rtol=1e-4)
 
 
 @torch.inference_mode()
-def test_a_row_is_the_same_in_any_company(library: Library):
+def test_a_row_is_the_same_in_any_company(native: Library):
     """To the last bit, alone or among any other rows."""
     x, gates = _draw(sum(LENGTHS), WIDTH), torch.empty(1, len(LENGTHS))
     y, other = torch.zeros_like(x), torch.zeros_like(x)
-    library.adapt(y, x, None, _table(("bottleneck", "compacter", "unlike"), 1.0), 0, gates)
-    library.adapt(other, x, None, _table(("bottleneck", "low rank", "unlike"), 1.0), 0, gates)
+    native.adapt(y, x, None, _table(("bottleneck", "compacter", "unlike"), 1.0), 0, gates)
+    native.adapt(other, x, None, _table(("bottleneck", "low rank", "unlike"), 1.0), 0, gates)
     assert torch.equal(y[:1], other[:1])
     assert torch.equal(y[21:], other[21:])
     program = NativeProgram([_op("unlike", 2, 1.0)], 1, {}, 0, None)
     alone = torch.zeros(1, WIDTH)
-    library.adapt(alone, x[100:101], None, Table((1,), [TableGroup(1, program)]), 0, gates)
+    native.adapt(alone, x[100:101], None, Table((1,), [TableGroup(1, program)]), 0, gates)
     assert torch.equal(y[100:101], alone)

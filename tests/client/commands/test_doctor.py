@@ -38,7 +38,7 @@ def test_each_finding_has_its_next_step(peltier: Peltier, announce: Announce) ->
     lines = outcome.out.splitlines()
     assert (outcome.status, outcome.err) == (0, "")
     assert lines[0] == "slow    disk       here is slow -> buy [another]"
-    assert "is ready: peltier 0.1.0, minilm in float32 on cpu (linear by native), 3 adapters" in lines[1]
+    assert "is ready: peltier 0.1.0, minilm in float32 on cpu (linear: native), 3 adapters" in lines[1]
     assert lines[-1] == "0 broken, 1 slow"
     document = json.loads(peltier("doctor", "--store", "here", "--json").out)
     assert (document["broken"], document["slow"]) == (0, 1)

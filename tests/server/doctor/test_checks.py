@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from peltier_backbone.native import survey
+from peltier_backbone.native import choice, survey
 from peltier_client.commands.doctor.finding import Finding
 from peltier_server.doctor import memory, packages, processor
 from peltier_server.doctor.checks import check
@@ -12,6 +12,8 @@ from peltier_server.doctor.memory import available_bytes, check_memory
 from peltier_server.doctor.packages import check_packages
 from peltier_server.doctor.processor import check_processor
 from peltier_server.settings import Settings
+
+from tests.levels import LEVELS
 
 
 def told(findings: Iterable[Finding], *levels: str) -> list[str]:
@@ -23,7 +25,7 @@ def test_this_machine_is_well(tmp_path: Path) -> None:
     """Nothing is broken here, each part is checked, and what is not well has a next step."""
     found = list(check({"store": str(tmp_path / "none"), "device_bytes": 2**20, "host_bytes": 0}))
     assert told(found, "broken") == []
-    subjects = {"packages", "processor", "compiler", "kernels", "precision", "gpu", "backbone", "memory", "store"}
+    subjects = {"packages", "processor", "kernels", "precision", "gpu", "backbone", "memory", "store"}
     assert subjects <= {one.subject for one in found}
     assert all(one.next_step for one in found if one.level != "ok" and one.subject != "kernels")
 
@@ -47,18 +49,35 @@ def test_old_and_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_machine_without_kernels_is_slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And so is one whose kernels are of other sources; a compiler that is missing is named."""
-    monkeypatch.setattr(survey, "library_paths", lambda: [tmp_path / "avx2.so", tmp_path / "plain.so"])
-    (tmp_path / "plain.so").write_bytes(b"no library")
-    monkeypatch.setenv("CC", "no-such-compiler -O3")
+    """And so is one whose kernels are no library."""
+    (tmp_path / f"{LEVELS[-1]}.so").write_bytes(b"no library")
+    monkeypatch.setattr(survey, "_FOLDER", tmp_path)
     monkeypatch.setattr(processor, "usable_cores", lambda: 1)
+    monkeypatch.setattr(choice, "_library", choice._library.__wrapped__)
+    monkeypatch.setattr(choice, "_choose", choice._choose.__wrapped__)
     found = list(check_processor(Settings(threads=4, device="cpu", dtype="float32")))
     slow = told(found, "slow")
     assert slow[0] == "processor: 4 threads share 1 cores and wait for each other"
-    assert slow[1] == "kernels: the kernels avx2 for this processor are not used: it was not built"
-    assert slow[2].startswith("kernels: the kernels plain for this processor are not used: ")
-    assert slow[3].startswith("kernels: there are no native kernels")
-    assert any("'no-such-compiler' is not on PATH" in text for text in told(found, "note"))
+    assert slow[1] == f"kernels: the kernels {LEVELS[0]} for this processor are not used: it was not built"
+    assert slow[-2].startswith(f"kernels: the kernels {LEVELS[-1]} for this processor are not used: ")
+    assert slow[-1].startswith("kernels: there are no native kernels")
+    (precision, *_) = [text for text in told(found, "ok") if text.startswith("precision")]
+    assert precision == "precision: in float32 torch computes: no native kernels can be used here"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "level", "text"),
+    [
+        (LEVELS[-1], "ok", f"kernels: the native kernels are of level {LEVELS[-1]}"),
+        ("torch", "note", "kernels: the setting kernels is torch, so no native kernels are used"),
+        ("neon" if LEVELS[-1] == "plain" else "plain", "broken", "kernels: kernels '"),
+    ],
+)
+def test_the_setting_of_kernels_is_checked(kernels: str, level: str, text: str) -> None:
+    """A level of another machine is broken. The process keeps its own setting."""
+    found = list(check_processor(Settings(device="cpu", kernels=kernels)))
+    assert any(one.startswith(text) for one in told(found, level))
+    assert choice._Process.kernels == "auto"
 
 
 def test_memory_below_the_settings_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ ROWS = read_limits()
 NO_BOUNDS = frozenset(
     {
         *("config", "backbone", "store", "registry", "publish", "host", "port", "insecure", "device", "dtype"),
-        *("admin_key", "metrics_key", "secret", "rate_store", "cuda_graphs", "threads"),
+        *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads"),
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
         *("log_format", "log_level", "access_log"),
     }
@@ -64,7 +64,9 @@ UNMET = frozenset(
         "peltier_backbone.known_words._MAX_LEARNT_WORDS",
         "peltier_backbone.known_words._MAX_WORDS",
         "peltier_backbone.known_words._MAX_WORD_CHARS",
+        "peltier_backbone.native.trial._MAX_SECONDS",
         "peltier_backbone.quantization.MAX_INNER",
+        "peltier_backbone.quantization._MAX_PAIR",
         "peltier_backbone.ragged_attention._MAX_WASTED_LOGITS",
         "peltier_client.protocol.names.MAX_VERSION",
         "peltier_client.protocol.predict.MAX_BEAMS",

@@ -1,15 +1,19 @@
 """Routes about the server itself."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.ops.backend import choose_backend
 from peltier_backbone.load import Backbone
+from peltier_backbone.native.choice import kernels_in_use
 
-from tests.server.conftest import Running
+from tests.levels import LEVELS
+from tests.server.conftest import Running, Serve
 
 
 async def test_info_describes_what_runs(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
@@ -22,6 +26,24 @@ async def test_info_describes_what_runs(running: Running, bert: Backbone, make_a
     assert info["limits"]["max_inputs"] == 1024
     assert info["num_adapters"] == 1
     assert info["experimental"] == []
+
+
+@pytest.mark.parametrize("kernels", [LEVELS[-1], "torch"])
+async def test_a_server_uses_the_kernels_of_its_setting(
+    kernels: str, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`/info` and a line of the log name the level, what torch computes and why, and what is promised of answers."""
+    caplog.set_level(logging.INFO)
+    with kernels_in_use("auto"):  # the setting of the process is restored
+        async with serve(store=tmp_path / "store", kernels=kernels) as running:
+            info = (await running.client.get("/info")).json()["kernels"]
+    native = kernels != "torch"
+    assert (info["level"], info["adapters"]) == (kernels, f"native-{kernels}" if native else "torch")
+    assert info["answers"] == f"equal {'to the last bit' if native else 'within rounding'} in every batch"
+    assert ("the setting kernels is torch" in info.get("torch", "")) != native
+    (line,) = [line for line in caplog.messages if line.startswith("kernels of ")]
+    assert f"level: {kernels}" in line
+    assert line.endswith(f"answers are {info['answers']}")
 
 
 async def test_info_names_a_device_on_which_nothing_was_tested(

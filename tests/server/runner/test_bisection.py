@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.runner.bisection import blame
+
+from tests.levels import NEEDS_ONEDNN
 
 # Two shortages, one after the other; oneDNN knows the sizes of all batches but one before. The limits come from what
 # the process has by then, and from the most that it ever had, which is what the pass of all rows needs.
@@ -76,9 +77,7 @@ limit(resource.RLIM_INFINITY)
 print(json.dumps({"needed": needed, "halved": halved, "lacking": lacking}))
 """
 
-_LIMITED = pytest.mark.skipif(
-    sys.platform != "linux" or not torch.backends.mkldnn.is_available(), reason="needs Linux's limits and oneDNN"
-)
+_LIMITED = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits")
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +101,7 @@ def test_a_batch_too_large_for_the_memory_is_answered_in_halves(shortages: dict[
 
 
 @_LIMITED
+@NEEDS_ONEDNN
 def test_a_row_without_memory_for_code_may_come_back(shortages: dict[str, Any]) -> None:
     """It is the memory's fault and not the input's; the next row, whose code is there, is answered."""
     assert shortages["lacking"] == {"answers": ["Unavailable"], "next equal": True}

@@ -37,7 +37,7 @@ def check_server(url: str, api_key: str | None, *, named: bool) -> Iterator[Find
 
 def _describe(url: str, info: InfoResponse) -> Iterator[Finding]:
     backbone, own = info.backbone, version("peltier")
-    kernels = ", ".join(f"{purpose} by {name}" for purpose, name in info.kernels.items())
+    kernels = ", ".join(f"{purpose}: {name}" for purpose, name in info.kernels.items())
     text = (
         f"{url} is ready: peltier {info.version}, {backbone.name} in {backbone.dtype} on {backbone.device} "
         f"({kernels}), {info.num_adapters} adapters"
@@ -47,7 +47,8 @@ def _describe(url: str, info: InfoResponse) -> Iterator[Finding]:
         text = f"the server is peltier {info.version} and this is {own}"
         yield Finding(subject=_SUBJECT, level="note", text=text, next_step=f"pip install peltier=={info.version}")
     if backbone.device == "cpu" and info.kernels.get("adapters") == "torch":
-        text = "the server computes adapters with torch, because it has no native kernels"
+        reason = info.kernels.get("torch", "because it has no native kernels")
+        text = f"the server computes adapters with torch: {reason}"
         step = "run peltier doctor on its machine"
         yield Finding(subject=_SUBJECT, level="slow", text=text, next_step=step)
     for one in info.quarantined:

@@ -1,0 +1,40 @@
+"""The names of the kernels that compute a backbone, as `/info` shows them."""
+
+from collections.abc import Iterator
+
+import torch
+
+from peltier_backbone.attention import kernel_name
+from peltier_backbone.config import Config
+from peltier_backbone.linear import LinearKernel
+from peltier_backbone.native.choice import TORCH, choose_kernels, load_library
+
+EXACT = "equal to the last bit in every batch"
+ROUNDED = "equal within rounding in every batch"
+
+
+def name_kernels(config: Config, device: torch.device, dtype: torch.dtype, linear: LinearKernel) -> dict[str, str]:
+    """The kernels of `linear` maps and of `attention`; on a CPU the `level` of the native kernels and what `torch`
+    computes instead of them, with the reason; and how `answers` of one text compare in different batches."""
+    names = {"linear": linear.name, "attention": _attention_name(config, device, dtype)}
+    if device.type != "cpu":
+        return names | {"answers": ROUNDED}
+    library, by_torch = load_library(), "; ".join(_torch_parts(dtype, linear))
+    names["level"] = TORCH if library is None or linear.name == TORCH else library.name
+    return names | ({"torch": by_torch, "answers": ROUNDED} if by_torch else {"answers": EXACT})
+
+
+def _attention_name(config: Config, device: torch.device, dtype: torch.dtype) -> str:
+    if config.generates and (device.type != "cpu" or choose_kernels(dtype).library is None):
+        return "matmul"
+    return kernel_name(device, dtype)
+
+
+def _torch_parts(dtype: torch.dtype, linear: LinearKernel) -> Iterator[str]:
+    """What torch computes on a CPU, each with the reason. Adapters' heads are in float32."""
+    layers, heads = choose_kernels(dtype), choose_kernels(torch.float32)
+    if layers.library is None:
+        products = "" if "native" in linear.name else "linear maps, "
+        yield f"{products}attention, norms and adapters, because {layers.reason}"
+    if heads.library is None and heads != layers:
+        yield f"heads, because {heads.reason}"

@@ -1,0 +1,154 @@
+"""A layer of BERT with adapters, by the native kernels and by torch. The self-check compares both results at odd sizes,
+and the trial at start compares both times."""
+
+import math
+from collections.abc import Sequence
+from ctypes import addressof
+from itertools import accumulate
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_backbone.native.library import Library
+from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.native.program import (
+    ACTIVATIONS,
+    STACK_SITES,
+    NativeProgram,
+    NormWeights,
+    PlacedOps,
+    Table,
+    TableGroup,
+    place_op,
+    step,
+    vector,
+)
+from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm, StackRows
+
+_EPS = 1e-5
+_SITES = ("attention", "ffn")
+
+
+class Sizes(NamedTuple):
+    """The sizes of a layer and a batch. Each of `groups` is a number of rows and the width of their bottleneck, 0 for
+    rows without an adapter."""
+
+    lengths: Sequence[int]
+    hidden: int
+    heads: int
+    inner: int
+    groups: Sequence[tuple[int, int]]
+
+
+class _Bottleneck(NamedTuple):
+    """The weights of an adapter, the same after attention and after the feed-forward layer, and its own norm."""
+
+    down: Tensor  # [hidden, bottleneck]
+    up: Tensor  # [bottleneck, hidden]
+    bias: Tensor
+    norm: Tensor
+
+    @classmethod
+    def draw(cls, hidden: int, width: int) -> "_Bottleneck":
+        return cls(draw(hidden, width), draw(width, hidden), draw(hidden), draw(hidden) + 1)
+
+
+def draw(*shape: int) -> Tensor:
+    """Random numbers, the same for each shape, of which a product has about the size of its input."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape) * sum(shape))) / math.sqrt(shape[-1])
+
+
+class ExampleLayer:
+    """Random weights of one layer and of the adapters of a batch, and the batch's states, in one dtype."""
+
+    def __init__(self, sizes: Sizes, dtype: torch.dtype = torch.float32) -> None:
+        self._sizes, hidden, inner = sizes, sizes.hidden, sizes.inner
+        self._starts = list(accumulate(sizes.lengths, initial=0))
+        self._x = draw(self._starts[-1], hidden).to(dtype)
+        shapes = ((3 * hidden, hidden), (hidden, hidden), (inner, hidden), (hidden, inner))
+        self._weights = [draw(*shape).to(dtype) for shape in shapes]
+        self._biases = [draw(len(weight)) for weight in self._weights]
+        self._norm = (draw(hidden) + 1).to(dtype), draw(hidden).to(dtype)
+        self._adapters = [_Bottleneck.draw(hidden, width) if width else None for _, width in sizes.groups]
+        self._scale = (hidden // sizes.heads) ** -0.5
+
+    def by_library(self, library: Library) -> "NativeExample":
+        """The layer as `library` computes it."""
+        rows = StackRows(PlacedRows.packed(self._sizes.lengths, self._sizes.lengths))
+        return NativeExample(library, self._x, self._lay_out(library), rows, self._place_ops())
+
+    def _lay_out(self, library: Library) -> NativeStack:
+        packed = [library.pack(weight) for weight in self._weights]
+        maps = [
+            FrozenMap(None, one.data.data_ptr(), bias.data_ptr(), one.inner, one.outer)
+            for one, bias in zip(packed, self._biases, strict=True)
+        ]
+        norms = [StackNorm(*(one.data_ptr() for one in self._norm), index) for index in range(2)]
+        names = ("query_key_value", "output", "expand", "contract")
+        layer = StackLayer(own_norm=norms[0], feed_norm=norms[1], **dict(zip(names, maps, strict=True)))
+        hidden, heads, half = self._sizes.hidden, self._sizes.heads, self._x.dtype == torch.bfloat16
+        layout = StackLayout(
+            layers=addressof(layer), count=1, hidden=hidden, heads=heads, size=hidden // heads, eps=_EPS, post=True,
+            norms_half=half, centered=True, activation=ACTIVATIONS["gelu"], scale=self._scale,
+        )  # fmt: skip
+        return NativeStack(layout, (layer, packed, self), library)
+
+    def _place_ops(self) -> PlacedOps:
+        groups = [
+            TableGroup(rows, None if adapter is None else _program(adapter))
+            for (rows, _), adapter in zip(self._sizes.groups, self._adapters, strict=True)
+        ]
+        table, places = Table(self._sizes.lengths, groups), range(len(STACK_SITES))
+        return PlacedOps(table, places, torch.empty(table.max_ops, table.num_rows), prefixed=False)
+
+    def by_torch(self) -> Tensor:
+        """The states after the layer, [tokens, hidden], as torch computes them."""
+        maps = list(zip(self._weights, (bias.to(self._x.dtype) for bias in self._biases), strict=True))
+        y = F.linear(self._attend(F.linear(self._x, *maps[0])), *maps[1])
+        middle = self._adapt_and_norm(y, self._x)
+        return self._adapt_and_norm(F.linear(F.gelu(F.linear(middle, *maps[2])), *maps[3]), middle)
+
+    def _attend(self, qkv: Tensor) -> Tensor:
+        """Row by row, in float32, which is faster on a CPU than bfloat16."""
+        heads = qkv.float().view(len(qkv), 3, self._sizes.heads, -1).permute(1, 2, 0, 3)
+        rows = []
+        for piece in torch.split(heads, list(self._sizes.lengths), 2):
+            query, key, value = piece.unbind()
+            rows.append(F.scaled_dot_product_attention(query, key, value, scale=self._scale))
+        return torch.cat(rows, 1).transpose(0, 1).flatten(1).to(qkv.dtype)
+
+    def _adapt_and_norm(self, y: Tensor, residual: Tensor) -> Tensor:
+        """Group by group; a group with an adapter has its own norm weight."""
+        weight, bias = self._norm
+        states, row = [], 0
+        for (rows, _), adapter in zip(self._sizes.groups, self._adapters, strict=True):
+            own = slice(self._starts[row], self._starts[row + rows])
+            row += rows
+            change = 0.0 if adapter is None else F.relu(y[own].float() @ adapter.down) @ adapter.up + adapter.bias
+            factor = weight if adapter is None else adapter.norm.to(weight.dtype)
+            summed = (y[own] + change).to(y.dtype) + residual[own]
+            states.append(F.layer_norm(summed, (y.shape[1],), factor, bias, _EPS))
+        return torch.cat(states)
+
+
+def _program(adapter: _Bottleneck) -> NativeProgram:
+    steps = step(adapter.down, None, activation="relu"), step(adapter.up, adapter.bias)
+    ops = [place_op(STACK_SITES.index(site), steps) for site in _SITES]
+    norms = {index: NormWeights(vector(adapter.norm), vector(None)) for index in range(2)}
+    return NativeProgram(ops, len(STACK_SITES), norms, 2, adapter)
+
+
+class NativeExample(NamedTuple):
+    """A layer and a batch in the memory layout of the kernels."""
+
+    library: Library
+    x: Tensor
+    stack: NativeStack
+    rows: StackRows
+    ops: PlacedOps
+
+    def run(self) -> Tensor:
+        """The states after the layer, [tokens, hidden]."""
+        return self.library.run_stack(self.stack, self.x, self.rows, self.ops)
