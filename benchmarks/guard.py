@@ -1,12 +1,13 @@
 """Has one of ten figures become worse? Compares ratios of this run with the committed ones of this kind of processor.
 
-    .venv/bin/python benchmarks/guard.py [--rounds 7] [--record]
+    .venv/bin/python benchmarks/guard.py [--rounds 7] [--level avx2] [--record]
 
 Every figure is a ratio to plain transformers, safetensors or FastAPI, which take turns with Peltier in the same run, so
 that the speed of the machine and other programs cancel out. Higher is better. A figure is the median of its rounds, in
 CPU time of the process on one thread. One that has lost more than 10 % is measured again, with three times as many
-rounds; if it is still lower, the run fails. `guard.json` has the committed figures by processor. On another processor
-the run prints its figures and succeeds; `--record` writes the figures of this processor there.
+rounds; if it is still lower, the run fails. `guard.json` has the committed figures by processor and instruction level.
+`--level` holds Peltier and torch to a lower level than the machine's own. Without committed figures the run prints its
+own and succeeds; `--record` writes them there.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import torch
 from common.adapters import INPUTS, make_bytes
 from common.callers import ask_all, predict_bytes, run
 from common.committed import Figures, Ratios, losses, processor, read_figures, record_figures
+from common.forced import add_level, hold_process, own_level
 from common.passes import FOUR, Adapters, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
 from common.serving import Server, serving, started
@@ -285,18 +287,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--record", action="store_true", help="write the figures of this processor to guard.json")
+    add_level(parser)
     given = parser.parse_args()
+    hold_process(given.level)
     keep_freed_memory()
     torch.set_num_threads(1)
     disable_progress_bar()
     kind, name = processor()
-    committed = {} if given.record else read_figures(COMMITTED, kind)
-    print(f"{name} ({kind}); higher is better; median, middle half of {given.rounds} rounds, committed figure")
+    level = given.level or own_level()
+    committed = {} if given.record else read_figures(COMMITTED, kind, level)
+    print(f"{name} ({kind}), {level}; higher is better; median, middle half of {given.rounds} rounds, committed figure")
     found = measure(Models(), given.rounds, committed)
     if given.record:
-        record_figures(COMMITTED, kind, name, found)
+        record_figures(COMMITTED, kind, name, level, found)
     elif not committed:
-        print(f"{COMMITTED.name} has no figures of {kind}: run again with --record and commit the file")
+        print(f"{COMMITTED.name} has no figures of {kind} at {level}: run again with --record and commit the file")
     lost = losses(found, committed)
     if lost:
         sys.exit("lost more than 10 %: " + "; ".join(lost))

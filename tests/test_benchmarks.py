@@ -2,10 +2,12 @@
 
 import ast
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from peltier_backbone.native.levels import processor_levels
 
 from benchmarks.common.libraries import kept
 
@@ -27,8 +29,8 @@ def test_nothing_is_taken_from_the_tests() -> None:
 
 
 def test_no_private_attribute_of_another_object_is_read() -> None:
-    """Its own (`self._x`, or `moved._x` of the same class) are not another's. torch has operators with such names, and
-    `gpu/interpreter.py` replaces two functions of Triton's interpreter."""
+    """Its own (`self._x`, or `moved._x` of the same class) are not another's. torch has operators and settings of
+    compilation with such names, and `gpu/interpreter.py` replaces two functions of Triton's interpreter."""
     found = []
     for path in FILES:
         text = path.read_text()
@@ -36,7 +38,7 @@ def test_no_private_attribute_of_another_object_is_read() -> None:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr) and node.attr not in own:
                 found.append(f"{path.name}:{node.lineno} {node.attr}")
-    operators = {" _reorder_linear_weight", " _linear_pointwise"}
+    operators = {" _reorder_linear_weight", " _linear_pointwise", " _inductor"}
     replaced = {" _patch_lang", " _get_np_dtype"}
     assert [one for one in found if not one.endswith((" _asdict", *operators, *replaced))] == []
 
@@ -56,3 +58,18 @@ def test_a_kept_folder_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in folder.iterdir()] == ["whole"]
     assert kept("model", b"weights", fail) == folder
     assert kept("model", b"other weights", lambda folder: None) != folder
+
+
+@pytest.mark.skipif("avx2" not in {one.name for one in processor_levels()}, reason="needs a processor with AVX2")
+def test_a_benchmark_holds_torch_and_the_kernels_to_a_level() -> None:
+    """The process starts again with the variables of all libraries, and keeps its command line."""
+    program = (
+        "import sys, torch\n"
+        "from common.forced import hold_process\n"
+        "from peltier_backbone.native.choice import choose_kernels\n"
+        "hold_process('avx2')\n"
+        "print(torch.backends.cpu.get_cpu_capability(), choose_kernels(torch.float32).name, *sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", program, "--rounds", "3"]
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["AVX2", "avx2", "--rounds", "3"]

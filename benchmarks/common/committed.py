@@ -1,4 +1,4 @@
-"""Figures that are committed for each kind of processor, and which of them a run has lost."""
+"""Figures that are committed for each kind of processor and instruction level, and which of them a run has lost."""
 
 import json
 import platform
@@ -14,16 +14,18 @@ Figures = Mapping[str, float]
 Ratios = dict[str, list[float]]
 
 
-def read_figures(path: Path, kind: str) -> Figures:
-    """The committed figures of this kind of processor; empty for an unknown one."""
-    figures: Figures = _read(path).get(kind, {}).get("figures", {})
+def read_figures(path: Path, kind: str, level: str) -> Figures:
+    """The committed figures of this kind of processor at this level; empty for unknown ones."""
+    figures: Figures = _read(path).get(kind, {}).get("levels", {}).get(level, {})
     return figures
 
 
-def record_figures(path: Path, kind: str, name: str, found: Mapping[str, Sequence[float]]) -> None:
-    """Writes the medians as the figures of this kind of processor, which people call `name`."""
-    figures = {one: round(statistics.median(ratios), 3) for one, ratios in found.items()}
-    path.write_text(json.dumps(_read(path) | {kind: {"name": name, "figures": figures}}, indent=2) + "\n")
+def record_figures(path: Path, kind: str, name: str, level: str, found: Mapping[str, Sequence[float]]) -> None:
+    """Writes the medians as the figures of this kind of processor, which people call `name`, at this level."""
+    committed = _read(path)
+    levels = committed.get(kind, {}).get("levels", {})
+    levels[level] = {one: round(statistics.median(ratios), 3) for one, ratios in found.items()}
+    path.write_text(json.dumps(committed | {kind: {"name": name, "levels": levels}}, indent=2) + "\n")
 
 
 def losses(found: Mapping[str, Sequence[float]], committed: Figures) -> list[str]:

@@ -37,6 +37,16 @@ ENGINES = {
         "tabulate==0.10.0",
         "psutil==7.2.2",
     ),
+    "onnxruntime-openvino": (
+        "onnxruntime-openvino==1.24.1",
+        "onnx==1.23.2",
+        "flatbuffers==25.12.19",
+        "ml_dtypes==0.6.0",
+        "protobuf==7.36.2",
+    ),
+    "torchao": ("torchao==0.18.0",),
+    # Its version is that of the environment's torch.
+    "zentorch": ("zentorch==2.13.0.2",),
 }
 
 
@@ -70,6 +80,12 @@ def kept(name: str, contents: bytes, fill: Callable[[Path], None]) -> Path:
 
 
 def run(command: list[str], environment: dict[str, str]) -> None:
-    """A command that must succeed, with these variables beside the environment's own."""
+    """A command that must succeed, with these variables beside the environment's own. The error has its last line."""
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)} failed: {done.stderr[-2000:]}"
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {last_line(done.stderr)}")
+
+
+def last_line(text: str) -> str:
+    """What a program has written last, which is its error if it has failed."""
+    return next(filter(None, map(str.strip, reversed(text.splitlines()))), "no message")

@@ -56,7 +56,7 @@ class Adapters:
     def mix(self, batches: Batches, presets: tuple[str, ...]) -> list[list[Row]]:
         """The same batches, each of distinct adapters of `presets`, as many of each, in random order."""
         share = -(-BATCH // len(presets))
-        residents = [resident for preset in presets for resident in self._take(preset, share)]
+        residents = [resident for preset in presets for resident in self.take(preset, share)]
         return _mix(batches, residents)
 
     def mix_kinds(self, batches: Batches) -> list[list[Row]]:
@@ -65,7 +65,8 @@ class Adapters:
         made = [make_kind(self._exact, preset, kind, number) for kind, preset, number in kinds]
         return _mix(batches, list(map(self._banks.add, made)))
 
-    def _take(self, preset: str, count: int) -> list[Resident]:
+    def take(self, preset: str, count: int) -> list[Resident]:
+        """The first so many adapters of `preset`."""
         made = self._made.setdefault(preset, [])
         made += [self._banks.add(make_artifact(self._exact, preset, number)) for number in range(len(made), count)]
         return made[:count]

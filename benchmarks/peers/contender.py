@@ -4,11 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from common.libraries import installed, kept, run
+from common.forced import environment
+from common.libraries import installed, kept, last_line, run
 
 
 def converted(script: str, origin: str, name: str, *arguments: str, contents: bytes = b"") -> Path:
@@ -31,19 +34,24 @@ def _environment(origin: str | None, num_threads: int) -> dict[str, str]:
 
 
 class Contender:
-    """Started with a script of this folder; `origin` is the library it needs beside the environment's own. `peak_bytes`
-    is what its process has had in memory at most, after its last case."""
+    """Started with a script of this folder; `origin` is the library it needs beside the environment's own, `level` the
+    instruction level that it is held to. `peak_bytes` is what its process has had in memory at most, after its last
+    case. Every method raises RuntimeError once the process has ended."""
 
-    def __init__(self, name: str, script: str, origin: str | None, *arguments: str, num_threads: int = 1) -> None:
+    def __init__(
+        self, name: str, script: str, origin: str | None, *arguments: str, num_threads: int = 1,
+        level: str | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.peak_bytes = 0
         self._num_threads = num_threads
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (`close` closes it)
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name(script)), *arguments],
-            env=os.environ | _environment(origin, num_threads),
+            env=os.environ | _environment(origin, num_threads) | environment(level),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
         )
         self.cases: list[str] = self._read()
@@ -51,8 +59,9 @@ class Contender:
     def seconds(self, case: str) -> float:
         """What one run of `case` took: CPU time on one thread, time by the clock on several."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(case) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # the read below says why
+            self._process.stdin.write(json.dumps(case) + "\n")
+            self._process.stdin.flush()
         cpu_seconds: float
         wall_seconds: float
         cpu_seconds, wall_seconds, self.peak_bytes = self._read()
@@ -60,11 +69,15 @@ class Contender:
 
     def close(self) -> None:
         """Ends the process by closing its input."""
-        self._process.communicate()
+        with suppress(BrokenPipeError):
+            self._process.communicate()
+        self._errors.close()
 
     def _read(self):  # type: ignore[no-untyped-def]
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self.name} has ended with status {self._process.wait()}")
+            status = self._process.wait()
+            self._errors.seek(0)
+            raise RuntimeError(f"{self.name} has ended with status {status}: {last_line(self._errors.read())}")
         return json.loads(line)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answering import answer
+from answering import Case, answer
 
 Batch = list[list[int]]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -91,21 +91,17 @@ def _real_tokens(states: Array, batch: Batch) -> Array:
     return np.concatenate([own[: len(row)] for own, row in zip(states, batch, strict=True)])
 
 
-def serve(arguments: Arguments, load: Callable[[], Run]) -> None:
+def serve(arguments: Arguments, load: Callable[[], Run], *, has_tenants: bool = True) -> None:
     """Answers until standard input ends. `load` makes one more model: the n-th computes the row of tenant n, and the
-    first everything else."""
+    first everything else. Without tenants there is one model."""
     work, models = arguments.read_work(), [load()]
 
     def tenants() -> None:
         for run, row in zip(itertools.cycle(models), work.tenants, strict=False):
             run([row])
 
-    cases = {name: lambda own=own: run_all(models[0], own) for name, own in work.batches.items()}
-    answer(
-        {
-            **cases,
-            "load": lambda: models.append(load()),
-            "tenants": tenants,
-            "states": lambda: save_states(models[0], work, arguments.states),
-        }
-    )
+    cases: dict[str, Case] = {name: lambda own=own: run_all(models[0], own) for name, own in work.batches.items()}
+    cases["states"] = lambda: save_states(models[0], work, arguments.states)
+    if has_tenants:
+        cases |= {"load": lambda: models.append(load()), "tenants": tenants}
+    answer(cases)

@@ -15,10 +15,12 @@ from peltier_backbone.load import load_backbone
 from peltier_backbone.packing import Encoded
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.forced import hold_kernels
 from common.stock import variant
 
 arguments = Arguments.read()
 keep_freed_memory()
+hold_kernels()
 torch.set_num_threads(arguments.num_threads)
 backbone = load_backbone(arguments.checkpoint, dtype=arguments.precision)
 work = arguments.read_work()

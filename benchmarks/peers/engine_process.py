@@ -11,8 +11,8 @@ from contender import Contender, converted
 
 @dataclass(frozen=True)
 class Engine:
-    """A library in one precision: `work` is what it computes, the first word of its script's name. `origin` is None for
-    the environment's own."""
+    """A library in one precision: `work` is what it computes, the first word of its script's name; builds of a library
+    share a script. `origin` is None for the environment's own."""
 
     work: str
     library: str
@@ -25,9 +25,12 @@ class Engine:
         return " ".join((self.library, self.precision, *(flag.strip("-") for flag in self.flags)))
 
     @contextmanager
-    def start(self, checkpoint: Path, folder: Path, num_threads: int) -> Iterator[Contender]:
-        """Its process, with its rows in `folder`. It makes its model before, if it needs one of its own."""
-        script = f"{self.work}_{self.library}.py"
+    def start(
+        self, checkpoint: Path, folder: Path, num_threads: int, level: str | None = None
+    ) -> Iterator[Contender]:  # fmt: skip
+        """Its process, with its rows in `folder`, held to `level`. It makes its model before, if it needs one of its
+        own."""
+        script = f"{self.work}_{self.library.partition('-')[0]}.py"
         arguments = self.name, self.precision, str(num_threads), str(checkpoint), str(folder)
         model = folder
         if self.origin:
@@ -35,8 +38,9 @@ class Engine:
             contents = b"".join(hashlib.sha256(file.read_bytes()).digest() for file in sources)
             model = converted(script, self.origin, *arguments, contents=contents)
         contender = Contender(
-            self.name, script, self.origin, *arguments, str(model), *self.flags, num_threads=num_threads
-        )
+            self.name, script, self.origin, *arguments, str(model), *self.flags,
+            num_threads=num_threads, level=level,
+        )  # fmt: skip
         try:
             yield contender
         finally:

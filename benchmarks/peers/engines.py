@@ -1,6 +1,7 @@
-"""Peltier against the engines that serve a plain encoder on a CPU: onnxruntime, OpenVINO and CTranslate2.
+"""Peltier against the engines that serve a plain encoder on a CPU, such as onnxruntime, OpenVINO and CTranslate2.
 
-    .venv/bin/python benchmarks/peers/engines.py [--data SST2/validation.jsonl.gz] [--threads 2] [--json FILE]
+    .venv/bin/python benchmarks/peers/engines.py [--data SST2/validation.jsonl.gz] [--level avx2] [--threads 2]
+        [--rounds 8] [--tenants] [--json FILE]
 
 Each engine has the same frozen MiniLM in its own process, as its documentation recommends, and computes the hidden
 states of token ids. Peltier does the same (bare), and answers with 32 adapters of four presets. Engines take turns
@@ -8,18 +9,26 @@ within a run; ratios compare with plain transformers in float32 just before. Tim
 process on one thread, and seconds by the clock on several.
 
 `random` is sentences of SST-2's lengths in random batches of 32, `sorted` the same sentences sorted by length. `32 x
-64` and `32 x 16` need no padding. `single` is one row alone. `tenants` is 32 rows of 32 tenants: 32 models in an
-engine, 32 adapters in Peltier; it needs up to 8 GB of memory, and `--without-tenants` leaves it out. `cosine` compares
-each token's hidden state with that of plain transformers.
+64` and `32 x 16` need no padding. `single` is one row alone. With `--tenants` there are 32 rows of 32 tenants: 32
+models in an engine, 32 adapters in Peltier; this needs up to 8 GB of memory, and engines that compile are left out.
+`cosine` compares each token's hidden state with that of plain transformers.
+
+`--level` holds every process to an instruction level, also plain transformers, and leaves out engines that cannot be
+held to it. Engines in bfloat16 are left out where the processor only emulates it. An engine that fails is left out of
+the cases that follow. If the run is interrupted, it reports what it has measured.
 """
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -33,6 +42,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
+from common.committed import processor
+from common.forced import add_level, multiplies_bfloat16, own_level
 from common.sentences import load_sentences
 
 ROWS, CALIBRATION = 32, 200
@@ -45,26 +56,38 @@ FOREIGN = [
     for library, precisions in {
         "onnxruntime": ("float32", "int8"),
         "openvino": ("float32", "bfloat16", "int8"),
+        "onnxruntime-openvino": ("float32",),
         "ctranslate2": ("float32", "int8"),
+        "torchao": ("int8",),
+        "zentorch": ("float32", "bfloat16"),
     }.items()
     for precision in precisions
 ]
+# They take longest to start.
+COMPILED = {"torchao", "zentorch"}
+# They choose instructions by the processor alone, OpenVINO at least those of its float32 products and norms.
+NOT_HELD = {"onnxruntime", "onnxruntime-openvino", "openvino"}
 PELTIER = [Engine("engine", "peltier", dtype, flags=flags) for dtype in DTYPES for flags in ((), ("--adapters",))]
 
 
 @dataclass
 class Found:
     """Of one engine: round by round, how many times as fast as plain transformers it was in each case; the cosine of
-    each token; and the CPU milliseconds and MiB of one more tenant."""
+    each token; the CPU milliseconds and MiB of one more tenant; and why it was left out, if it was."""
 
     ratios: dict[str, list[float]] = field(default_factory=dict)
     cosines: list[float] = field(default_factory=list)
     load_ms: float | None = None
     load_mib: float | None = None
+    left_out: str | None = None
+
+    def middle(self, case: str) -> str:
+        """The median ratio of a case, empty before it was measured."""
+        return f"{statistics.median(self.ratios[case]):.2f}" if case in self.ratios else ""
 
     def cells(self) -> list[str]:
         """Its line in the table."""
-        middles = (f"{statistics.median(self.ratios[case]):.2f}" if case in self.ratios else "" for case in CASES)
+        middles = map(self.middle, CASES)
         cosine = f"{statistics.mean(self.cosines):.4f} / {min(self.cosines):.3f}" if self.cosines else ""
         return [*middles, *("" if one is None else f"{one:.1f}" for one in (self.load_ms, self.load_mib)), cosine]
 
@@ -98,37 +121,82 @@ def even_batch(width: int) -> list[list[int]]:
     return [[draw.randrange(1000, 20_000) for _ in range(width)] for _ in range(ROWS)]
 
 
-def race(case: str, plain: Contender, others: dict[Engine, Contender], rounds: int, found: dict[Engine, Found]) -> None:
-    """Appends the ratios of `case`: all by turns in each round, after one warm-up."""
-    for number in range(rounds + 1):
-        reference = plain.seconds(case)
+class Race:
+    """Engines that take turns with plain transformers. One that fails leaves the race, and the others go on."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path, found: dict[Engine, Found]) -> None:
+        self._options, self._folder, self._found = options, folder, found
+        self._checkpoint = find_checkpoint("minilm")
+        self._started = time.monotonic()
+
+    def run(self) -> None:
+        """All engines at a time, in each workload."""
+        with ExitStack() as running:
+            plain = running.enter_context(self._start(PLAIN))
+            others: dict[Engine, Contender] = {}
+
+            def start(engine: Engine) -> None:
+                with self._leaving(engine):
+                    others[engine] = running.enter_context(self._start(engine))
+                    self._progress(f"{engine.name} has started")
+
+            with ThreadPoolExecutor(os.cpu_count()) as starting:
+                list(starting.map(start, sorted(self._left(), key=lambda one: one.library not in COMPILED)))
+            self._compare_states(plain, others)
+            for case in WORKLOADS:
+                self._measure(case, plain, others)
+
+    def run_tenants(self) -> None:
+        """32 tenants: each engine in turn loads all of them beside plain transformers with as many."""
+        with self._start(PLAIN) as plain:
+            load_tenants(plain, Found())
+            for engine in self._left():
+                with self._leaving(engine), self._start(engine) as contender:
+                    if "tenants" in contender.cases:
+                        load_tenants(contender, self._found[engine])
+                        self._measure("tenants", plain, {engine: contender})
+
+    def _start(self, engine: Engine) -> AbstractContextManager[Contender]:
+        return engine.start(self._checkpoint, self._folder, self._options.threads, self._options.level)
+
+    def _left(self) -> list[Engine]:
+        return [engine for engine, own in self._found.items() if own.left_out is None]
+
+    @contextmanager
+    def _leaving(self, engine: Engine) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, OSError) as error:
+            self._found[engine].left_out = f"it failed: {error}"
+            self._progress(f"{engine.name} failed: {error}")
+
+    def _compare_states(self, plain: Contender, others: dict[Engine, Contender]) -> None:
+        """The cosine of each token of the random batches to that of plain transformers."""
+        plain.seconds("states")
+        exact = np.load(self._folder / f"{plain.name}.npy")
         for engine, contender in others.items():
-            ratio = reference / contender.seconds(case)
-            if number:
-                found[engine].ratios.setdefault(case, []).append(ratio)
+            with self._leaving(engine):
+                if "states" in contender.cases:
+                    contender.seconds("states")
+                    own = np.load(self._folder / f"{contender.name}.npy")
+                    norms = np.linalg.norm(exact, axis=1) * np.linalg.norm(own, axis=1)
+                    self._found[engine].cosines = ((exact * own).sum(1) / norms).tolist()
+        self._progress("cosines")
 
+    def _measure(self, case: str, plain: Contender, others: dict[Engine, Contender]) -> None:
+        """Appends the ratios of `case`: all by turns in each round, after one warm-up."""
+        for number in range(self._options.rounds + 1):
+            reference = plain.seconds(case)
+            for engine in filter(others.__contains__, self._left()):
+                with self._leaving(engine):
+                    ratio = reference / others[engine].seconds(case)
+                    if number:
+                        self._found[engine].ratios.setdefault(case, []).append(ratio)
+        middles = (f"{one.name} {own.middle(case)}" for one, own in self._found.items() if one in others)
+        self._progress(f"{case}: {', '.join(middles)}")
 
-def compare_states(folder: Path, plain: Contender, others: dict[Engine, Contender], found: dict[Engine, Found]) -> None:
-    """The cosine of each token of the random batches to that of plain transformers."""
-    plain.seconds("states")
-    exact = np.load(folder / f"{plain.name}.npy")
-    for engine, contender in others.items():
-        if "states" in contender.cases:
-            contender.seconds("states")
-            own = np.load(folder / f"{contender.name}.npy")
-            norms = np.linalg.norm(exact, axis=1) * np.linalg.norm(own, axis=1)
-            found[engine].cosines = ((exact * own).sum(1) / norms).tolist()
-
-
-def race_tenants(checkpoint: Path, folder: Path, options: argparse.Namespace, found: dict[Engine, Found]) -> None:
-    """32 tenants: each engine in turn loads all of them beside plain transformers with as many."""
-    with PLAIN.start(checkpoint, folder, options.threads) as plain:
-        load_tenants(plain, Found())
-        for engine in found:
-            with engine.start(checkpoint, folder, options.threads) as contender:
-                if "tenants" in contender.cases:
-                    load_tenants(contender, found[engine])
-                    race("tenants", plain, {engine: contender}, options.rounds, found)
+    def _progress(self, text: str) -> None:
+        print(f"{time.monotonic() - self._started:4.0f} s  {text}", file=sys.stderr, flush=True)
 
 
 def load_tenants(contender: Contender, found: Found) -> None:
@@ -140,44 +208,58 @@ def load_tenants(contender: Contender, found: Found) -> None:
     found.load_mib = (contender.peak_bytes - before) / (ROWS - 1) / 2**20
 
 
-def report(found: dict[Engine, Found], num_threads: int) -> None:
+def why_left_out(engine: Engine, level: str | None) -> str | None:
+    """Why an engine does not run at `level` on this machine; None if it does."""
+    if engine.precision == "bfloat16" and not multiplies_bfloat16(level):
+        return "the processor only emulates bfloat16"
+    if level not in (None, own_level()) and engine.library in NOT_HELD:
+        return "not all of it can be held to a level"
+    return None
+
+
+def report(found: dict[Engine, Found], options: argparse.Namespace) -> None:
     """A line for each engine."""
+    kind, name = processor()
     table = Table("", *CASES, "load ms", "MiB", "cosine, mean / min")
     for engine, own in found.items():
-        table.add_row(engine.name, *own.cells())
-    console = Console(width=140)
-    console.print(f"threads: {num_threads}; times as fast as plain transformers in float32; cost of one more tenant")
+        if own.left_out is None or own.ratios:
+            table.add_row(engine.name, *own.cells())
+    console = Console(width=140, soft_wrap=True)
+    console.print(f"{name} ({kind}), {options.level or own_level()}, threads: {options.threads}")
+    console.print("times as fast as plain transformers in float32; cost of one more tenant")
     console.print(table)
+    for engine, own in found.items():
+        if own.left_out is not None:
+            console.print(f"left out: {engine.name}, because {own.left_out}")
+    if options.json:
+        options.json.write_text(json.dumps({engine.name: asdict(own) for engine, own in found.items()}))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--sentences", type=int, default=96)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--sentences", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--engines", nargs="+", default=[one.name for one in FOREIGN + PELTIER], help="only these; all by default"
     )
-    parser.add_argument("--without-tenants", action="store_true")
+    parser.add_argument("--tenants", action="store_true", help="also measure 32 tenants")
+    add_level(parser)
     parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
     options = parser.parse_args()
-    found = {engine: Found() for engine in FOREIGN + PELTIER if engine.name in options.engines}
-    checkpoint = find_checkpoint("minilm")
-    with tempfile.TemporaryDirectory() as name, ExitStack() as running:
+    engines = [engine for engine in FOREIGN + PELTIER if engine.name in options.engines]
+    found = {engine: Found(left_out=why_left_out(engine, options.level)) for engine in engines}
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_work(folder, options.data, options.sentences)
-        plain = running.enter_context(PLAIN.start(checkpoint, folder, options.threads))
-        contenders = {one: running.enter_context(one.start(checkpoint, folder, options.threads)) for one in found}
-        for case in WORKLOADS:
-            race(case, plain, contenders, options.rounds, found)
-        compare_states(folder, plain, contenders, found)
-        running.close()
-        if not options.without_tenants:
-            race_tenants(checkpoint, folder, options, found)
-    report(found, options.threads)
-    if options.json:
-        options.json.write_text(json.dumps({engine.name: asdict(own) for engine, own in found.items()}))
+        race = Race(options, folder, found)
+        try:
+            race.run()
+            if options.tenants:
+                race.run_tenants()
+        finally:
+            report(found, options)
 
 
 if __name__ == "__main__":

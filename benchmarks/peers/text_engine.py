@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from answering import answer
+from answering import Case, answer
 from engine import Arguments, Batch
 
 # Texts without a start token and with an end token, of rows of token ids, so many in a batch and tokens in a text.
@@ -24,12 +24,16 @@ class TextWork:
 
 
 def serve(arguments: Arguments, write: Write) -> None:
-    """Answers until standard input ends. The case `texts` saves what each number of rows has written."""
+    """Answers until standard input ends. The case `8 first` writes only the first token of each text, with 8 rows. The
+    case `texts` saves what each number of rows has written."""
     work = TextWork(**json.loads((arguments.folder / "work.json").read_text()))
     texts: dict[int, Batch] = {}
 
     def case(num_rows: int) -> None:
         texts[num_rows] = write(work.rows, num_rows, work.limit)
 
-    cases = {str(num_rows): lambda size=num_rows: case(size) for num_rows in work.sizes}
-    answer({**cases, "texts": lambda: arguments.texts.write_text(json.dumps(texts))})
+    cases: dict[str, Case] = {str(size): lambda size=size: case(size) for size in work.sizes}
+    first: dict[str, Case] = {
+        f"{size} first": lambda size=size: write(work.rows, size, 1) for size in work.sizes
+    }  # fmt: skip
+    answer({**cases, **first, "texts": lambda: arguments.texts.write_text(json.dumps(texts))})

@@ -13,6 +13,7 @@ from peltier_backbone.packing import Encoded
 from text_engine import serve
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.forced import hold_kernels
 from common.stock import variant
 from common.texts import ours
 
@@ -20,6 +21,7 @@ TENANTS = 8
 
 arguments = Arguments.read()
 keep_freed_memory()
+hold_kernels()
 torch.set_num_threads(arguments.num_threads)
 backbone = load_backbone(arguments.checkpoint, dtype=arguments.precision)
 

@@ -1,16 +1,20 @@
 """Greedy texts of a T5: Peltier against CTranslate2 and transformers' `generate`.
 
-    .venv/bin/python benchmarks/peers/texts.py [--backbone DIR --data e2e_nlg/validation.jsonl.gz] [--threads 2]
+    .venv/bin/python benchmarks/peers/texts.py [--backbone DIR --data e2e_nlg/validation.jsonl.gz] [--level avx2]
+        [--threads 2]
 
 Each engine has the same checkpoint in its own process; they take turns within a run. All read the same inputs, sorted
-by length, with at most 8, 32 or 64 rows in a batch, and write greedily. Ratios compare tokens per second with plain
+by length, with at most 8, 16, 32 or 64 rows in a batch, and write greedily. Ratios compare tokens per second with plain
 transformers in float32 just before, from CPU seconds of the computing process on one thread, or seconds by the clock on
-several. Peltier computes alone or with the adapters of 8 tenants, two of each of four presets, with their weights at
-the start of a training: these change no text, so all texts can be compared. `same texts` counts those that are equal to
-transformers', token by token.
+several: of whole texts, of texts of one token, which take the encoder and one step, and of the further tokens, which
+take steps alone. Peltier computes alone or with the adapters of 8 tenants, two of each of four presets, with their
+weights at the start of a training: these change no text, so all texts can be compared. `same texts` counts those that
+are equal to transformers', token by token.
 
 `--backbone` is a T5 checkpoint, by default the small one of this repository; `shape` is one with random weights and the
 shape of t5-small. `--data` has a `meaning_representation` column; without it, sentences of the sample data are read.
+`--level` holds every process to an instruction level; Peltier in bfloat16 is left out where the processor only emulates
+it.
 """
 
 import argparse
@@ -21,6 +25,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 
 from contender import Contender
@@ -32,11 +37,13 @@ from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
+from common.committed import processor
+from common.forced import add_level, multiplies_bfloat16, own_level
 from common.libraries import kept
 from common.sentences import load_sentences
 
 SMALL = Path(__file__).parents[2] / "examples/backbones/t5-mini"
-SIZES = (8, 32, 64)
+SIZES = (8, 16, 32, 64)
 # Presets whose adapters change nothing before their training, and noise that an upload needs but no text shows.
 PRESETS = ("compacter", "lora", "adamix", "pfeiffer")
 NOISE = 3e-4
@@ -50,14 +57,18 @@ Texts = dict[str, list[list[int]]]
 
 @dataclass
 class Found:
-    """Of one engine, by number of rows: the ratios to plain transformers round by round, and how many texts are its."""
+    """Of one engine, by number of rows: the ratios to plain transformers round by round, of whole texts, of first
+    tokens and of further tokens, and how many texts are its."""
 
     ratios: dict[str, list[float]] = field(default_factory=dict)
+    first: dict[str, list[float]] = field(default_factory=dict)
+    further: dict[str, list[float]] = field(default_factory=dict)
     same: dict[str, int] = field(default_factory=dict)
 
     def cells(self) -> list[str]:
         """Its line in the table."""
-        middles = [f"{statistics.median(self.ratios[str(size)]):.2f}" for size in SIZES]
+        kinds = self.ratios, self.first, self.further
+        middles = [" / ".join(f"{statistics.median(kind[str(size)]):.2f}" for kind in kinds) for size in SIZES]
         return [*middles, ", ".join(str(self.same[str(size)]) for size in SIZES)]
 
 
@@ -99,32 +110,54 @@ def read_texts(contender: Contender, folder: Path) -> Texts:
 
 def measure(folder: Path, plain: Contender, others: dict[Engine, Contender], rounds: int) -> dict[Engine, Found]:
     """All by turns in each round, after one warm-up."""
+    all_of_them = (plain, *others.values())
     seconds: dict[tuple[str, str], list[float]] = {}
-    for case in map(str, SIZES):
-        for _ in range(rounds + 1):
-            for one in (plain, *others.values()):
-                seconds.setdefault((one.name, case), []).append(one.seconds(case))
+    for size in SIZES:
+        for number in range(rounds + 1):
+            for case, one in product((str(size), f"{size} first"), all_of_them):
+                taken = one.seconds(case)
+                if number:
+                    seconds.setdefault((one.name, case), []).append(taken)
+        print(f"{size} rows are measured", file=sys.stderr, flush=True)
     expected = read_texts(plain, folder)
     found = {engine: Found() for engine in others}
     for engine, contender in others.items():
-        for case, texts in read_texts(contender, folder).items():
-            more = sum(map(len, texts)) / sum(map(len, expected[case]))
-            pairs = zip(seconds[plain.name, case][1:], seconds[engine.name, case][1:], strict=True)
-            found[engine].ratios[case] = [more * reference / own for reference, own in pairs]
-            found[engine].same[case] = sum(map(list.__eq__, texts, expected[case]))
+        texts = read_texts(contender, folder)
+        for case in map(str, SIZES):
+            compare(found[engine], case, seconds, (plain.name, expected[case]), (engine.name, texts[case]))
     lengths = sorted(map(len, expected[str(SIZES[0])]))
     middle = statistics.median(lengths)
     print(f"{len(lengths)} texts of {lengths[0]} to {lengths[-1]} tokens, median {middle:.0f}")
     return found
 
 
-def report(found: dict[Engine, Found], num_threads: int) -> None:
+def compare(
+    found: Found, case: str, seconds: dict[tuple[str, str], list[float]], plain: tuple[str, list[list[int]]],
+    other: tuple[str, list[list[int]]],
+) -> None:  # fmt: skip
+    """Adds the ratios of one number of rows: `plain` and `other` are an engine's name and its texts."""
+    whole, first = (
+        [seconds[name, kind] for name, _ in (plain, other)] for kind in (case, f"{case} first")
+    )  # [plain's, the other's] rounds
+    tokens, expected = (sum(map(len, texts)) for _, texts in (other, plain))
+    rows = len(plain[1])
+    found.ratios[case] = [tokens / expected * a / b for a, b in zip(*whole, strict=True)]
+    found.first[case] = [a / b for a, b in zip(*first, strict=True)]
+    found.further[case] = [
+        (tokens - rows) / (expected - rows) * (a - a_first) / (b - b_first)
+        for a, b, a_first, b_first in zip(*whole, *first, strict=True)
+    ]
+    found.same[case] = sum(map(list.__eq__, other[1], plain[1]))
+
+
+def report(found: dict[Engine, Found], num_threads: int, level: str | None) -> None:
     """A line for each engine."""
     table = Table("", *(f"{size} rows" for size in SIZES), "same texts")
     for engine, own in found.items():
         table.add_row(engine.name, *own.cells())
-    console = Console(width=120)
-    console.print(f"threads: {num_threads}; tokens per second, times as fast as plain transformers in float32")
+    console = Console(width=150)
+    console.print(f"{processor()[1]}, {level or own_level()}, threads: {num_threads}")
+    console.print("x plain transformers in float32: whole texts / first tokens / further tokens")
     console.print(table)
 
 
@@ -136,17 +169,20 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=64, help="tokens of a text")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=6)
+    add_level(parser)
     parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
     options = parser.parse_args()
     checkpoint = random_shape() if options.backbone == "shape" else Path(options.backbone)
     with tempfile.TemporaryDirectory() as name, ExitStack() as running:
         folder = Path(name)
         write_work(folder, checkpoint, options)
+        engines = [one for one in ENGINES if one.precision != "bfloat16" or multiplies_bfloat16(options.level)]
         plain, *others = (
-            running.enter_context(one.start(checkpoint, folder, options.threads)) for one in (PLAIN, *ENGINES)
+            running.enter_context(one.start(checkpoint, folder, options.threads, options.level))
+            for one in (PLAIN, *engines)
         )
-        found = measure(folder, plain, dict(zip(ENGINES, others, strict=True)), options.rounds)
-    report(found, options.threads)
+        found = measure(folder, plain, dict(zip(engines, others, strict=True)), options.rounds)
+    report(found, options.threads, options.level)
     if options.json:
         options.json.write_text(json.dumps({engine.name: asdict(own) for engine, own in found.items()}))
 
