@@ -1,6 +1,7 @@
 """What golden examples prove, and attacks that they resist."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden.golden import check_golden, golden_rows, judge_golden
 from peltier_adapters.golden.twins import num_twins
+from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone, load_backbone
 
@@ -181,6 +183,22 @@ def test_bfloat16_judges_the_examples_together(half: Backbone, bert: Backbone, m
     assert (
         reason == "golden example 1: scores differ by 0.007 from the recorded ones; 0.00390625 is allowed in bfloat16"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "roberta", "t5", "t5_gated"])
+def test_int8_refuses_no_sound_adapter(name: str, request: pytest.FixtureRequest, make_artifact: MakeArtifact):
+    """Of any preset, of several kinds of tasks, and with three draws of random weights."""
+    exact: Backbone = request.getfixturevalue(name)
+    coarse, generates = load_backbone(exact.name, dtype="int8"), exact.config.generates
+    presets = [one.name for one in PRESETS.values() if (one.t5 if generates else one.encoder) is not None]
+    kinds = ("text2text", "classification") if generates else ("classification", "regression", "embedding")
+    refused = {}
+    for preset, kind, seed in product(presets, kinds, range(3)):
+        labels = ("score",) if kind == "regression" else ("negative", "positive")
+        made = make_artifact(exact, preset, task_type=kind, labels=labels, seed=seed)
+        refused[preset, kind, seed] = check_golden(coarse, read_artifact(made, coarse))
+    assert {key: reasons for key, reasons in refused.items() if reasons} == {}
 
 
 def test_float32_asks_for_each_example_and_runs_no_twins(bert: Backbone, artifact: Artifact):
