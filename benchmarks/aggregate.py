@@ -29,7 +29,8 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
 PRESETS = ("compacter", "unipelt-apl", "lora", "adamix")
 NUM_TASKS, NUM_SENTENCES = 32, 2000

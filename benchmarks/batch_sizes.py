@@ -120,7 +120,7 @@ def ask(process: "subprocess.Popen[str]", sizes: Sequence[int]) -> dict[str, Any
 def serve(backbone_name: str, preset: str, dtype: str, *, onednn: bool) -> None:
     """The child: a line of sizes in, a line of figures out, with the settings of `peltier serve` but for its products,
     if they are `onednn`'s."""
-    from peltier_backbone.cores import wait_passively
+    from peltier_backbone.machine.cores import wait_passively
 
     wait_passively()
     import torch
@@ -129,8 +129,8 @@ def serve(backbone_name: str, preset: str, dtype: str, *, onednn: bool) -> None:
     from peltier_adapters.batch.row import Row
     from peltier_adapters.residency.bank import Banks
     from peltier_backbone import load
-    from peltier_backbone.heap import keep_freed_memory
-    from peltier_backbone.packing import Encoded
+    from peltier_backbone.machine.heap import keep_freed_memory
+    from peltier_backbone.text.packing import Encoded
 
     if onednn:
         from common.onednn import OneDnnLinear

@@ -34,9 +34,10 @@ from common.sentences import load_sentences
 from common.serving import Server, serving
 from common.stock import stock
 from peltier_adapters.batch.row import Row
-from peltier_backbone.heap import keep_freed_memory
-from peltier_backbone.load import DTYPES, Backbone, load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import DTYPES, load_backbone
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_backbone.text.packing import Encoded
 from traffic import CALLERS, NUM_REQUESTS, Crowd
 
 ROWS, COUNTS = 64, (1, 4, 16, 64)

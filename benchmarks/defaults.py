@@ -29,8 +29,8 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 from peltier_training.config.defaults import fill_in
 from peltier_training.config.preparation import prepare
 from peltier_training.config.run import Hyperparameters, Run

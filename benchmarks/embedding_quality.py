@@ -26,10 +26,11 @@ from common.libraries import installed
 from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.load import load_backbone
 from peltier_server.inference.backbone_task import BackboneTask
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.pairs import inputs_of

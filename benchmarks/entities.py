@@ -29,8 +29,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch
 from common.full_tagging import TagRun, full_tagging
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
 from peltier_training.data.labelled_data import read_file

@@ -36,10 +36,11 @@ from common.stock import stock, variant
 from common.texts import ours, theirs
 from overhead import BARE, INSTANT
 from peltier_adapters.presets.presets import find_preset
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.heap import keep_freed_memory
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.load import load_backbone
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_backbone.text.packing import Encoded
 from peltier_client import Client
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.adapter_key import AdapterKey

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from int8_quality import TASKS
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import examine

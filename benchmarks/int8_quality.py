@@ -28,7 +28,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from peltier_adapters.artifact.artifact import load_artifact
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_training.config.preparation import prepare
 from peltier_training.config.record import create_record
 from peltier_training.config.run import Hyperparameters, Run

@@ -30,7 +30,8 @@ from attacks import ATTACKS, NUM_COSTLY, NUM_HOGS, NUM_LISTED, predict
 from common.adapters import INPUTS, make_bytes, make_task
 from common.callers import lines, request_bytes, run
 from common.serving import Server, serving
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError
 
 OPERATOR = "plt_operator-of-the-benchmark"

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from common.full_finetuning import FullRun, full_finetuning
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_examples

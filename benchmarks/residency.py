@@ -9,7 +9,7 @@ on other programs. Memory is the growth of the process, with the host tier off. 
 
 In a cycle a thousand adapters of all presets are leased, sixteen at a time, on a device with room for a tenth of their
 bytes and a host tier for a fifth, so each load evicts others. The rest is deleted at the end. On a CPU the tiers share
-memory. "In use" excludes memory that the C library keeps free in its heap (see `peltier_backbone.heap`).
+memory. "In use" excludes memory that the C library keeps free in its heap (see `peltier_backbone.machine.heap`).
 """
 
 import argparse
@@ -31,8 +31,9 @@ from common.adapters import make_bytes
 from common.callers import run as run_on_uvloop
 from common.shelf import Seconds, Shelf
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.heap import keep_freed_memory
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
+from peltier_backbone.machine.heap import keep_freed_memory
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots

@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from common.full_text_finetuning import FullTextRun, full_text_finetuning
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task import create_task

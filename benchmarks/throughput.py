@@ -30,10 +30,11 @@ from common.passes import (
     transformers_pass,
 )
 from common.sentences import load_sentences
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.heap import keep_freed_memory
-from peltier_backbone.load import DTYPES, Backbone, load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.load import DTYPES, load_backbone
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_backbone.text.packing import Encoded
 from transformers import BertModel
 
 PRESETS = (*FOUR, "houlsby", "prefix", "bitfit", "pfeiffer")

@@ -23,9 +23,10 @@ from tempfile import TemporaryDirectory
 import torch
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.presets import find_preset
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.targets import Targets
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded
 from peltier_training.data.dataset import TextRow
 from peltier_training.data.padding import IGNORED, pad_texts
 from peltier_training.models.text_model import TextAdapter

@@ -24,7 +24,8 @@ from peltier_adapters.artifact.artifact import load_stored, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.golden.golden import golden_rows
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, Client
 from peltier_store.blobs.blobs import Blobs
 

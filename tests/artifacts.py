@@ -11,14 +11,14 @@ from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import create_draft, generate
 from peltier_adapters.generation.search import Decoding
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import create_reference
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import SPAN_LABELS, TaskSpec
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from tests.small_tokenizers import TEXTS
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native.choice import kernels_in_use
 
 

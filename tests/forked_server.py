@@ -114,7 +114,7 @@ def _become(request: dict[str, object], output: int) -> None:
 
 
 def main() -> None:
-    from peltier_backbone.cores import wait_passively
+    from peltier_backbone.machine.cores import wait_passively
 
     wait_passively()
     for name in _IMPORTED:

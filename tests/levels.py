@@ -6,7 +6,8 @@ from functools import cache
 
 import pytest
 import torch
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native.choice import kernels_in_use, load_library
 from peltier_backbone.native.levels import processor_levels
 from peltier_backbone.native.survey import survey_libraries, survey_library

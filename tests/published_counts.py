@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peltier_backbone.config import BackboneConfig, parse_config
+from peltier_backbone.checkpoint.config import BackboneConfig, parse_config
 
 # The published config.json of each backbone, as far as shapes go.
 FILES: Mapping[str, Mapping[str, object]] = {

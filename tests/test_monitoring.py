@@ -16,7 +16,7 @@ import pytest
 import yaml
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.residency.served import device_bytes as bytes_on_device
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.prometheus_server import SHIPPED, WINDOW, Prometheus, wait_for
 from tests.server_process import Server

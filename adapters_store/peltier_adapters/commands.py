@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -34,8 +34,8 @@ def presets(
     json_output: Json = False,
 ) -> None:
     """List presets and baselines with their parameters on a backbone, without the task head. Loads no weights."""
-    from peltier_backbone.checkpoint import find_checkpoint
-    from peltier_backbone.config import load_config
+    from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+    from peltier_backbone.checkpoint.config import load_config
 
     config = load_config(find_checkpoint(backbone, config_only=True))
     total, overrides = config.num_parameters, parse_overrides(set_ or [])

@@ -9,7 +9,7 @@ from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.tasks import SPAN_LABELS, DecodingSpec, Inputs, TaskSpec, TaskType
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.evaluate.export import export
 
 LABELS = ("negative", "positive")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from common.full_arguments import full_arguments
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
 from peltier_training.evaluate import metrics

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from common.full_arguments import full_arguments
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from seqeval.metrics import f1_score, precision_score, recall_score
 from torch.utils.data import Dataset
 from transformers import (

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from common.full_arguments import full_arguments
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.load import load_backbone
 from peltier_training.data.dataset import TextRow
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import text_rows

@@ -7,8 +7,8 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Resident
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from transformers import T5ForConditionalGeneration
 
 Texts = list[list[int]]

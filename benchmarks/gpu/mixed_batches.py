@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 from bench import DTYPES, Bench, device_work
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded, Packed
+from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded, Packed
 from random_adapters import PRESETS, adapt, by_torch, draw_adapters, groups_of, load, use_kernels
 from site_ops import compare_ops, create_cases
 from tokenizers import Tokenizer, models

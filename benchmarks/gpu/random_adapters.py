@@ -19,9 +19,9 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import Parts
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
 # In the order in which a batch is sorted: no prefix and no norm, norms, prefixes.

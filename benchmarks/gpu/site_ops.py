@@ -9,7 +9,7 @@ from peltier_adapters.ops import backend
 from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.ops.op import FusedMatmul, Program
 from peltier_adapters.ops.torch import TORCH
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from random_adapters import PRESETS
 from torch import Tensor
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from batches import ROWS, WIDTHS
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from rich.console import Console
 from rich.table import Table
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import load_backbone
 from rich.console import Console
 from rich.table import Table

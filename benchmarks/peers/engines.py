@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy as np
 from contender import Contender
 from engine_process import Engine
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import DTYPES, load_backbone
 from rich.console import Console
 from rich.table import Table

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from rich.console import Console
 from rich.table import Table
 

@@ -7,7 +7,7 @@ import torch
 from answering import answer
 from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.load import load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from peltier_training.models.model import HeadedAdapter
 from plain_loop import Row, train_epoch
 from torch import Tensor

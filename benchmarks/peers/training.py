@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.tokenizer import load_tokenizer
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.text.tokenizer import load_tokenizer
 from rich.console import Console
 from rich.table import Table
 

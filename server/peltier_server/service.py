@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 from peltier_adapters.batch.warm_up import warm_up
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native.choice import use_kernels
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.ownership import require_own, require_registry_of

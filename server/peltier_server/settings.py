@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from peltier_backbone.cores import usable_cores
+from peltier_backbone.machine.cores import usable_cores
 from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.location import StoreLocation
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator

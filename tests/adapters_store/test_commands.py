@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.presets import PRESETS
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.config import load_config
 from peltier_client.cli import main
 
 from tests.published_configs import CONFIG_FILES

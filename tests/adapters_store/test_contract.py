@@ -14,14 +14,15 @@ from peltier_adapters.errors import ArtifactError
 from peltier_adapters.generation.generation import Draft, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.golden.golden import check_golden
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.ops.native import NativeOps
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import position_offset
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.shape import TEXT_FAMILIES
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native.library import Library
-from peltier_backbone.shape import TEXT_FAMILIES
 from torch import Tensor
 
 from tests.levels import EACH_LEVEL, forced_level, reloaded

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import load_stored, read_artifact
 from peltier_adapters.artifact.source import MemorySource
 from peltier_adapters.errors import ArtifactError
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.corpus.build import NUM_FLIPS, PAGE, PROVED, flips, join, refused, split
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_backbone.config import BertConfig, T5Config
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BertConfig, T5Config
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")

@@ -14,7 +14,7 @@ from peltier_adapters.parts.part import Context, under
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.maps import LphmMap, MapSpec, PhmMap
 from peltier_adapters.spec.parts import BottleneckSpec, LoraSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 CPU = torch.device("cpu")

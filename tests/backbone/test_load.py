@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_backbone import load
-from peltier_backbone.checkpoint import find_checkpoint, read_tensors
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.load import Backbone, load_backbone, resolve_device
+from peltier_backbone.load import load_backbone, resolve_device
 from peltier_backbone.native.choice import kernels_in_use
 from safetensors.torch import save_file
 from torch import Tensor

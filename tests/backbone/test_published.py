@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from peltier_backbone.config import BackboneConfig, load_config
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.targets import Targets
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig, load_config
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 

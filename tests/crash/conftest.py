@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.crash.publisher import Publisher, Specimen
 from tests.server_process import Server

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.inference import answer_reader, tokenizing
 from peltier_server.inference.prediction import OnePrediction
 from peltier_server.residency import loader

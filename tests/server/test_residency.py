@@ -21,7 +21,7 @@ from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.budget import Budget

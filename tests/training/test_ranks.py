@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 # Instead of `-m peltier_client`: the command, and what each process has learned when it is over.
 SPY = """

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import typer
-from peltier_backbone.cores import default_threads, wait_passively
+from peltier_backbone.machine.cores import default_threads, wait_passively
 
 from peltier_training.errors import TrainingError
 

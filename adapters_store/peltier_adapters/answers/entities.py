@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from peltier_backbone.packing import Encoded
-from peltier_backbone.token_places import NO_WORD, Span
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NO_WORD, Span
 from torch import Tensor
 
 from peltier_adapters.answers.tags import OUTSIDE, split_tag

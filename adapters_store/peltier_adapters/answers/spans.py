@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from peltier_backbone.packing import Encoded
-from peltier_backbone.token_places import NO_WORD, NOWHERE, Span
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NO_WORD, NOWHERE, Span
 from torch import Tensor
 
 from peltier_adapters.spec.tasks import SpanSpec

@@ -10,7 +10,7 @@ from pathlib import Path
 import safetensors
 import safetensors.torch
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import target_problems

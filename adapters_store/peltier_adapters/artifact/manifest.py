@@ -11,8 +11,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.shape import TEXT_FAMILIES, Family
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.shape import TEXT_FAMILIES, Family
 from pydantic import AfterValidator, FailFast, Field, ValidationError, model_validator
 
 from peltier_adapters.artifact.json_tokens import has_more_tokens

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_adapters.artifact.tensor_table import MAX_SHARED, TensorTable
 from peltier_adapters.artifact.weights import Layout, arrange

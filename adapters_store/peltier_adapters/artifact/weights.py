@@ -9,7 +9,7 @@ from operator import mul
 from typing import Self
 
 import torch
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.artifact.pages import Pages, num_pages_bytes

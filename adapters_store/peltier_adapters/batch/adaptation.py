@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 
 import torch
-from peltier_backbone.adaptation import NoAdaptation, Projection, Sublayer
-from peltier_backbone.attention import Prefix
-from peltier_backbone.load import Backbone
+from peltier_backbone.attention.adaptation import NoAdaptation, Projection, Sublayer
+from peltier_backbone.attention.attention import Prefix
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import Activation, PlacedOps, PlacedPrefixes
-from peltier_backbone.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-from peltier_backbone.load import Backbone
-from peltier_backbone.modernbert import ModernBert
-from peltier_backbone.packing import Packed
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.modernbert.modernbert import ModernBert
+from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
 from peltier_adapters.batch import scoring

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
-from peltier_backbone.bert import Bert
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
 from peltier_backbone.native.placed_rows import PlacedRow
-from peltier_backbone.packing import list_tokens
+from peltier_backbone.text.packing import list_tokens
 from torch import Tensor
 
 from peltier_adapters.batch.adaptation import SiteAdaptation

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import accumulate, chain
 
 import torch
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
-from peltier_backbone.targets import Targets
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
 from peltier_adapters.batch.adaptation import BatchAdaptation

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from peltier_backbone.cache import Cache
-from peltier_backbone.load import Backbone
+from peltier_backbone.attention.prefix_attention import Attended, Prefixes
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.prefix_attention import Attended, Prefixes
 from torch import Tensor
 
 from peltier_adapters.batch.frame import find_kernels

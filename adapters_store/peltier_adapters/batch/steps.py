@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-from peltier_backbone.cache import Cache
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
 from torch import Tensor
 
 from peltier_adapters.batch.forward import has_frames

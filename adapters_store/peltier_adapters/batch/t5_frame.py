@@ -10,13 +10,13 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 import torch
-from peltier_backbone.encoder_kv import EncoderKV
-from peltier_backbone.load import Backbone
+from peltier_backbone.attention.prefix_attention import Attended, Prefixes
+from peltier_backbone.attention.relative import RelativeBias
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.targets import ancestry
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
-from peltier_backbone.prefix_attention import Attended, Prefixes
-from peltier_backbone.relative import RelativeBias
-from peltier_backbone.targets import ancestry
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree

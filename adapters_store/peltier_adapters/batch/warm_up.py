@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import torch
-from peltier_backbone.cache import Cache
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree, create_tree

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from peltier_backbone.cache import Cache
-from peltier_backbone.likeliest import find_likeliest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
+from peltier_backbone.decoding.likeliest import find_likeliest
 from torch import Tensor
 
 from peltier_adapters.batch import steps

@@ -6,7 +6,7 @@ CSD-970002, 1997) with perturbed weights of the adapter.
 """
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.artifact import Artifact

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from peltier_backbone.bert import Bert
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
 
 from peltier_adapters.ops import backend
 

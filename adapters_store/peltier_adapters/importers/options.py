@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from pydantic import TypeAdapter, ValidationError
 
 from peltier_adapters.artifact.label_tree import target_problems

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from pydantic import ValidationError
 
 from peltier_adapters.artifact.artifact import Artifact, read_artifact

@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from typing import ClassVar, Protocol
 
 import torch
-from peltier_backbone.activation import activate
+from peltier_backbone.linear.activation import activate
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.choice import choose_kernels
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import Activation, PlacedOps, PlacedPrefixes
-from peltier_backbone.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.op import Program

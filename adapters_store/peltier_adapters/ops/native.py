@@ -9,6 +9,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import torch
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native import program as layout
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import (
@@ -24,7 +25,6 @@ from peltier_backbone.native.program import (
     step,
     vector,
 )
-from peltier_backbone.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, sites_of

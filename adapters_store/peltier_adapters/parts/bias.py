@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import torch
-from peltier_backbone.bert import Bert
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.ops.op import AddedBias

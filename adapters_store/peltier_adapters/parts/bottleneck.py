@@ -6,7 +6,7 @@ from itertools import product
 from typing import Literal
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import FusedMatmul, Normed

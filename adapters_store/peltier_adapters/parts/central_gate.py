@@ -2,7 +2,7 @@
 docs/methods/unipelt.md). Both parts read it through `gate.CentralShares`."""
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.parts.part import normal

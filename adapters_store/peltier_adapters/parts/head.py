@@ -4,7 +4,7 @@ linear)."""
 from collections.abc import Iterator
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep

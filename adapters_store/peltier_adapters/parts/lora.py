@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import product
 
 import torch
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep

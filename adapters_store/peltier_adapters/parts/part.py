@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 # A part's tensors, by their names in the shapes of its spec.

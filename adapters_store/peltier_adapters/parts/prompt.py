@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import PromptRows

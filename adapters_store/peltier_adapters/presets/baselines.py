@@ -4,7 +4,7 @@ torch."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import ValidationError
 
 from peltier_adapters.errors import AdapterError

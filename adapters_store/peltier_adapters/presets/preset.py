@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peltier_backbone.config import BackboneConfig, ModernBertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
 from pydantic import ValidationError
 
 from peltier_adapters.errors import AdapterError

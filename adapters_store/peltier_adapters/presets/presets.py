@@ -6,7 +6,7 @@ only to training: AdaMix experts are merged, and the prefix MLP is evaluated and
 
 from collections.abc import Iterable, Mapping
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.nearest import nearest

@@ -12,7 +12,7 @@ from itertools import count
 from weakref import WeakValueDictionary
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.artifact import Artifact

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import model_validator
 
 from peltier_adapters.spec.maps import Shapes

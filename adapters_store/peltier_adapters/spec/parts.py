@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import prod
 from typing import Annotated
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field
 
 from peltier_adapters.spec.bias import BiasSite, BiasSpec

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field
 
 from peltier_adapters.spec.maps import Shapes

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import Settings
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from docs.generator.methods.method import Method
 from docs.generator.methods.shapes import SHAPES

@@ -4,7 +4,7 @@ other tenants."""
 from collections.abc import Sequence
 from functools import partial
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES

@@ -8,7 +8,7 @@ from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import BACKBONE_TASK
 from peltier_store.registry import Version

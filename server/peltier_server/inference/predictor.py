@@ -11,10 +11,10 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.generation.search import Decoding
-from peltier_adapters.golden.inputs import TooManyWindows
+from peltier_adapters.inputs import TooManyWindows
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InvalidInput
 from peltier_client.protocol import BACKBONE_TASK, Input, MixedItem, Parameters, TaskReference, group_prefix
 from peltier_store.blobs.blobs import BlobNotFound

@@ -13,7 +13,7 @@ from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.generation.generation import Draft
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.protocol import Parameters, TextPrediction
 from torch import Tensor
 

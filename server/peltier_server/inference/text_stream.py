@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from peltier_backbone.tokenizer import Tokenizer
+from peltier_backbone.text.tokenizer import Tokenizer
 from peltier_client.protocol import TextPrediction
 
 from peltier_server.inference.detokenizer import Detokenizer

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.cost import AdapterCost, BackboneCost
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_server.queue.estimator import NO_WORK, Estimator, Work
 

@@ -11,7 +11,7 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
 from peltier_adapters.spec.cost import AdapterCost
 from peltier_adapters.spec.served import served_parts
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs
 
 from peltier_server.residency.adapter_key import AdapterKey

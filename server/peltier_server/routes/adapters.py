@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Form, Header, Path, Query, Request, Response, UploadFile
 from peltier_adapters.artifact.manifest import parse_manifest
 from peltier_adapters.spec.parts import PartSpec, count_by_block, count_parameters
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,

@@ -7,8 +7,8 @@ from fastapi import Request, Response
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.graphs.choice import can_capture
 from peltier_adapters.ops.backend import choose_backend
-from peltier_backbone.config import T5Config
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import T5Config
 from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, Unauthorized
 from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 

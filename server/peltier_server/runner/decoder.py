@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from peltier_adapters.generation.generation import create_draft
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError, Unavailable
 
 from peltier_server.metrics.metrics import Metrics

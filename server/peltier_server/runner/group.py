@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from peltier_adapters.generation.generation import Draft, Generator
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_server.runner.decode_job import DecodeJob, StepStats
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from peltier_adapters.batch.forward import computed_share
 from peltier_adapters.graphs.choice import create_graphs
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 
 from peltier_server.metrics.metrics import Metrics

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.answers.entities import Aggregation, TextTokens, find_entities, join_windows
 from peltier_adapters.answers.tags import split_tag
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertForTokenClassification, TokenClassificationPipeline
 

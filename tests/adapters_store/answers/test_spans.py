@@ -9,8 +9,8 @@ import pytest
 import torch
 from peltier_adapters.answers.spans import SpanAnswer, best_span
 from peltier_adapters.spec.tasks import SpanSpec
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 # What the question-answering pipeline of transformers 4.57.1 answers with MiniLM's tokenizer and a model whose logits

@@ -19,7 +19,7 @@ from peltier_adapters.artifact.artifact import load_stored, read_artifact, to_by
 from peltier_adapters.artifact.manifest import Manifest, read_header, read_manifest
 from peltier_adapters.artifact.source import MemorySource
 from peltier_adapters.errors import AdapterError, ArtifactError
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.full_disk import room_for
 

@@ -9,7 +9,7 @@ from peltier_adapters.artifact.placement import place_tensors, table_reasons
 from peltier_adapters.artifact.tensor_table import TensorTable, split_header
 from peltier_adapters.artifact.weights import layout_of
 from peltier_adapters.presets.presets import presets_for
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.artifacts import fitting
 

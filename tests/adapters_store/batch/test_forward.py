@@ -10,10 +10,10 @@ from peltier_adapters.artifact.manifest import Input
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import InputError
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 SINGLE = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=8)
 PAIR = SINGLE.model_copy(update={"inputs": "pair"})

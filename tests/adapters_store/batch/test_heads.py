@@ -10,7 +10,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.ops import backend
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks, head_spec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.native.library import Library
 from torch import Tensor
 

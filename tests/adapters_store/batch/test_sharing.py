@@ -10,8 +10,8 @@ from peltier_adapters.batch.forward import computed_share, forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.sharing import Stage, plan_stages
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.bert import Bert
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
 
 MakeArtifact = Callable[..., bytes]
 LAYERS = 3

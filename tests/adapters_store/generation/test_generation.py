@@ -15,8 +15,8 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import Draft, Generator, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.cache import Cache
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
 from transformers import T5ForConditionalGeneration
 
 MakeArtifact = Callable[..., bytes]

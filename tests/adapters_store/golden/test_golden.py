@@ -12,7 +12,8 @@ from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden.golden import check_golden, golden_rows, judge_golden
 from peltier_adapters.golden.twins import num_twins
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
 MakeArtifact = Callable[..., bytes]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.golden.twins import create_twin, num_twins
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
 
 def test_every_weight_of_a_twin_is_moved_by_one_rounding(bert: Backbone, make_artifact: Callable[..., bytes]):

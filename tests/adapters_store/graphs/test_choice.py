@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from peltier_adapters.graphs import choice
 from peltier_adapters.ops import backend
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from peltier_adapters.ops import backend
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Bank, Resident
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")
 

@@ -8,7 +8,7 @@ import torch
 from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.commands import import_
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from safetensors.torch import save_file
 
 from tests.adapters_store.importers.conftest import SavePeft

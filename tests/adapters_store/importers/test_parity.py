@@ -8,7 +8,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.options import TaskOptions
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import outputs
 from tests.adapters_store.importers.libraries import PACKAGES, save_cases

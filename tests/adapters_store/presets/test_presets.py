@@ -8,7 +8,7 @@ import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.presets import find_preset, presets_for
 from peltier_adapters.spec.parts import BottleneckSpec, Parts, count_parameters, tensor_shapes
-from peltier_backbone.config import BackboneConfig, parse_config
+from peltier_backbone.checkpoint.config import BackboneConfig, parse_config
 
 from tests.published_counts import CONFIGS, PUBLISHED, Published
 

@@ -15,7 +15,7 @@ from peltier_adapters.ops.op import FusedMatmul, at
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Bank, Banks
 from peltier_adapters.spec.parts import Parts
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 MakeArtifact = Callable[..., bytes]
 SHAPES = {"lora.down": (2, 3, 48, 8), "lora.up": (2, 3, 8, 48)}

@@ -18,7 +18,7 @@ from peltier_adapters.residency.served import build_served, device_bytes
 from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, MapSpec, PhmMap
 from peltier_adapters.spec.parts import BottleneckSpec
 from peltier_adapters.spec.served import served_parts
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 

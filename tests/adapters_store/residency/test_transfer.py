@@ -10,7 +10,7 @@ from peltier_adapters.artifact.weights import Layout, Weights
 from peltier_adapters.residency import transfer
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.transfer import CopyStream, create_transfer, share_host
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from tests.adapters_store import fake_card

@@ -21,12 +21,12 @@ from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.cost import AdapterCost, BackboneCost
 from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_backbone.bert_config import BertConfig
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
-from peltier_backbone.native_linear import NativeLinear
-from peltier_backbone.packing import Encoded
-from peltier_backbone.t5_config import T5Config
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.bert_config import BertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.t5_config import T5Config
+from peltier_backbone.linear.native_linear import NativeLinear
+from peltier_backbone.text.packing import Encoded
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -20,7 +20,7 @@ from peltier_adapters.spec.parts import (
     part_problems,
     position_offset,
 )
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 GATE, PREFIX = CentralGateSpec(), PrefixSpec(length=2)
 LORA = LoraSpec(targets=("query",), rank=1, alpha=1.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.commands import app
 from peltier_store.registry import Registry

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native import choice, levels
 from peltier_backbone.native.choice import choose_kernels, kernels_in_use, load_library, serving_library, slowdown
 from peltier_backbone.native.survey import LibraryState, survey_libraries

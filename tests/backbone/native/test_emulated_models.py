@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native import choice
 from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.native.library import Library
-from peltier_backbone.targets import Targets
 from torch import Tensor
 
 from tests.backbone.native.emulated_levels import EMULATED_LEVELS

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from peltier_backbone.native import library, signatures
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRows
@@ -30,7 +31,6 @@ from peltier_backbone.native.program import (
     vector,
 )
 from peltier_backbone.native.survey import _survey
-from peltier_backbone.norm import LayerNorm, RMSNorm
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import AdapterNotFound, VersionNotFound
 from peltier_client.protocol import TaskReference
 from peltier_server.auth.caller import ALL_SCOPES, Caller

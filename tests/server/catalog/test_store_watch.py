@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs, BlobStoreGone
 from peltier_store.blobs.owner import sync_file
 from peltier_store.ownership import require_own

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.catalog import entry
 from peltier_store.registry import RegistryError
 

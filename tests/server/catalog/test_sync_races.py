@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.residency.adapter_key import AdapterKey

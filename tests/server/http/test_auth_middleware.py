@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
 from peltier_server.http.auth_middleware import OPEN_PATHS
 from peltier_server.http.scoped_route import ScopedRoute, refuse_open_routes, require_scope

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.context import RequestContext, attach_context
 from peltier_server.http import bodies
 from starlette.requests import Request

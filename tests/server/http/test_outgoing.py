@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext, attach_context
 from peltier_server.fairness.shared_bound import SharedBound

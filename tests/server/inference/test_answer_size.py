@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.protocol import Parameters, PredictResponse
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext

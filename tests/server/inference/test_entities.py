@@ -9,10 +9,10 @@ from peltier_adapters.answers.entities import find_entities, join_windows
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import LongTexts, at_words, encode_windows
+from peltier_adapters.inputs import LongTexts, at_words, encode_windows
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone
-from peltier_backbone.token_places import words_at_spaces
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.token_places import words_at_spaces
 from peltier_client.protocol import Parameters, PredictResponse
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.stop_sequence_stream import StopSequenceStream
 from peltier_server.inference.text_stream import TextStream

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_client.protocol import AdapterRef, TextPrediction
 from peltier_server.inference.prediction import Prediction, StreamStart, Timings

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from peltier_adapters.batch.row import Row
-from peltier_backbone.load import Backbone
-from peltier_backbone.windows import WindowedText
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.windows import WindowedText
 from peltier_server.inference import predictor, tokenizing
 
 from tests.server.conftest import Running, Serve

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.metrics.metrics import Metrics
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from peltier_adapters.batch.row import Row
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from peltier_server.queue import batch_limit
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import MIN_SHARED_COST, PRESENT_SECONDS, BatchBounds, BatchLimit

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.search import Decoding
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds

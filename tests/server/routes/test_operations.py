@@ -9,7 +9,7 @@ import pytest
 import torch
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.ops.backend import choose_backend
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.native.choice import kernels_in_use
 
 from tests.levels import LEVELS

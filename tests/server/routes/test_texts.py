@@ -10,7 +10,7 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.generation.generation import Generator
 from peltier_adapters.ops.backend import choose_backend
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext
 

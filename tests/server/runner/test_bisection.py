@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 from peltier_adapters.batch.row import Row
 from peltier_backbone import load
-from peltier_backbone.linear import PlainLinear
-from peltier_backbone.packing import Encoded
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import PeltierError
 from peltier_server.runner import bisection
 from peltier_server.runner.compute_guard import ComputeGuard

@@ -17,7 +17,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import Draft, Generator, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.prices import price_tokens

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.queue.batch import Batch
 from peltier_server.runner import bisection
 from peltier_server.runner.group import Group

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.logs.logs import JsonFormatter, Redactor
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.settings import SettingsError

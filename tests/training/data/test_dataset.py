@@ -1,7 +1,7 @@
 """Rows as the Trainer draws them."""
 
 import torch
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from peltier_training.data.dataset import EncodedRows, TextRow, TextRows, collate, collate_texts
 
 

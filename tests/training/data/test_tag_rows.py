@@ -2,7 +2,7 @@
 
 import pytest
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
 from peltier_training.data.padding import IGNORED
 from peltier_training.data.tag_rows import NO_TOKEN, tag_rows, tag_text

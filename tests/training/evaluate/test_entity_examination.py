@@ -3,7 +3,7 @@
 import pytest
 import torch
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
 from peltier_training.data.tag_rows import tag_text
 from peltier_training.data.tags import GoldEntity, Tagged

@@ -6,7 +6,7 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.errors import InputError
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.examination import evaluate, examine

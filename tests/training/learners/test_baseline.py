@@ -13,7 +13,8 @@ import pytest
 import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.baselines import BASELINES, find_method
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example

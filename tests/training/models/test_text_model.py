@@ -6,15 +6,16 @@ import pytest
 import torch
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS, find_preset
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.parts import tensor_shapes
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone import load
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.targets import Targets
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
 from peltier_training.data.dataset import collate_texts
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import text_rows

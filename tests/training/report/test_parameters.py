@@ -9,11 +9,11 @@ import pytest
 import torch
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import Parts, count_parameters
-from peltier_backbone.bert_weights import build_bert
-from peltier_backbone.linear import PlainLinear
-from peltier_backbone.load import Backbone
-from peltier_backbone.t5_weights import build_t5, canonical_t5
-from peltier_backbone.weights import Weights
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.weights import build_bert
+from peltier_backbone.checkpoint.weights import Weights
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.t5.weights import build_t5, canonical_t5
 from peltier_training.models.model import TrainableAdapter
 from peltier_training.report.parameters import Parameters
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel, T5Config, T5ForConditionalGeneration

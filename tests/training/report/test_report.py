@@ -7,10 +7,10 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import Labels

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_backbone.cores import usable_cores
+from peltier_backbone.machine.cores import usable_cores
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.runner import Places, Runner
 from peltier_training.sweep.sweep import Sweep

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.spec.tasks import TOKEN_TYPES
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_training.config.run import Run
 from peltier_training.ranks import num_processes

@@ -10,8 +10,8 @@ from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import Settings
 from peltier_adapters.spec.tasks import TOKEN_TYPES
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import BackboneConfig, load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 
 from peltier_training.config.defaults import fill_in
 from peltier_training.config.run import Run

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from peltier_adapters.presets.baselines import find_method
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import BackboneConfig, load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 from rich.console import Console
 from rich.table import Table
 

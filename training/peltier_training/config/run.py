@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.spec.tasks import ENCODER_TYPES, LONGEST_ANSWER, TOKEN_TYPES, TaskType
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from typer import Option
 
 from peltier_training.config import metric_names

@@ -5,7 +5,7 @@ from typing import Any
 
 from peltier_adapters.artifact.label_tree import target_problems
 from peltier_adapters.spec.tasks import MAX_NEW_TOKENS, DecodingSpec, Inputs, SpanSpec, TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from pydantic import ValidationError
 
 from peltier_training.config.run import Run

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from peltier_adapters.presets.composition import Settings
 from peltier_adapters.spec.maps import MAX_SIZE
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_training.errors import TrainingError
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from torch.utils.data import Dataset
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import torch
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.packing import Encoded
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 

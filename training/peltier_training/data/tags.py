@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from peltier_adapters.answers.tags import OUTSIDE, has_prefix, join_tags
-from peltier_backbone.token_places import Span
+from peltier_backbone.text.token_places import Span
 
 from peltier_training.data.examples import Example
 from peltier_training.data.word_lists import OfWords

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from peltier_adapters.golden.inputs import Reader
+from peltier_adapters.inputs import Reader
 from peltier_adapters.names import parse_names
 from peltier_adapters.spec.tasks import TaskSpec
 

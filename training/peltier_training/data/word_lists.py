@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from peltier_backbone.token_places import Span
+from peltier_backbone.text.token_places import Span
 
 from peltier_training.errors import TrainingError, shown
 

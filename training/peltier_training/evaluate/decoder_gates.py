@@ -7,8 +7,8 @@ import torch
 from peltier_adapters.batch.row import Row, adapt, adapt_tokens
 from peltier_adapters.batch.scoring import pack_targets
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_backbone.config import T5Config
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import T5Config
 from torch import Tensor
 
 from peltier_training.evaluate.evaluation import Gates

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_training.data.examples import Example

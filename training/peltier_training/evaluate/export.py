@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from peltier_adapters.artifact.manifest import Input, TrainingRecord
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import Candidate, prove
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_training.data.examples import Example
 from peltier_training.data.pairs import inputs_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_training.errors import NotFiniteError
 

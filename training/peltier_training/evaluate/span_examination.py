@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from peltier_adapters.answers.spans import best_span
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 from peltier_training.data.examples import Example

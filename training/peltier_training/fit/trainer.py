@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peltier_backbone.targets import Targets
+from peltier_backbone.decoding.targets import Targets
 from torch import nn
 from torch.utils.data import Dataset, Sampler
 from transformers import EvalPrediction, Trainer, TrainerState, TrainingArguments

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import torch
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.tokenizer import Tokenizer
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.tokenizer import Tokenizer
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration

@@ -10,7 +10,8 @@ from peltier_adapters.presets.composition import Settings
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
 from peltier_training.config.run import Run
 from peltier_training.config.task import create_task

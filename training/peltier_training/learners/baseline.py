@@ -7,8 +7,8 @@ from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import Settings
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.load import load_backbone
 from transformers.utils.logging import disable_progress_bar
 

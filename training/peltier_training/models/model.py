@@ -16,8 +16,8 @@ from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
 from peltier_adapters.presets.composition import Settings
 from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Packed
 from torch import Tensor, nn
 from torch.nn import functional as F
 

@@ -6,8 +6,8 @@ import torch
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.composition import Settings
 from peltier_adapters.spec.parts import LoraSpec, Parts, PrefixSpec
-from peltier_backbone.config import BackboneConfig, T5Config
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig, T5Config
 from torch import Tensor, nn
 
 from peltier_training.config.training_settings import check_settings, routed_sides

@@ -1,7 +1,7 @@
 """The trainable form of a T5's adapter. As in serving, each decoder token is a separate row."""
 
-from peltier_backbone.packing import Packed
-from peltier_backbone.targets import Targets
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.text.packing import Packed
 from torch import Tensor
 from torch.nn import functional as F
 

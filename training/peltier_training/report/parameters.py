@@ -2,7 +2,7 @@
 
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import Parts, count_parameters
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import nn
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import Setting
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 
 from peltier_training.config.defaults import fill_in
 from peltier_training.config.run import Hyperparameters, Run

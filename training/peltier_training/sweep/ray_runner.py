@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from peltier_backbone.cores import usable_cores
+from peltier_backbone.machine.cores import usable_cores
 from ray.exceptions import RayError
 
 from peltier_training.errors import TrainingError

@@ -10,7 +10,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch
-from peltier_backbone.cores import usable_cores
+from peltier_backbone.machine.cores import usable_cores
 
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.trial import Outcome, Trial

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.adapterhub.bottleneck import read_bottleneck

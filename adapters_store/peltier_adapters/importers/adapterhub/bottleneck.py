@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError

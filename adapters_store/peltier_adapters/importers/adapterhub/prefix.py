@@ -1,7 +1,7 @@
 """AdapterHub's prefixes on encoders, whose MLP is evaluated and dropped."""
 
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError

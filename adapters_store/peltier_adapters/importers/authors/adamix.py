@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import torch
-from peltier_backbone.bert import Bert
-from peltier_backbone.bert_config import BertConfig
-from peltier_backbone.bert_weights import bert_weights, build_bert, canonical_bert
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
+from peltier_backbone.bert.weights import bert_weights, build_bert, canonical_bert
+from peltier_backbone.checkpoint.bert_config import BertConfig
+from peltier_backbone.checkpoint.t5_config import T5Config
+from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.linear import PlainLinear
-from peltier_backbone.load import Backbone
-from peltier_backbone.t5_config import T5Config
-from peltier_backbone.t5_weights import build_t5, canonical_t5, t5_weights
-from peltier_backbone.weights import Weights
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.t5.weights import build_t5, canonical_t5, t5_weights
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError

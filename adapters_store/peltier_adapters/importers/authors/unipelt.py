@@ -3,7 +3,7 @@ or combined, each with or without a gate."""
 
 from pathlib import Path
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.authors import read_model, read_settings

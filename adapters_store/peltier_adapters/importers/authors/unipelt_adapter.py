@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.authors import only_task

@@ -7,9 +7,9 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from peltier_backbone.bert import Bert
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint

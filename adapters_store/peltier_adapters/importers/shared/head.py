@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from peltier_backbone.config import BackboneConfig, ModernBertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError

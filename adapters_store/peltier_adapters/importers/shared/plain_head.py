@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import find_file, read_checkpoint

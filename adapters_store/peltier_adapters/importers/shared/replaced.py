@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import cast
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError

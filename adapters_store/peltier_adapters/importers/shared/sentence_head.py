@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.sentence_pooling import read_sentence_pooling
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.sentence_pooling import read_sentence_pooling
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import find_file, read_checkpoint

@@ -4,7 +4,7 @@ import pytest
 import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.adamix import read_adamix
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 
 from tests.adapters_store.importers.authors.bert import AuthorsBert

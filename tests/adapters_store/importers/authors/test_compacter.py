@@ -6,7 +6,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.compacter import read_compacter
 from peltier_adapters.importers.options import TaskOptions
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from transformers import T5ForConditionalGeneration
 
 from tests.adapters_store.importers.authors import t5 as authors

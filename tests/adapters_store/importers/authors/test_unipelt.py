@@ -6,7 +6,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.unipelt import read_unipelt
 from peltier_adapters.importers.options import TaskOptions
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 
 from tests.adapters_store.importers.authors.bert import AuthorsBert

@@ -7,7 +7,7 @@ from peltier_adapters.importers.peft.peft import read_peft
 from peltier_adapters.importers.run import Import, import_adapter
 from peltier_adapters.importers.shared.prefix import prefix_width
 from peltier_adapters.spec.parts import LoraSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 
 from tests.adapters_store.importers.conftest import SavePeft

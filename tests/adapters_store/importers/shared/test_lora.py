@@ -9,7 +9,7 @@ from peltier_adapters.importers.shared.checkpoint import Checkpoint
 from peltier_adapters.importers.shared.head import take_head
 from peltier_adapters.importers.shared.lora import LoraNames, LoraPair, create_lora, lora_modules, take_pair
 from peltier_adapters.spec.parts import LoraSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 
 def test_blocks_below_the_first_pair_are_skipped(bert: Backbone):

@@ -10,7 +10,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.options import TaskOptions
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForSequenceClassification,

@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 from peltier_adapters.generation.generation import Generator
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.queue.ticket import Ticket
 
 from tests.server.conftest import Listen, Listening, Running, Serve
