@@ -101,7 +101,7 @@ check-client: $(INSTALLED_DEV)
 	$(UV) --python $(CLIENT)/bin/python --constraint constraints.txt --build-constraint constraints.txt \
 		--editable . hypothesis pytest pytest-asyncio
 	$(CLIENT)/bin/python -m compileall -q backbone adapters_store server training client
-	$(CLIENT)/bin/python -m pytest -p no:cacheprovider -p tests.skips --confcutdir tests/client \
+	$(CLIENT)/bin/python -m pytest -p no:cacheprovider -p tests.support.skips --confcutdir tests/client \
 		$(CLIENT_TESTS) $(ARGS)
 
 # Only these targets need node. The lock of npm pins every package with its digest. `npm ci` would refuse it, because the

@@ -16,7 +16,7 @@ from peltier_adapters.artifact.manifest import Manifest
 from peltier_client import cli
 from peltier_training.report.files import report_paths
 
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 ROOT = Path(__file__).parent.parent
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="the pages' commands call curl")

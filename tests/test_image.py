@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.container_image import ROOT, Podman, podman_in
+from tests.support.container_image import ROOT, Podman, podman_in
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.residency.served import device_bytes as bytes_on_device
 from peltier_backbone.backbone import Backbone
 
-from tests.prometheus_server import SHIPPED, WINDOW, Prometheus, wait_for
-from tests.server_process import Server
+from tests.support.prometheus_server import SHIPPED, WINDOW, Prometheus, wait_for
+from tests.support.server_process import Server
 
 ROOT = Path(__file__).parent.parent
 BOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))

@@ -12,7 +12,7 @@ from peltier_adapters.presets.presets import PRESETS
 from peltier_backbone.checkpoint.config import load_config
 from peltier_client.cli import main
 
-from tests.published_configs import CONFIG_FILES
+from tests.support.published_configs import CONFIG_FILES
 
 Presets = Callable[..., str]
 T5_MINI = Path(__file__).parents[2] / "examples/backbones/t5-mini"

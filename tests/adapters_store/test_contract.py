@@ -25,7 +25,7 @@ from peltier_backbone.load import load_backbone
 from peltier_backbone.native.library import Library
 from torch import Tensor
 
-from tests.levels import EACH_LEVEL, forced_level, reloaded
+from tests.support.levels import EACH_LEVEL, forced_level, reloaded
 
 MakeArtifact = Callable[..., bytes]
 TEXTS = (

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import EACH_LEVEL, forced_level, reloaded
+from tests.support.levels import EACH_LEVEL, forced_level, reloaded
 
 
 @pytest.fixture(autouse=True, params=[*EACH_LEVEL, "torch"])

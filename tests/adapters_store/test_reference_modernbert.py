@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from transformers import ModernBertModel
 
 from tests.adapters_store.test_reference import ACTIVATIONS, CASES, TEXTS, Reference, check_method
-from tests.levels import EACH_LEVEL, forced_level
+from tests.support.levels import EACH_LEVEL, forced_level
 
 # Without the one that reads a norm that ModernBERT does not have.
 OWN_CASES = [case for case in CASES if case[1].get("input") != "normed"]

@@ -25,7 +25,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from tests.levels import LEVELS
+from tests.support.levels import LEVELS
 
 Tensors = dict[str, Tensor]
 Edited = Callable[..., Path]

@@ -16,7 +16,7 @@ from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
-from tests.published_configs import CONFIG_FILES
+from tests.support.published_configs import CONFIG_FILES
 
 LENGTHS = (1, 2, 17, 33, 5)
 # Fewer layers and tokens, by the names that families give them.

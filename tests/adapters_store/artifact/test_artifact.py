@@ -21,7 +21,7 @@ from peltier_adapters.artifact.source import MemorySource
 from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_backbone.backbone import Backbone
 
-from tests.full_disk import room_for
+from tests.support.full_disk import room_for
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from peltier_adapters.artifact.weights import layout_of
 from peltier_adapters.presets.presets import presets_for
 from peltier_backbone.backbone import Backbone
 
-from tests.artifacts import fitting
+from tests.support.artifacts import fitting
 
 
 def _table(**entries: object) -> TensorTable:

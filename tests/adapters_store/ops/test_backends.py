@@ -21,7 +21,7 @@ from peltier_backbone.native.library import Library
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import LEVELS, forced_level, reloaded
+from tests.support.levels import LEVELS, forced_level, reloaded
 
 HIDDEN = 12
 # Rows of each group; a group without an adapter; groups of one program and of another.

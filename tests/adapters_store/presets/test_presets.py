@@ -10,7 +10,7 @@ from peltier_adapters.presets.presets import find_preset, presets_for
 from peltier_adapters.spec.parts import BottleneckSpec, Parts, count_parameters, tensor_shapes
 from peltier_backbone.checkpoint.config import BackboneConfig, parse_config
 
-from tests.published_counts import CONFIGS, PUBLISHED, Published
+from tests.support.published_counts import CONFIGS, PUBLISHED, Published
 
 BASE, LARGE, T5_BASE, T5_SMALL = (CONFIGS[name] for name in ("bert-base", "roberta-large", "t5-base", "t5-small"))
 _FLAN = {"d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "vocab_size": 32128}

@@ -22,8 +22,8 @@ from peltier_backbone.backbone import Backbone
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.artifacts import fitting
-from tests.levels import LEVELS, forced_level, reloaded
+from tests.support.artifacts import fitting
+from tests.support.levels import LEVELS, forced_level, reloaded
 
 CPU = torch.device("cpu")
 ENCODER_PRESETS = ("houlsby", "lowrank", "phm", "compacter", "lora", "prefix", "bitfit", "unipelt-apl")

@@ -30,7 +30,7 @@ from peltier_backbone.text.packing import Encoded
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.artifacts import MakeArtifact, fitting
+from tests.support.artifacts import MakeArtifact, fitting
 
 # Rows of so many keys attend by plain products, which torch counts.
 NUM_TOKENS = 20

@@ -16,7 +16,7 @@ from peltier_store.commands import app
 from peltier_store.registry import Registry
 from typer.testing import CliRunner, Result
 
-from tests.artifacts import MakeArtifact
+from tests.support.artifacts import MakeArtifact
 
 # As the installed command runs it, and without torch.
 PROGRAM = """

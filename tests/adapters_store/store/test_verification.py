@@ -10,7 +10,7 @@ from peltier_store.blobs.location import locate
 from peltier_store.registry import Registry
 from peltier_store.verification import verify_store
 
-from tests.artifacts import MakeArtifact
+from tests.support.artifacts import MakeArtifact
 
 TENANT = "default"
 

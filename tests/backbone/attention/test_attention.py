@@ -10,7 +10,7 @@ from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.text.packing import Encoded, Packed
 from torch import Tensor
 
-from tests.levels import fastest_level
+from tests.support.levels import fastest_level
 
 HEADS, SIZE = 3, 5
 HIDDEN = HEADS * SIZE

@@ -5,7 +5,7 @@ import torch
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.native.choice import kernels_in_use
 
-from tests.levels import fastest_level
+from tests.support.levels import fastest_level
 
 CPU = torch.device("cpu")
 

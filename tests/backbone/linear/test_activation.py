@@ -9,7 +9,7 @@ from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import fastest_level
+from tests.support.levels import fastest_level
 
 EXACT = {
     "relu": F.relu,

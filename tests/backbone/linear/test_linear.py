@@ -12,7 +12,7 @@ from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import fastest_level
+from tests.support.levels import fastest_level
 
 SIZES = [(1, 1), (3, 5), (48, 48), (88, 48), (33, 130), (97, 34)]  # out, in
 TOKENS = (1, 2, 17, 300)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from peltier_backbone.machine.kernel_cache import _MAX_PREPARED
 
-from tests.levels import NEEDS_ONEDNN
+from tests.support.levels import NEEDS_ONEDNN
 
 # A product that torch has prepared takes 0.65 MiB: two descriptors of 258,376 bytes each, code, and what lies between.
 _BOUND_MIB = _MAX_PREPARED * 0.75

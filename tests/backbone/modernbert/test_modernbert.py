@@ -15,7 +15,7 @@ from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from transformers import ModernBertConfig, ModernBertModel
 
-from tests.levels import fastest_level
+from tests.support.levels import fastest_level
 
 LENGTHS = (1, 2, 3, 7, 16, 31, 33, 64, 90, 5, 5, 1)
 SHAPES = [  # hidden, layers, heads, intermediate, local_attention

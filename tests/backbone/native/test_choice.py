@@ -14,7 +14,7 @@ from peltier_backbone.native.choice import choose_kernels, kernels_in_use, load_
 from peltier_backbone.native.survey import LibraryState, survey_libraries
 from peltier_backbone.native.trial import Trial, try_layer
 
-from tests.levels import LEVELS, fastest_level, forced_level
+from tests.support.levels import LEVELS, fastest_level, forced_level
 
 CPU = torch.device("cpu")
 

@@ -34,7 +34,7 @@ from peltier_backbone.native.survey import _survey
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import fastest_level
+from tests.support.levels import fastest_level
 
 FOLDER = Path(library.__file__).parent
 DTYPES = (torch.float32, torch.bfloat16)

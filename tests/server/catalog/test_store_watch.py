@@ -16,7 +16,7 @@ from peltier_store.registry import Registry, RegistryGone
 from peltier_store.registry.transactions import WriteTransaction
 
 from tests.server.conftest import Running, Serve, until
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 TEXT = "a good film"
 _GONE = "the server's store is gone, so it accepts no changes; loaded adapters still answer"

@@ -13,7 +13,7 @@ from peltier_server.doctor.packages import check_packages
 from peltier_server.doctor.processor import check_processor
 from peltier_server.settings import Settings
 
-from tests.levels import LEVELS
+from tests.support.levels import LEVELS
 
 
 def told(findings: Iterable[Finding], *levels: str) -> list[str]:

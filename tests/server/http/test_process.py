@@ -15,7 +15,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 
 from tests.server.attacker import listen
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 Start = Callable[..., Server]
 

@@ -18,7 +18,7 @@ from peltier_server.runner.group import Group
 from peltier_server.runner.worker import Worker
 
 from tests.server.conftest import Running, Serve, until
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 ServeDemo = Callable[..., AbstractAsyncContextManager[Running]]
 Hang = Callable[[], threading.Event]

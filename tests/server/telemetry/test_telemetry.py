@@ -15,8 +15,8 @@ from peltier_server.telemetry.choice import TelemetryChoice
 from peltier_server.telemetry.telemetry import create_telemetry
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.otlp_collector import Collector, collecting, values
 from tests.server.conftest import Running, Serve
+from tests.support.otlp_collector import Collector, collecting, values
 
 PHASES = {"arrival", "resolve", "load", "queue", "compute", "answer"}
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -9,7 +9,7 @@ from peltier_backbone.checkpoint.config import BertConfig
 from peltier_training.config.defaults import fill_in
 from peltier_training.config.run import Hyperparameters, Run
 
-from tests.published_counts import CONFIGS
+from tests.support.published_counts import CONFIGS
 
 MakeRun = Callable[..., Run]
 NOTHING = Hyperparameters()

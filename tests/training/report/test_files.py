@@ -6,7 +6,7 @@ import pytest
 from peltier_training.errors import TrainingError
 from peltier_training.report.files import report_paths, write_file
 
-from tests.full_disk import room_for
+from tests.support.full_disk import room_for
 
 
 def test_reports_lie_beside_their_artifact():

@@ -18,7 +18,7 @@ from peltier_training.models.model import TrainableAdapter
 from peltier_training.report.parameters import Parameters
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel, T5Config, T5ForConditionalGeneration
 
-from tests.published_counts import COMPACTER, CONFIGS, FILES, PUBLISHED, Published
+from tests.support.published_counts import COMPACTER, CONFIGS, FILES, PUBLISHED, Published
 
 FindBackbone = Callable[[str], Backbone]
 META = torch.device("meta")

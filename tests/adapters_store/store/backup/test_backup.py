@@ -22,7 +22,7 @@ from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryE
 from peltier_store.registry.dump import Line
 
 from tests.adapters_store.store.test_garbage import Old
-from tests.postgres_server import PostgresServer, run_postgres
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 ACTOR = "ann"
 Members = dict[str, bytes]

@@ -9,7 +9,7 @@ from peltier_adapters.artifact.source import Source
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
 from peltier_store.blobs.location import locate
 
-from tests.power_loss import PowerLoss
+from tests.support.power_loss import PowerLoss
 
 DATA = b"the bytes of an adapter"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"

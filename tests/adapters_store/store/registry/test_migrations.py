@@ -13,7 +13,7 @@ from peltier_store.registry.engines import Access, create_engines
 from sqlalchemy import Connection, text
 
 from tests.adapters_store.store.registry.conftest import publish
-from tests.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 FIRST_ROWS = (
     "INSERT INTO adapters (id, tenant, name, last_number) VALUES (1, 'acme', 'sst2', 7), (2, 'zenith', 'sst2', 1)",

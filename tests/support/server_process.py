@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.forked_server import ForkedServer
+from tests.support.forked_server import ForkedServer
 
 _START_SECONDS = 180
 

@@ -18,7 +18,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).parents[2]
 _IMPORTED = ("peltier_client.cli", "peltier_server.app", "peltier_server.http.process", "uvicorn.loops.auto")
 _MAX_REQUEST_BYTES = 65536
 
@@ -65,7 +65,7 @@ def _forker() -> socket.socket:
     """The connection to the process that forks; started once."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, "-m", "tests.forked_server", str(theirs.fileno())]
+        command = [sys.executable, "-m", "tests.support.forked_server", str(theirs.fileno())]
         process = subprocess.Popen(command, cwd=_ROOT, pass_fds=[theirs.fileno()])
 
     def end() -> None:

@@ -20,7 +20,7 @@ from peltier_adapters.spec.tasks import SPAN_LABELS, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import BackboneConfig
 
-from tests.small_tokenizers import TEXTS
+from tests.support.small_tokenizers import TEXTS
 
 MakeArtifact = Callable[..., bytes]
 

@@ -26,7 +26,7 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from tests.small_tokenizers import byte_level, fairseq_unigram, unigram, word_piece
+from tests.support.small_tokenizers import byte_level, fairseq_unigram, unigram, word_piece
 
 _SIZES = {"num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 88}
 _FAIRSEQ = {"vocab_size": 70, "max_position_embeddings": 98, "layer_norm_eps": 1e-5, "pad_token_id": 1, **_SIZES}

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 _PROGRAMS = ("podman", "runc", "debootstrap")
 _BASE, _IMAGE = "localhost/debian-python:test", "localhost/peltier:test"
 # Python as Debian 12 has it: the version of the Dockerfile's base.

@@ -1,6 +1,6 @@
 """In CI a skipped test fails: `.ci/run` must install the missing program.
 
-Loaded by conftest.py; alone with `-p tests.skips`.
+Loaded by conftest.py; alone with `-p tests.support.skips`.
 """
 
 import os

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx2
 import yaml
 
-SHIPPED = Path(__file__).parent.parent / "deploy" / "prometheus"
+SHIPPED = Path(__file__).parents[2] / "deploy" / "prometheus"
 # Of every range in rules and dashboards. It holds many scrapes.
 WINDOW = "10s"
 _SCRAPE = "250ms"
