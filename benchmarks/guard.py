@@ -43,7 +43,7 @@ from peltier_backbone.machine.heap import keep_freed_memory
 from peltier_backbone.text.packing import Encoded
 from peltier_client import Client
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots
 from peltier_store.blobs.blobs import Blobs

@@ -13,7 +13,7 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.digest import digest_of
 from peltier_adapters.residency.bank import Resident
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 from peltier_server.residency.slots import Slots
 
 _AT_ONCE = 16

@@ -1,19 +1,36 @@
 """One live version in memory."""
 
 import math
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.protocol import AdapterRef, AdapterVersion, TaskOutline, TaskSummary, VersionSummary
 from peltier_store.registry import Version
+from pydantic_core import to_json
 
-from peltier_server.catalog.label_bytes import LabelBytes
 from peltier_server.context import VersionLabels
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
+
+
+class LabelBytes:
+    """The bytes of a task's labels in JSON."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        lengths = sorted((len(to_json(label)) for label in labels), reverse=True)
+        self._of_longest = array("q", accumulate(lengths, initial=0))
+
+    def __len__(self) -> int:
+        return len(self._of_longest) - 1
+
+    def of_longest(self, count: int) -> int:
+        """The bytes of the `count` longest labels together."""
+        return self._of_longest[min(count, len(self))]
 
 
 @dataclass(frozen=True)

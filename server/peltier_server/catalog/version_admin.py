@@ -9,8 +9,8 @@ from peltier_store.registry import Alias, InvalidRecord, VersionUnknown
 
 from peltier_server.auth.caller import Caller
 from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import split_faults
 from peltier_server.catalog.publisher import Store
-from peltier_server.catalog.split import split_faults
 
 
 class VersionAdmin:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from peltier_server.fairness.ranking import Ranking
-from peltier_server.fairness.size_index import SizeIndex
+from peltier_server.fairness.size_index import Ranking, SizeIndex
 
 # The weight of a tenant, by name.
 WeightOf = Callable[[str], float]

@@ -14,7 +14,7 @@ from peltier_server.http.disconnects import Watches
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.inference.prediction import StreamStart
-from peltier_server.inference.resolved_task import ResolvedTask
+from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.service import Service
 
 T = TypeVar("T")

@@ -1,8 +1,8 @@
 """Bounds the size of an answer. The bound is known before the answer is computed, except for the labels that apply in a
-multilabel task."""
+multilabel task. Also bounds the windows of long texts in one request."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -12,12 +12,9 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters
 from pydantic_core import to_json
 
-from peltier_server.catalog.entry import Entry
-from peltier_server.catalog.label_bytes import LabelBytes
+from peltier_server.catalog.entry import Entry, LabelBytes
 from peltier_server.context import RequestContext
-from peltier_server.inference.dimensions import count_dimensions
 from peltier_server.inference.prediction import OnePrediction
-from peltier_server.inference.window_budget import WindowBudget
 
 # The maximum of bytes for a float32 and the comma after it in JSON, such as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
@@ -33,6 +30,36 @@ _ENTITY_BYTES = 128
 _CHAR_BYTES = 6
 # What a caller can set to get fewer values.
 _SMALLER = {"scores": "top_k", "tokens": "max_new_tokens", "dimensions": "number of dimensions"}
+
+
+def count_windows(inputs: Iterable[object]) -> int:
+    """The rows of all inputs that are read in several rows; the others have no windows."""
+    return sum(len(rows) for rows in inputs if isinstance(rows, tuple) and len(rows) > 1)
+
+
+class WindowBudget:
+    """The windows that all inputs of one request may have together. Belongs to the event loop."""
+
+    def __init__(self, max_windows: int) -> None:
+        self._max_windows = max_windows
+        self.left = max_windows
+
+    def take(self, num_windows: int) -> None:
+        """Counts windows. Raises `InvalidInput` if they are too many, and counts none."""
+        if num_windows > self.left:
+            raise self.refusal(num_windows - self.left)
+        self.left -= num_windows
+
+    def give_back(self, num_windows: int) -> None:
+        """Returns windows, because the server reads their inputs again."""
+        self.left += num_windows
+
+    def refusal(self, excess: int) -> InvalidInput:
+        """The error of a request with at least `excess` windows too many."""
+        return InvalidInput(
+            f"the long texts of the request make {self._max_windows + excess} windows or more; at most "
+            f"{self._max_windows} are allowed: send fewer or shorter texts, or set a smaller stride"
+        )
 
 
 def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
@@ -217,3 +244,11 @@ class AnswerBudget:
     def give_back(self, size: AnswerSize) -> None:
         """Returns the bytes of one part, because the server computes it again."""
         self.taken_bytes -= size.num_bytes
+
+
+def count_dimensions(entry: Entry, parameters: Parameters) -> int:
+    """The values of each embedding that the request wants. Raises `InvalidInput` if it wants more than there are."""
+    chosen = parameters.dimensions or entry.num_dimensions
+    if chosen > entry.num_dimensions:
+        raise InvalidInput(f"dimensions is {chosen}: the embeddings of this task have {entry.num_dimensions} values")
+    return chosen

@@ -7,7 +7,7 @@ from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
 from peltier_server import retry_hints
-from peltier_server.inference.resolved_task import ResolvedTask
+from peltier_server.inference.prediction_request import ResolvedTask
 
 logger = logging.getLogger(__name__)
 

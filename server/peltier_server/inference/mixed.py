@@ -15,10 +15,10 @@ from peltier_server.errors import ClientGone
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.items import Items
 from peltier_server.inference.prediction import Prediction
+from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.inference.predictor import Predictor
-from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.inference.tokenizing import InputReader
-from peltier_server.metrics.version_metrics import VersionMetrics
+from peltier_server.metrics.labels import VersionMetrics
 
 logger = logging.getLogger(__name__)
 

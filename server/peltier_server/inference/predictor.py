@@ -22,25 +22,25 @@ from peltier_store.blobs.blobs import BlobNotFound
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.entry import Entry
 from peltier_server.context import RequestContext
-from peltier_server.inference.answer_reader import AnswerReader
-from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize
+from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, WindowBudget, count_windows
 from peltier_server.inference.backbone_task import BackboneTask
-from peltier_server.inference.decoding import check_stream, choose_decoding, draws
 from peltier_server.inference.limits import Limits
 from peltier_server.inference.load_failure import load_failure
 from peltier_server.inference.prediction import Prediction, StreamStart
-from peltier_server.inference.prediction_request import PredictionRequest
-from peltier_server.inference.resolved_task import ResolvedTask
-from peltier_server.inference.response import count_new_tokens, create_timings
-from peltier_server.inference.task_parameters import check_parameters
+from peltier_server.inference.prediction_request import (
+    PredictionRequest,
+    ResolvedTask,
+    check_parameters,
+    check_stream,
+    choose_decoding,
+    draws,
+)
+from peltier_server.inference.response import AnswerReader, count_new_tokens, create_timings, group_windows
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
-from peltier_server.inference.window_budget import WindowBudget, count_windows
-from peltier_server.inference.windowed_output import group_windows
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Outcome, Terms
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_server.residency.lease import Lease
+from peltier_server.residency.lease import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.tracing.request_trace import RequestTrace
 

@@ -1,7 +1,10 @@
-"""Builds the parts of an answer from the outcome of the request's rows."""
+"""Reads the outputs of a request's rows as predictions: few of them at once, many in pieces that take turns with the
+work of other tenants."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
 
 from peltier_adapters.answers import embeddings
 from peltier_adapters.answers.entities import find_entities, join_windows
@@ -9,21 +12,96 @@ from peltier_adapters.answers.labels import answer
 from peltier_adapters.answers.rankings import ranking_answer
 from peltier_adapters.answers.spans import best_span
 from peltier_adapters.answers.texts import text_answer
-from peltier_adapters.batch.row import RowOutput
+from peltier_adapters.batch.row import Gates, RowOutput
 from peltier_adapters.generation.generation import Draft
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
-from peltier_client.protocol import Parameters, TextPrediction
+from peltier_client.protocol import Input, Parameters, TextPrediction
 from torch import Tensor
 
-from peltier_server.inference.prediction import OnePrediction, Timings
-from peltier_server.inference.windowed_output import WindowedOutput
+from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
+from peltier_server.inference.answer_size import AnswerSize, bytes_of_names
+from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, PIECE_BYTES, OnePrediction, Timings
+from peltier_server.inference.prediction_request import PredictionRequest
+from peltier_server.inference.tokenizing import EncodedInput
 from peltier_server.queue.ticket import Outcome
 from peltier_server.residency.lease import Lease
 
+# Below this, handing the work to a thread costs more than the work.
+_ANSWERS_ON_THE_LOOP = 64
+
+
+class WindowedOutput(NamedTuple):
+    """An input, its rows, and the output of each row."""
+
+    value: Input
+    rows: EncodedInput
+    outputs: Sequence[RowOutput]
+
+    @property
+    def gates(self) -> Gates | None:
+        """The means of the gates of all rows, if they were recorded."""
+        every = [output.gates for output in self.outputs if output.gates is not None]
+        if not every:
+            return None
+        return {part: [_mean(layer) for layer in zip(*(own[part] for own in every), strict=True)] for part in every[0]}
+
+
 # The output of one input.
 Output = RowOutput | Draft | WindowedOutput
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def group_windows(
+    inputs: Sequence[Input], encoded: Sequence[EncodedInput], outputs: Iterable[RowOutput]
+) -> list[WindowedOutput]:
+    """The outputs of each input. They are in the order of the rows of all inputs."""
+    rest = iter(outputs)
+    return [
+        WindowedOutput(value, rows, list(islice(rest, len(rows)))) for value, rows in zip(inputs, encoded, strict=True)
+    ]
+
+
+def _num_rows(output: object) -> int:
+    """The number of rows that an output was computed from."""
+    return len(output.rows) if isinstance(output, WindowedOutput) else 1
+
+
+class AnswerReader:
+    """Reads outputs of one backbone. The names that apply in predictions take their bytes from the request's budget."""
+
+    def __init__(self, backbone: Backbone, preparation: Preparation) -> None:
+        self._backbone = backbone
+        self._preparation = preparation
+
+    async def read(
+        self, outputs: Sequence[Output], request: PredictionRequest, size: AnswerSize
+    ) -> tuple[list[OnePrediction], int]:
+        """All predictions, and the maximum of bytes of the answer. Raises what `AnswerBudget.take_names` raises."""
+        row_bytes = size.prediction_bytes + size.names_bytes * max(map(_num_rows, outputs))
+        if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * row_bytes <= BYTES_ON_THE_LOOP:
+            predictions, num_bytes = self._read(request, outputs)
+            request.budget.take_names(num_bytes, size)
+            return predictions, size.num_bytes + num_bytes
+        predictions, num_bytes = [], 0
+        num_outputs = max(1, PIECE_BYTES // row_bytes)
+        for start in range(0, len(outputs), num_outputs):
+            piece = partial(self._read, request, outputs[start : start + num_outputs])
+            some, more_bytes = await self._preparation.run(request.tenant, MAX_PIECE_COST, piece)
+            request.budget.take_names(more_bytes, size)
+            predictions += some
+            num_bytes += more_bytes
+        return predictions, size.num_bytes + num_bytes
+
+    def _read(self, request: PredictionRequest, outputs: Sequence[Output]) -> tuple[list[OnePrediction], int]:
+        task, parameters = request.target.entry.task, request.parameters
+        predictions = read_answers(self._backbone, task, outputs, parameters, base64=request.budget.base64)
+        return predictions, bytes_of_names(predictions)
 
 
 def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> OnePrediction:

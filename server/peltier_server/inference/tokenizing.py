@@ -23,7 +23,7 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
-from peltier_server.inference.window_budget import count_windows
+from peltier_server.inference.answer_size import count_windows
 
 # Below these limits, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 1024

@@ -20,8 +20,7 @@ from prometheus_client.metrics_core import Metric
 
 from peltier_server.metrics.exposition import Exposition
 from peltier_server.metrics.histogram import Histogram, Series
-from peltier_server.metrics.labels import MatchedRoute, TenantLabels
-from peltier_server.metrics.version_metrics import BusyVersions, VersionMetrics
+from peltier_server.metrics.labels import BusyVersions, MatchedRoute, TenantLabels, VersionMetrics
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.ticket import Ticket
 

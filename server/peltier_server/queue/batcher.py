@@ -15,9 +15,8 @@ from peltier_client.errors import DeadlinePassed, Draining
 
 from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
-from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
-from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
+from peltier_server.queue.batch_limit import Admission, BatchBounds, BatchLimit
 from peltier_server.queue.fair_queue import FairQueue, Room
 from peltier_server.queue.prices import Price, Prices, price_tokens
 from peltier_server.queue.ticket import Listener, Outcome, Results, Terms, Ticket, settle

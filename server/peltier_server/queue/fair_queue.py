@@ -8,8 +8,8 @@ from itertools import islice
 
 from peltier_adapters.residency.bank import Resident
 
-from peltier_server.fairness.ranking import Ranking
 from peltier_server.fairness.scheduler import Scheduler, WeightOf
+from peltier_server.fairness.size_index import Ranking
 from peltier_server.queue.ticket import Ticket
 
 

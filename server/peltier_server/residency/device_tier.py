@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from peltier_server.fairness.shared_bound import Shares
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.host import Sized
+from peltier_server.residency.lease import SlotEntry
 from peltier_server.residency.line import Verdict
-from peltier_server.residency.shares import Shares
-from peltier_server.residency.slot_entry import SlotEntry
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)

@@ -9,8 +9,8 @@ from peltier_client.errors import Unavailable
 
 from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
+from peltier_server.fairness.shared_bound import Shares
 from peltier_server.residency.line import Line, Verdict
-from peltier_server.residency.shares import Shares
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from peltier_adapters.spec.served import served_parts
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs
 
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 
 # Installed within about a millisecond.
 _QUICK_BYTES = 1024 * 1024

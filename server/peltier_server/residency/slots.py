@@ -16,9 +16,8 @@ from peltier_server.residency.budget import Budget
 from peltier_server.residency.device_tier import DeviceTier
 from peltier_server.residency.fetches import Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
-from peltier_server.residency.lease import Lease, Leasing
+from peltier_server.residency.lease import Lease, Leasing, SlotClaim, SlotEntry
 from peltier_server.residency.line import Line, Verdict
-from peltier_server.residency.slot_entry import SlotClaim, SlotEntry
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)

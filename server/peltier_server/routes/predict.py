@@ -18,12 +18,17 @@ from peltier_client.protocol import (
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
 from peltier_server.http.dependencies import accept, begin, cancel_on_disconnect, get_context, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.http.json_bytes import JSONBytes
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.http.truncation import TRUNCATION_HEADER, truncation_header
-from peltier_server.inference.answer_body import mixed_json, prediction_json
 from peltier_server.inference.mixed import MixedAnswer
-from peltier_server.inference.prediction import Prediction, StreamStart
+from peltier_server.inference.prediction import (
+    TRUNCATION_HEADER,
+    JSONBytes,
+    Prediction,
+    StreamStart,
+    mixed_json,
+    prediction_json,
+    truncation_header,
+)
 from peltier_server.inference.text_stream import TextStream
 
 _STREAMED: dict[str, Any] = {

@@ -18,7 +18,7 @@ from peltier_server.auth.caller import ALL_SCOPES, Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
 from peltier_server.context import RequestContext
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 from peltier_store.registry import AdapterRecord, Alias, Version
 
 NOW = datetime.now(UTC)

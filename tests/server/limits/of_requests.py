@@ -330,7 +330,7 @@ def _taken(small: Small, what: str) -> Iterator[None]:
     bound: SharedBound = getattr(small.listening.app.state.preparation, what)
     with ExitStack() as held:
         for number in itertools.count():
-            rest = bound._limit - bound.total
+            rest = bound._shares.rest(0)
             if rest < 8:
                 yield
                 return

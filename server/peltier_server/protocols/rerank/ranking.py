@@ -8,8 +8,8 @@ from peltier_client.errors import InvalidInput, PeltierError
 from peltier_client.protocol import Parameters
 
 from peltier_server.inference.prediction import Prediction
+from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.inference.predictor import Predictor
-from peltier_server.inference.resolved_task import ResolvedTask
 
 # Where an error names inputs of a prediction, each of which is here a document.
 _INPUT = re.compile(r"^input(?= \d+: )|(?<= more )input(?=s?\)$)")

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_server.catalog.split import Split, split_faults
+from peltier_server.catalog.published import Split, split_faults
 
 IDS = [f"request-{number}" for number in range(20_000)]
 
