@@ -136,6 +136,11 @@ class Held:
     ) -> None:
         self.end()
 
+    @property
+    def max_amount(self) -> int:
+        """The largest amount that a request may have."""
+        return self._bound.max_of_one
+
     def grow(self, amount: int) -> None:
         """Raises the amount of the request to `amount`, unless it is larger."""
         if amount > self._amount:

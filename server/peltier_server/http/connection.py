@@ -10,8 +10,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from peltier_server.http.answer_output import AnswerOutput
+from peltier_server.http.incoming import MIN_BYTES_PER_SECOND, WHOLE
 from peltier_server.http.request_head import RequestHead
-from peltier_server.http.slow_body import MIN_BYTES_PER_SECOND, WHOLE
 
 # The most requests that may wait on a connection for the answer to an earlier one.
 _MAX_PIPELINED = 16

@@ -17,7 +17,7 @@ from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList,
 from peltier_store.registry import Alias as Recorded
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Changing, Context
+from peltier_server.http.application import Accepted, Changing, Context
 from peltier_server.http.scoped_route import scoped_router
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)

@@ -13,7 +13,7 @@ from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, 
 from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, AnyTime, Context
+from peltier_server.http.application import Accepted, AnyTime, Context
 from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service

@@ -16,7 +16,8 @@ from peltier_client.protocol import (
 )
 
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
-from peltier_server.http.dependencies import accept, begin, cancel_on_disconnect, get_context, resolve
+from peltier_server.http.application import accept, get_context, resolve
+from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.mixed import MixedAnswer

@@ -17,7 +17,7 @@ from peltier_client.protocol import RateUsage, TenantInfo, TenantList, TenantQuo
 from peltier_store.registry import Quotas, Tenant
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Changing, Context, Keys
+from peltier_server.http.application import Accepted, Changing, Context, Keys
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Left

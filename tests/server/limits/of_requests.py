@@ -12,7 +12,7 @@ import pytest
 from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server.fairness.shared_bound import SharedBound
-from peltier_server.http import slow_body as pace
+from peltier_server.http import incoming as pace
 from peltier_server.settings import Settings
 
 from tests.server.limits.probe import Met, probe
@@ -68,7 +68,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=1), headers=_JSON)
 
 
-@probe("slowest pace of a body, bytes a second", "peltier_server.http.slow_body.MIN_BYTES_PER_SECOND")
+@probe("slowest pace of a body, bytes a second", "peltier_server.http.incoming.MIN_BYTES_PER_SECOND")
 def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=8), headers=_JSON)
 
@@ -81,7 +81,7 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("time to read the rest of a body after an early answer", "peltier_server.http.slow_body._MAX_LINGER_SECONDS")
+@probe("time to read the rest of a body after an early answer", "peltier_server.http.incoming._MAX_LINGER_SECONDS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pace, "_MAX_LINGER_SECONDS", 0.2)

@@ -3,7 +3,8 @@
 from fastapi import Request, Response
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
-from peltier_server.http.dependencies import accept, cancel_on_disconnect
+from peltier_server.http.application import accept
+from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.prediction import (
     BYTES_ON_THE_LOOP,

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from peltier_server.catalog.entry import Entry
 from peltier_server.catalog.published import Published
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
-from peltier_server.http.dependencies import Accepted, Context, accept, begin, cancel_on_disconnect, resolve
+from peltier_server.http.application import Accepted, Context, accept, resolve
+from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, truncation_header
