@@ -74,6 +74,16 @@ def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
     )
 
 
+class AnswerForm(NamedTuple):
+    """How outputs are read as predictions of a task: with the scores of the `top_k` best labels or of all, and with
+    embeddings in `base64` or as numbers."""
+
+    task: TaskSpec
+    parameters: Parameters
+    top_k: int | None = None
+    base64: bool = False
+
+
 class AnswerSize(NamedTuple):
     """The maximum size of an answer.
 
@@ -114,26 +124,21 @@ class AnswerMeasure:
     num_layers: int
 
     def of_answer(
-        self,
-        entry: Entry,
-        inputs: Sequence[Input],
-        parameters: Parameters,
-        decoding: Decoding | None,
-        base64: bool = False,
+        self, entry: Entry, inputs: Sequence[Input], form: AnswerForm, decoding: Decoding | None
     ) -> AnswerSize:
-        """The size of the answer of a version, with embeddings in `base64` or as numbers."""
-        num_inputs = len(inputs)
+        """The size of the answer of a version. Raises `InvalidInput` for more dimensions than there are."""
+        num_inputs, labels, parameters = len(inputs), entry.label_bytes, form.parameters
         if entry.task.type == "span":
             return self.of_spans(inputs, parameters)
         if entry.task.type == "token-classification":
-            return self.of_entities(num_inputs, entry.label_bytes, entry.task, parameters)
-        if entry.task.type == "embedding" and base64:
+            return self.of_entities(num_inputs, labels, entry.task, parameters)
+        if entry.task.type == "embedding" and form.base64:
             return self.of_base64(num_inputs, count_dimensions(entry, parameters))
         if entry.task.type == "embedding":
             return self.of_embeddings(num_inputs, count_dimensions(entry, parameters), parameters)
-        if decoding is None:
-            return self.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
-        return self.of_text(num_inputs, entry.label_bytes, decoding)
+        return (
+            self.of_scores(num_inputs, labels, form) if decoding is None else self.of_text(num_inputs, labels, decoding)
+        )
 
     def of_text(self, num_inputs: int, labels: LabelBytes, decoding: Decoding) -> AnswerSize:
         """The size of generated texts. Each may come with a label."""
@@ -167,10 +172,11 @@ class AnswerMeasure:
         every = _PREDICTION_BYTES + _base64_bytes(num_dimensions)
         return AnswerSize(num_inputs, num_dimensions, "dimensions", every, _PREDICTION_BYTES + _base64_bytes(1))
 
-    def of_scores(self, num_inputs: int, labels: LabelBytes, task: TaskSpec, parameters: Parameters) -> AnswerSize:
+    def of_scores(self, num_inputs: int, labels: LabelBytes, form: AnswerForm) -> AnswerSize:
         """The size of labels with their scores. `AnswerBudget.take_names` counts the labels that apply in a multilabel
         task, when they are known."""
-        shown = len(labels) if parameters.top_k is None else min(parameters.top_k, len(labels))
+        task, parameters, top_k, _ = form
+        shown = len(labels) if top_k is None else min(top_k, len(labels))
         around = _PREDICTION_BYTES + (0 if task.type == "multilabel" else labels.of_longest(1))
         around += self._of_gates(parameters)
         names_bytes = labels.of_longest(len(labels)) + len(labels) if task.type == "multilabel" else 0
@@ -241,9 +247,10 @@ class AnswerBudget:
         self._context.reserve(self.taken_bytes + num_bytes)
         self.taken_bytes += num_bytes
 
-    def give_back(self, size: AnswerSize) -> None:
-        """Returns the bytes of one part, because the server computes it again."""
+    def give_back(self, size: AnswerSize, num_windows: int) -> None:
+        """Returns the bytes and windows of one part, because the server computes it again."""
         self.taken_bytes -= size.num_bytes
+        self.windows.give_back(num_windows)
 
 
 def count_dimensions(entry: Entry, parameters: Parameters) -> int:

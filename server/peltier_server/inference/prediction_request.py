@@ -1,9 +1,9 @@
 """What a prediction is asked for: a version, inputs and parameters, and whether the parameters fit the task."""
 
-import math
 import secrets
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from peltier_adapters.artifact.artifact import Artifact
@@ -46,22 +46,41 @@ class ResolvedTask(NamedTuple):
     artifact: Artifact | None = None
 
 
-class PredictionRequest(NamedTuple):
-    """The inputs and parameters for one version. `deadline` is in seconds of `time.monotonic`, and `stream` gets the
-    text while it is generated. The `reader` also serves other tasks of the same HTTP request."""
+@dataclass(eq=False, slots=True)
+class PredictionRequest:
+    """The inputs and parameters for one version.
+
+    `arrived_at` is in seconds of `time.monotonic`, and `stream` gets the text while it is generated. The `reader` also
+    serves other tasks of the same HTTP request. `is_counted` says that the caller has counted the inputs as in
+    progress.
+    """
 
     target: ResolvedTask
-    inputs: tuple[Input, ...]
+    inputs: Sequence[Input]
     parameters: Parameters
     budget: AnswerBudget
-    deadline: float = math.inf
+    arrived_at: float = field(default_factory=time.monotonic)
     stream: TextStream | None = None
     reader: InputReader | None = None
+    is_counted: bool = False
 
     @property
     def tenant(self) -> str:
         """The tenant that is charged."""
         return self.target.context.tenant
+
+    @property
+    def deadline(self) -> float | None:
+        """In seconds of `time.monotonic`, if there is one."""
+        timeout_ms = self.parameters.timeout_ms
+        return None if timeout_ms is None else self.arrived_at + timeout_ms / 1000
+
+    def top_k(self, task: TaskSpec, default: int) -> int | None:
+        """The number of scores in the answer to `task`; None for the scores of all labels."""
+        asked = self.parameters.top_k
+        if task.reads_tokens or asked is not None or len(task.labels) <= default:
+            return asked
+        return default
 
 
 def check_parameters(task: TaskSpec, parameters: Parameters) -> None:

@@ -21,7 +21,7 @@ from peltier_client.protocol import Input, Parameters, TextPrediction
 from torch import Tensor
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
-from peltier_server.inference.answer_size import AnswerSize, bytes_of_names
+from peltier_server.inference.answer_size import AnswerForm, AnswerSize, bytes_of_names
 from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, PIECE_BYTES, OnePrediction, Timings
 from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.inference.tokenizing import EncodedInput
@@ -80,39 +80,39 @@ class AnswerReader:
         self._preparation = preparation
 
     async def read(
-        self, outputs: Sequence[Output], request: PredictionRequest, size: AnswerSize
+        self, outputs: Sequence[Output], form: AnswerForm, request: PredictionRequest, size: AnswerSize
     ) -> tuple[list[OnePrediction], int]:
         """All predictions, and the maximum of bytes of the answer. Raises what `AnswerBudget.take_names` raises."""
         row_bytes = size.prediction_bytes + size.names_bytes * max(map(_num_rows, outputs))
         if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * row_bytes <= BYTES_ON_THE_LOOP:
-            predictions, num_bytes = self._read(request, outputs)
+            predictions, num_bytes = self._read(form, outputs)
             request.budget.take_names(num_bytes, size)
             return predictions, size.num_bytes + num_bytes
         predictions, num_bytes = [], 0
         num_outputs = max(1, PIECE_BYTES // row_bytes)
         for start in range(0, len(outputs), num_outputs):
-            piece = partial(self._read, request, outputs[start : start + num_outputs])
+            piece = partial(self._read, form, outputs[start : start + num_outputs])
             some, more_bytes = await self._preparation.run(request.tenant, MAX_PIECE_COST, piece)
             request.budget.take_names(more_bytes, size)
             predictions += some
             num_bytes += more_bytes
         return predictions, size.num_bytes + num_bytes
 
-    def _read(self, request: PredictionRequest, outputs: Sequence[Output]) -> tuple[list[OnePrediction], int]:
-        task, parameters = request.target.entry.task, request.parameters
-        predictions = read_answers(self._backbone, task, outputs, parameters, base64=request.budget.base64)
+    def _read(self, form: AnswerForm, outputs: Sequence[Output]) -> tuple[list[OnePrediction], int]:
+        predictions = read_answers(self._backbone, form, outputs)
         return predictions, bytes_of_names(predictions)
 
 
-def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> OnePrediction:
+def _read_scores(form: AnswerForm, output: RowOutput) -> OnePrediction:
     """The prediction for the logits of a row."""
+    task, parameters, top_k, _ = form
     found: dict[str, Any]
     if task.type == "ranking":
         found = ranking_answer(output.logits, raw_scores=parameters.raw_scores)
     elif task.type == "embedding":
-        found = {"embedding": embeddings.to_list(_embedding(task, output, parameters))}
+        found = {"embedding": embeddings.to_list(_embedding(form, output))}
     else:
-        found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
+        found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=top_k)
     if parameters.return_gates and output.gates is not None:
         found["gates"] = output.gates
     return found
@@ -150,8 +150,9 @@ def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters
     return answer
 
 
-def _embedding(task: TaskSpec, output: RowOutput, parameters: Parameters) -> Tensor:
-    return embeddings.read(task, output.logits, parameters.dimensions, raw=parameters.raw_scores)
+def _embedding(form: AnswerForm, output: RowOutput) -> Tensor:
+    dimensions, raw = form.parameters.dimensions, form.parameters.raw_scores
+    return embeddings.read(form.task, output.logits, dimensions, raw=raw)
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:
@@ -166,22 +167,20 @@ def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Par
     )
 
 
-def read_answers(
-    backbone: Backbone, task: TaskSpec, outputs: Sequence[Output], parameters: Parameters, *, base64: bool = False
-) -> list[OnePrediction]:
-    """One prediction per output, in order; embeddings as numbers or in `base64`."""
-    if base64 and task.type == "embedding":
-        every = (_embedding(task, output, parameters) for output in outputs if isinstance(output, RowOutput))
+def read_answers(backbone: Backbone, form: AnswerForm, outputs: Sequence[Output]) -> list[OnePrediction]:
+    """One prediction per output, in order."""
+    if form.base64 and form.task.type == "embedding":
+        every = (_embedding(form, output) for output in outputs if isinstance(output, RowOutput))
         return [{"embedding": embeddings.to_base64(own)} for own in every]
-    return [_read_answer(backbone, task, output, parameters) for output in outputs]
+    return [_read_answer(backbone, form, output) for output in outputs]
 
 
-def _read_answer(backbone: Backbone, task: TaskSpec, output: Output, parameters: Parameters) -> OnePrediction:
+def _read_answer(backbone: Backbone, form: AnswerForm, output: Output) -> OnePrediction:
     if isinstance(output, RowOutput):
-        return _read_scores(task, output, parameters)
+        return _read_scores(form, output)
     if isinstance(output, Draft):
-        return _read_text(backbone, task, output, parameters)
-    return _read_windows(task, output, parameters)
+        return _read_text(backbone, form.task, output, form.parameters)
+    return _read_windows(form.task, output, form.parameters)
 
 
 def count_new_tokens(outputs: Sequence[Output]) -> int | None:

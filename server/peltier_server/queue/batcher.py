@@ -17,7 +17,7 @@ from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import Admission, BatchBounds, BatchLimit
-from peltier_server.queue.fair_queue import FairQueue, Room
+from peltier_server.queue.fair_queue import BatchRoom, FairQueue
 from peltier_server.queue.prices import Price, Prices, price_tokens
 from peltier_server.queue.ticket import Listener, Outcome, Results, Terms, Ticket, settle
 
@@ -222,9 +222,11 @@ class Batcher:
         drafts: list[Ticket] = []
         max_cost = self._max_cost()
         try:
-            for ticket in self._rows.take(Room(max_cost, self._bounds.max_rows)):
+            for ticket in self._rows.take(BatchRoom(max_cost, self._bounds.max_rows)):
                 rows.append(ticket)
-            room = Room(max_cost, self._max_decode_rows - live_rows, steps=max_cost - live_cost, alone=not live_rows)
+            room = BatchRoom(
+                max_cost, self._max_decode_rows - live_rows, steps=max_cost - live_cost, alone=not live_rows
+            )
             for ticket in self._drafts.take(room):
                 drafts.append(ticket)
         except Exception:

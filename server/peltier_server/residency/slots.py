@@ -180,7 +180,7 @@ class Slots(Generic[K, A, R]):
     def _lease_at_once(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
         if self._line.blocked:
             return False
-        if entry.leases[tenant] == 0 and tenant in self._line:
+        if entry.leases[tenant] == 0 and tenant in self._line.waiting:
             return False
         return self._try_lease(entry, tenant) is Verdict.GRANTED
 
@@ -202,7 +202,7 @@ class Slots(Generic[K, A, R]):
             self._serve()
 
     def _serve(self) -> None:
-        if self._line:
+        if self._line.waiting:
             self._line.serve(self._attempt)
 
     def _attempt(self, tenant: str, claim: SlotClaim[K, A, R]) -> tuple[Verdict, int]:
@@ -238,7 +238,7 @@ class Slots(Generic[K, A, R]):
 
     def _place_unwanted(self, entry: SlotEntry[K, A, R]) -> None:
         """Installs an adapter that nobody waits for, if there is free room; otherwise it stays in the host tier."""
-        if self._line or entry.retired or not self._device.has_room(entry.nbytes):
+        if self._line.waiting or entry.retired or not self._device.has_room(entry.nbytes):
             self._abandon(entry)
         else:
             self._install(entry)

@@ -24,10 +24,9 @@ TEXT = "a good film"
 # Each of them takes more bytes in JSON than it has characters.
 LABELS = [f'{number:03d} "\\" é \U0001f600' for number in range(300)]
 MANY = len(LABELS)
-
 TAGS = ("O", "B-person")
 # In rows of three words: two windows, four windows, and very many.
-TWO, FOUR, MANY = (" ".join(["good"] * count) for count in (6, 12, 13_000))
+TWO, FOUR, VERY_MANY = (" ".join(["good"] * count) for count in (6, 12, 13_000))
 
 
 @pytest.fixture
@@ -212,7 +211,7 @@ async def test_windows_of_all_inputs_count(tagging: Running) -> None:
     """Short texts have none, and without `stride` a long one has none either."""
     assert (await tagging.predict("one", [TWO, TWO, *["bad"] * 9], stride=0)).status_code == 200
     assert (await tagging.predict("one", [FOUR, "bad"], stride=0)).status_code == 200
-    assert (await tagging.predict("one", [MANY] * 3)).status_code == 200
+    assert (await tagging.predict("one", [VERY_MANY] * 3)).status_code == 200
     answer = await tagging.predict("one", [TWO, "bad", FOUR, "bad"], stride=0)
     assert (answer.status_code, answer.json()["error"]["message"]) == (422, _refusal(6))
 
@@ -227,9 +226,9 @@ async def test_too_many_windows_are_not_made(tagging: Running, monkeypatch: pyte
 
     monkeypatch.setattr(tokenizing, "_encode_one", record)
     monkeypatch.setattr(WindowedText, "rows", None)
-    answer = await tagging.predict("one", [MANY, *["bad " * 20] * 8], stride=0)
+    answer = await tagging.predict("one", [VERY_MANY, *["bad " * 20] * 8], stride=0)
     assert (answer.status_code, answer.json()["error"]["message"]) == (422, _refusal(4334))
-    assert read == [len(MANY)]
+    assert read == [len(VERY_MANY)]
 
 
 async def test_the_parts_of_a_mixed_request_share_them(tagging: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http import incoming as pace
+from peltier_server.inference.answer_size import AnswerForm
 from peltier_server.settings import Settings
 
 from tests.server.limits.probe import Met, probe
@@ -182,7 +183,8 @@ def _answer_bytes(servers: Servers, **parameters: object) -> int:
     """The most that the answer to eight inputs may have."""
     predictor = servers.bert.service.predictor
     entry = servers.bert.service.catalog.get("default", "demo").newest
-    return predictor._measure.of_answer(entry, [TEXT] * 8, Parameters.model_validate(parameters), None).num_bytes
+    form = AnswerForm(entry.task, Parameters.model_validate(parameters), top_k=parameters.get("top_k"))
+    return predictor._measure.of_answer(entry, [TEXT] * 8, form, None).num_bytes
 
 
 @probe("scores of an input where the caller gives no `top_k`")
