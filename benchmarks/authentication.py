@@ -23,7 +23,7 @@ from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.caller import OPERATOR
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import Keyring
-from peltier_server.auth.oidc import Provider, Tokens
+from peltier_server.auth.oidc import OidcTokens, Provider
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_store.registry import Key, Quotas, Snapshot, Tenant
@@ -107,7 +107,7 @@ async def main(redis: str | None, num_keys: int) -> None:
     keyring, key = make_keyring(num_keys)
     keys, token = make_token()
     with serving_keys(keys) as url:  # they are fetched once, by the first token
-        tokens = Tokens(Provider("issuer", "peltier", url))
+        tokens = OidcTokens(Provider("issuer", "peltier", url))
         authenticator = Authenticator(
             keyring, fixed_keys={"the operator's": OPERATOR}, tokens=tokens, may_be_open=False
         )

@@ -30,7 +30,7 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
-from peltier_server.residency.budget import Budget
+from peltier_server.residency.budget import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.proving_loader import ProvingLoader
 from peltier_server.residency.slots import Slots
@@ -77,7 +77,7 @@ class Service:
         )
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
-        budget = Budget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
+        budget = MemoryBudget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
         # The scores of an adapter that another server accepted in float32 may differ too much here.
         cautious = loader if backbone.precision == "float32" else ProvingLoader(loader, self.batcher)
         self.slots = Slots(cautious, budget, metrics, preparation.enforcer.weight)

@@ -135,10 +135,10 @@ def _create_tokens(settings: Settings) -> TokenReader | None:
     if issuer is None or audience is None or jwks_url is None:
         return None
     try:
-        from peltier_server.auth.oidc import Provider, Tokens
+        from peltier_server.auth.oidc import OidcTokens, Provider
     except ModuleNotFoundError as error:
         raise SettingsError(f'oidc_issuer needs {error.name}: pip install "peltier[oidc]"') from None
-    return Tokens(Provider(issuer, audience, jwks_url, settings.oidc_tenant_claim, settings.oidc_scope_claim))
+    return OidcTokens(Provider(issuer, audience, jwks_url, settings.oidc_tenant_claim, settings.oidc_scope_claim))
 
 
 def check_origin(headers: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ _NO_QUOTAS = Quotas()
 
 
 @dataclass(frozen=True)
-class _Held:
+class _KnownKey:
     """A key with its caller, prepared for the check at every request."""
 
     key: Key
@@ -30,7 +30,7 @@ class _Held:
     expires_at: float | None
 
     @classmethod
-    def of(cls, key: Key) -> "_Held":
+    def of(cls, key: Key) -> "_KnownKey":
         scopes = frozenset(cast(Scope, scope) for scope in key.scopes)
         expires_at = None if key.expires_at is None else key.expires_at.timestamp()
         return cls(key, Caller(key.tenant, scopes, f"key:{key.prefix}"), expires_at)
@@ -49,7 +49,7 @@ class Keyring:
 
     def __init__(self) -> None:
         self._tenants: dict[str, Tenant] = {}
-        self._keys: dict[str, _Held] = {}
+        self._keys: dict[str, _KnownKey] = {}
         self._revision = -1
         self._credentials: Credentials | None = None
         self._nobody = ""
@@ -74,7 +74,7 @@ class Keyring:
         self._revision = snapshot.revision
         self._tenants.update((tenant.name, tenant) for tenant in snapshot.tenants)
         # Keys are never deleted and never change their tenant. A revoked key stays, marked as revoked.
-        self._keys.update((key.prefix, _Held.of(key)) for key in snapshot.keys)
+        self._keys.update((key.prefix, _KnownKey.of(key)) for key in snapshot.keys)
 
     @property
     def is_known(self) -> bool:

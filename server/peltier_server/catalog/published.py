@@ -27,7 +27,7 @@ _HASH_BYTES = 8
 _KEY_BYTES = 32
 
 
-class Split:
+class TrafficSplit:
     """The versions of an alias, each with its share of requests.
 
     The hash of the request id chooses the version, so the same id always gets the same version, and many ids get the
@@ -78,7 +78,7 @@ class Published:
     entries: Mapping[int, Entry]
     deleted: frozenset[int]
     aliases: Mapping[str, Alias]
-    splits: Mapping[str, Split]
+    splits: Mapping[str, TrafficSplit]
     newest: Entry
     preferred: Entry
 
@@ -97,7 +97,7 @@ class Published:
             deleted=frozenset(version.number for version in record.versions if version.deleted_at is not None),
             aliases={alias.alias: alias for alias in record.aliases},
             splits={
-                alias.alias: Split(alias.split, f"{record.tenant}:{record.name}@{alias.alias}")
+                alias.alias: TrafficSplit(alias.split, f"{record.tenant}:{record.name}@{alias.alias}")
                 for alias in record.aliases
             },
             newest=entries[max(entries)],

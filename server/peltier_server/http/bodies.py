@@ -18,7 +18,7 @@ from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.disconnects import cancel_on_disconnect
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-Model = type[BaseModel] | None
+BodyModel = type[BaseModel] | None
 # Builds the dict of a JSON object from its names and values; None accepts any object.
 Hook = Callable[[list[tuple[str, Any]]], dict[str, Any]] | None
 
@@ -37,7 +37,7 @@ _BYTES_PER_COST = 100
 _LISTS = {"inputs": "inputs", "requests": "requests", "tasks": "tasks", "prompt": "prompts", "input": "inputs"}
 
 
-def bounded(handle: Handler, model: Model, hook: Hook = None) -> Handler:
+def bounded(handle: Handler, model: BodyModel, hook: Hook = None) -> Handler:
     """Wraps a route's handler so that its body counts among the bytes in progress until the request is answered.
 
     Large bodies are parsed and validated in a thread, by turns between tenants. JSON with too many values, inputs or
@@ -109,7 +109,7 @@ class JSONRequest(Request):
             raise RefusedBody(error) from None
 
 
-def read_json(text: bytes, *, model: Model, hook: Hook, max_inputs: int) -> Any:
+def read_json(text: bytes, *, model: BodyModel, hook: Hook, max_inputs: int) -> Any:
     """The parsed body, as an instance of `model` if that is given. Raises `JSONDecodeError` for text that is not
     JSON, `TooLarge` or `InvalidInput` for too many values or inputs, and `InvalidInput` for a failed validation.
     """

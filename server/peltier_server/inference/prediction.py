@@ -39,7 +39,7 @@ class StreamStart(NamedTuple):
     num_truncated: int
 
 
-class Timings(NamedTuple):
+class PhaseTimes(NamedTuple):
     """The server's time by phase, in milliseconds."""
 
     queue: float
@@ -55,7 +55,7 @@ class Prediction(NamedTuple):
     opening: StreamStart
     predictions: Sequence[OnePrediction]
     num_new_tokens: int | None
-    timings: Timings
+    timings: PhaseTimes
     batch_rows: int
     batch_adapters: int
     max_bytes: int

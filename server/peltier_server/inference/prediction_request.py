@@ -16,7 +16,7 @@ from peltier_client.protocol import Input, Parameters, TaskReference
 from peltier_server.catalog.entry import Entry
 from peltier_server.context import RequestContext
 from peltier_server.inference.answer_size import AnswerBudget
-from peltier_server.inference.text_stream import TextStream
+from peltier_server.inference.text_stream import StreamedText
 from peltier_server.inference.tokenizing import InputReader
 
 _DEFAULTS = Parameters()
@@ -60,7 +60,7 @@ class PredictionRequest:
     parameters: Parameters
     budget: AnswerBudget
     arrived_at: float = field(default_factory=time.monotonic)
-    stream: TextStream | None = None
+    stream: StreamedText | None = None
     reader: InputReader | None = None
     is_counted: bool = False
 

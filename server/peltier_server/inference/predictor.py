@@ -45,10 +45,10 @@ from peltier_server.inference.prediction_request import (
     draws,
 )
 from peltier_server.inference.response import AnswerReader, count_new_tokens, create_timings, group_windows
-from peltier_server.inference.text_stream import TextStream
+from peltier_server.inference.text_stream import StreamedText
 from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.ticket import Outcome, Terms
+from peltier_server.queue.ticket import RowsOutcome, Terms
 from peltier_server.residency.lease import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.tracing.request_trace import RequestTrace
@@ -130,10 +130,10 @@ class Predictor:
 
     def stream(
         self, target: ResolvedTask, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
-    ) -> TextStream:
+    ) -> StreamedText:
         """The answer to one input, as a stream. With `budget`, it is one of several answers that share the budget, and
         the caller has already counted their inputs as in progress."""
-        stream, is_counted = TextStream(self._backbone.tokenizer), budget is not None
+        stream, is_counted = StreamedText(self._backbone.tokenizer), budget is not None
         budget = budget or self.open_answer(target.context)
         request = PredictionRequest(target, (text,), parameters, budget, stream=stream, is_counted=is_counted)
         stream.start(self._attempt(request))
@@ -240,7 +240,7 @@ class Predictor:
 
     async def _compute(
         self, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None, request: PredictionRequest
-    ) -> Outcome[Any]:
+    ) -> RowsOutcome[Any]:
         parameters, tenant, bare = request.parameters, request.tenant, request.target.artifact is not None
         rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
         deadline = math.inf if request.deadline is None else request.deadline
@@ -254,7 +254,7 @@ class Predictor:
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 
 
-def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease[Resident], outcome: Outcome[Any]) -> None:
+def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease[Resident], outcome: RowsOutcome[Any]) -> None:
     trace.add("load", leased_at - lease.load_seconds, leased_at, {"peltier.tier": lease.tier})
     trace.add_work(leased_at, outcome.queue_seconds, outcome.compute_seconds, outcome.batch_span)
 

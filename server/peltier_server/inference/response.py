@@ -22,10 +22,10 @@ from torch import Tensor
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.inference.answer_size import AnswerForm, AnswerSize, bytes_of_names
-from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, PIECE_BYTES, OnePrediction, Timings
+from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, PIECE_BYTES, OnePrediction, PhaseTimes
 from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.inference.tokenizing import EncodedInput
-from peltier_server.queue.ticket import Outcome
+from peltier_server.queue.ticket import RowsOutcome
 from peltier_server.residency.lease import Lease
 
 # Below this, handing the work to a thread costs more than the work.
@@ -49,7 +49,7 @@ class WindowedOutput(NamedTuple):
 
 
 # The output of one input.
-Output = RowOutput | Draft | WindowedOutput
+AnyOutput = RowOutput | Draft | WindowedOutput
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -80,7 +80,7 @@ class AnswerReader:
         self._preparation = preparation
 
     async def read(
-        self, outputs: Sequence[Output], form: AnswerForm, request: PredictionRequest, size: AnswerSize
+        self, outputs: Sequence[AnyOutput], form: AnswerForm, request: PredictionRequest, size: AnswerSize
     ) -> tuple[list[OnePrediction], int]:
         """All predictions, and the maximum of bytes of the answer. Raises what `AnswerBudget.take_names` raises."""
         row_bytes = size.prediction_bytes + size.names_bytes * max(map(_num_rows, outputs))
@@ -98,7 +98,7 @@ class AnswerReader:
             num_bytes += more_bytes
         return predictions, size.num_bytes + num_bytes
 
-    def _read(self, form: AnswerForm, outputs: Sequence[Output]) -> tuple[list[OnePrediction], int]:
+    def _read(self, form: AnswerForm, outputs: Sequence[AnyOutput]) -> tuple[list[OnePrediction], int]:
         predictions = read_answers(self._backbone, form, outputs)
         return predictions, bytes_of_names(predictions)
 
@@ -167,7 +167,7 @@ def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Par
     )
 
 
-def read_answers(backbone: Backbone, form: AnswerForm, outputs: Sequence[Output]) -> list[OnePrediction]:
+def read_answers(backbone: Backbone, form: AnswerForm, outputs: Sequence[AnyOutput]) -> list[OnePrediction]:
     """One prediction per output, in order."""
     if form.base64 and form.task.type == "embedding":
         every = (_embedding(form, output) for output in outputs if isinstance(output, RowOutput))
@@ -175,7 +175,7 @@ def read_answers(backbone: Backbone, form: AnswerForm, outputs: Sequence[Output]
     return [_read_answer(backbone, form, output) for output in outputs]
 
 
-def _read_answer(backbone: Backbone, form: AnswerForm, output: Output) -> OnePrediction:
+def _read_answer(backbone: Backbone, form: AnswerForm, output: AnyOutput) -> OnePrediction:
     if isinstance(output, RowOutput):
         return _read_scores(form, output)
     if isinstance(output, Draft):
@@ -183,13 +183,13 @@ def _read_answer(backbone: Backbone, form: AnswerForm, output: Output) -> OnePre
     return _read_windows(form.task, output, form.parameters)
 
 
-def count_new_tokens(outputs: Sequence[Output]) -> int | None:
+def count_new_tokens(outputs: Sequence[AnyOutput]) -> int | None:
     """The number of tokens of the generated texts; None if there are none."""
     drafts = [output for output in outputs if isinstance(output, Draft)]
     return sum(len(draft.ids) for draft in drafts) if drafts else None
 
 
-def create_timings(lease: Lease[Resident], outcome: Outcome[Any], total_seconds: float) -> Timings:
+def create_timings(lease: Lease[Resident], outcome: RowsOutcome[Any], total_seconds: float) -> PhaseTimes:
     """The times of a request, to the microsecond."""
     seconds = (outcome.queue_seconds, lease.load_seconds, outcome.compute_seconds, total_seconds)
-    return Timings(*[int(1e6 * value + 0.5) / 1000 for value in seconds])
+    return PhaseTimes(*[int(1e6 * value + 0.5) / 1000 for value in seconds])

@@ -169,7 +169,7 @@ class VersionMetrics:
             registry,
         )
         self._slots = LabelSlots[VersionLabels](max_versions)
-        self._series: dict[VersionLabels, _Series] = {}
+        self._series: dict[VersionLabels, _VersionSeries] = {}
         self._clock = clock
         self._turned_at = clock()
 
@@ -178,7 +178,7 @@ class VersionMetrics:
         own = labels if self._slots.use(labels) else OTHER
         series = self._series.get(own)
         if series is None:
-            series = self._series[own] = _Series(self._requests, self._seconds, own)
+            series = self._series[own] = _VersionSeries(self._requests, self._seconds, own)
         series.observe(code, seconds)
 
     def busiest(self, max_versions: int) -> BusyVersions:
@@ -200,7 +200,7 @@ class VersionMetrics:
                 self._series.pop(labels).end()
 
 
-class _Series:
+class _VersionSeries:
     """The series of one version, looked up once."""
 
     def __init__(self, requests: Counter, seconds: Histogram, labels: VersionLabels) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Budget:
+class MemoryBudget:
     """Bytes of each tier, and the maximum wait for a load to begin, and then for room on the device."""
 
     device_bytes: int

@@ -10,7 +10,7 @@ from peltier_client.errors import Unavailable
 from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.fairness.shared_bound import Shares
-from peltier_server.residency.line import Line, Verdict
+from peltier_server.residency.line import Verdict, WaitingLine
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Fetch(Generic[K, A]):
 
 
 class Fetches(Generic[K, A]):
-    """Fetches in progress, shared between tenants by `Shares` and `Line`. Belongs to the event loop.
+    """Fetches in progress, shared between tenants by `Shares` and `WaitingLine`. Belongs to the event loop.
 
     A fetch counts until `finish`, which bounds the fetched artifacts in memory. A fetch that several tenants want waits
     in the line of each, and begins at the first turn of any of them.
@@ -57,7 +57,7 @@ class Fetches(Generic[K, A]):
     def __init__(self, loader: Fetcher[K, A], weight_of: WeightOf) -> None:
         self._loader = loader
         self._shares = Shares(_MAX_FETCHES)
-        self._line: Line[Fetch[K, A]] = Line(weight_of)
+        self._line: WaitingLine[Fetch[K, A]] = WaitingLine(weight_of)
 
     def ask(self, fetch: Fetch[K, A], tenant: str) -> None:
         """Lets the fetch wait in the line of `tenant`."""

@@ -23,7 +23,7 @@ class Verdict(Enum):
     NO_ROOM = "no room"
 
 
-class Line(Generic[T]):
+class WaitingLine(Generic[T]):
     """A first-in, first-out line for each tenant. The next tenant is the one that was granted least relative to its
     weight. A tenant that begins to wait is level with the least served waiting tenant. Belongs to the event loop."""
 

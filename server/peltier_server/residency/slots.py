@@ -12,12 +12,12 @@ from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.adapter_loader import AdapterLoader
 from peltier_server.residency.bounded_wait import BoundedWait
-from peltier_server.residency.budget import Budget
+from peltier_server.residency.budget import MemoryBudget
 from peltier_server.residency.device_tier import DeviceTier
 from peltier_server.residency.fetches import Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.lease import Lease, Leasing, SlotClaim, SlotEntry
-from peltier_server.residency.line import Line, Verdict
+from peltier_server.residency.line import Verdict, WaitingLine
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
@@ -42,7 +42,9 @@ class Slots(Generic[K, A, R]):
     fetched again within the same bounds. No caller may hold a lease while it asks for another.
     """
 
-    def __init__(self, loader: AdapterLoader[K, A, R], budget: Budget, metrics: Metrics, weight_of: WeightOf) -> None:
+    def __init__(
+        self, loader: AdapterLoader[K, A, R], budget: MemoryBudget, metrics: Metrics, weight_of: WeightOf
+    ) -> None:
         self._loader = loader
         self._metrics = metrics
         self._wait = BoundedWait(budget.wait_seconds, metrics)
@@ -50,7 +52,7 @@ class Slots(Generic[K, A, R]):
         self._fetches: Fetches[K, A] = Fetches(loader, weight_of)
         self._entries: dict[K, SlotEntry[K, A, R]] = {}
         self._device: DeviceTier[K, A, R] = DeviceTier(budget.device_bytes, metrics, self._drop)
-        self._line: Line[SlotClaim[K, A, R]] = Line(weight_of)
+        self._line: WaitingLine[SlotClaim[K, A, R]] = WaitingLine(weight_of)
 
     @property
     def used_bytes(self) -> int:

@@ -30,7 +30,7 @@ from peltier_server.inference.prediction import (
     prediction_json,
     truncation_header,
 )
-from peltier_server.inference.text_stream import TextStream
+from peltier_server.inference.text_stream import StreamedText
 
 _STREAMED: dict[str, Any] = {
     "description": "The predictions; with `stream` the text in events, the predictions after its last piece.",
@@ -86,7 +86,7 @@ def _items(body: MixedPredictRequest, tasks: Sequence[str] | None) -> list[Mixed
     return [MixedItem.model_construct(task=task, input=body.input, parameters=parameters) for task in tasks]
 
 
-async def _events(stream: TextStream) -> AsyncIterator[bytes]:
+async def _events(stream: StreamedText) -> AsyncIterator[bytes]:
     async for piece in stream.pieces():
         yield event(TextPiece(index=0, text=piece))
     yield event(stream.prediction.json())
@@ -101,7 +101,7 @@ def _provenance(prediction: Prediction) -> dict[str, str]:
     return _headers(prediction.opening, prediction.timings.queue, prediction.timings.compute)
 
 
-def _early_provenance(opening: StreamStart, stream: TextStream) -> dict[str, str]:
+def _early_provenance(opening: StreamStart, stream: StreamedText) -> dict[str, str]:
     if stream.first is None:
         return _provenance(stream.prediction)
     return _headers(opening, 1000 * stream.first.queue_seconds, 1000 * stream.first.compute_seconds)

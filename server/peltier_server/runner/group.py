@@ -8,7 +8,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_server.runner.decode_job import DecodeJob, StepStats
 
 
-class Group:
+class DecodeGroup:
     """Jobs over one generator. A group whose step has raised must not be used again."""
 
     def __init__(self, backbone: Backbone) -> None:

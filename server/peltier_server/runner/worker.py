@@ -14,12 +14,12 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.batch import Batch
+from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Ticket, settle
 from peltier_server.runner.bisection import Bisection
 from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
-from peltier_server.runner.decoder import Decoder
+from peltier_server.runner.decoder import TextDecoder
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Worker:
         graphs = create_graphs(resources.backbone) if resources.cuda_graphs else None
         self._bisection = Bisection(resources.backbone, self._guard, graphs)
         # Made for the first text; an encoder's rows never enter it.
-        self._decoder: Decoder | None = None
+        self._decoder: TextDecoder | None = None
         self._taken: list[Ticket] = []
         self._usable = False
         self._failed = False
@@ -116,11 +116,11 @@ class Worker:
             torch.ones((), device=self._resources.backbone.device).item()
         self._usable = True
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: TicketBatch) -> None:
         waiting = [ticket for ticket in self._taken if ticket.is_open]
         self._taken = [*waiting, *batch.tickets, *batch.drafts]
 
-    def _compute(self, batch: Batch) -> None:
+    def _compute(self, batch: TicketBatch) -> None:
         if not batch.tickets:
             return
         started, trace = time.monotonic(), batch.trace()
@@ -145,9 +145,9 @@ class Worker:
         if decoder.num_failed > failed_before:
             self._check_device()
 
-    def _new_decoder(self) -> Decoder:
+    def _new_decoder(self) -> TextDecoder:
         resources = self._resources
-        return Decoder(resources.backbone, resources.metrics, self._guard, resources.batcher)
+        return TextDecoder(resources.backbone, resources.metrics, self._guard, resources.batcher)
 
     def _restart(self) -> None:
         self.abandon(InferenceFailed("the server failed while it computed this input; its log has the reason"))

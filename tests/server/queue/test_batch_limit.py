@@ -10,7 +10,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import QueueFull, TooLarge
 from peltier_server.queue import batch_limit
-from peltier_server.queue.batch import Batch
+from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batch_limit import MIN_SHARED_COST, PRESENT_SECONDS, Admission, BatchBounds, BatchLimit
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.estimator import PRIORS
@@ -117,7 +117,7 @@ class Machine:
         rows = [Row(Encoded((5,) * length, (0,) * length)) for length in lengths]
         self.batcher.put([Ticket(rows, self.prices.price(rows), Results(len(rows)), tenant=tenant)])
 
-    def compute(self) -> Batch:
+    def compute(self) -> TicketBatch:
         """Computes the next batch."""
         batch = self.batcher.next(wait=False)
         assert batch is not None
@@ -127,16 +127,16 @@ class Machine:
             self.batcher.learn(batch.tickets, seconds)
         return batch
 
-    def keeps_the_bound(self, batch: Batch) -> bool:
+    def keeps_the_bound(self, batch: TicketBatch) -> bool:
         """Whether a batch takes no longer than the bound, within a twentieth, or has the least that a batch has."""
         is_smallest = batch.num_rows == 1 or _cost(batch) <= MIN_SHARED_COST
         return is_smallest or self._seconds(batch) <= 1.05 * BOUNDS.max_shared_seconds
 
-    def _seconds(self, batch: Batch) -> float:
+    def _seconds(self, batch: TicketBatch) -> float:
         return self.seconds_per_token * (PRIORS.batch + _cost(batch))
 
 
-def _cost(batch: Batch) -> int:
+def _cost(batch: TicketBatch) -> int:
     return sum(cost for ticket in batch.tickets for cost in ticket.price.rows)
 
 

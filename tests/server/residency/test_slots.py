@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from peltier_client.errors import TooLarge, Unavailable
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency import fetches as fetches_module
-from peltier_server.residency.budget import Budget
+from peltier_server.residency.budget import MemoryBudget
 from peltier_server.residency.slots import Slots
 
 SIZES = {"a": 3, "b": 4, "c": 5, "d": 2, "e": 7}
@@ -80,7 +80,7 @@ class FakeLoader:
 
 
 def make_slots(loader: FakeLoader, device_bytes: int = DEVICE_BYTES, host_bytes: int = 8, seconds: float = 60) -> Slots:
-    return Slots(loader, Budget(device_bytes, host_bytes, seconds), Metrics(), WEIGHTS.__getitem__)
+    return Slots(loader, MemoryBudget(device_bytes, host_bytes, seconds), Metrics(), WEIGHTS.__getitem__)
 
 
 async def settle() -> None:
@@ -693,7 +693,7 @@ async def test_loads_begun_ahead_pass_nobody_who_waits() -> None:
 async def test_gauges_tell_what_the_device_holds() -> None:
     """After loads, an eviction and a deletion under a lease."""
     metrics = Metrics()
-    slots: Slots = Slots(FakeLoader(), Budget(10, 0), metrics, WEIGHTS.__getitem__)
+    slots: Slots = Slots(FakeLoader(), MemoryBudget(10, 0), metrics, WEIGHTS.__getitem__)
 
     def gauges() -> tuple[float, float]:
         adapters, nbytes = metrics.adapters.labels("device"), metrics.adapter_bytes.labels("device")
