@@ -73,6 +73,7 @@ class JSONRequest(Request):
 
     def __init__(self, request: Request, preparation: Preparation, read: Callable[[bytes], Any]) -> None:
         super().__init__(request.scope, request.receive)
+        self._whole: bytes | None = None
         self._read = read
         self._preparation = preparation
 
@@ -80,14 +81,14 @@ class JSONRequest(Request):
         """The whole body. The framework's own method uses generators, which take longer than the parsing of a small
         body.
         """
-        if not hasattr(self, "_body"):
+        if self._whole is None:
             pieces, more = list[bytes](), True
             while more:
                 message = await self.receive()
                 pieces.append(message.get("body", b""))
                 more = message.get("more_body", False)
-            self._body = b"".join(pieces)
-        return self._body
+            self._whole = b"".join(pieces)
+        return self._whole
 
     async def json(self) -> Any:
         """The body as an instance of its model, which the framework accepts without a further check. Raises
