@@ -23,14 +23,13 @@ from peltier_server.catalog.store_watch import StoreWatch
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.catalog.version_admin import VersionAdmin
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.limits import Limits
-from peltier_server.inference.predictor import Predictor
+from peltier_server.inference.predictor import Limits, Predictor
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
-from peltier_server.residency.budget import MemoryBudget
+from peltier_server.residency.device_tier import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.proving_loader import ProvingLoader
 from peltier_server.residency.slots import Slots

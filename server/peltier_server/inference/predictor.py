@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -24,6 +25,7 @@ from peltier_store.blobs.blobs import BlobNotFound
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.entry import Entry
 from peltier_server.context import RequestContext
+from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.answer_size import (
     AnswerBudget,
     AnswerForm,
@@ -33,7 +35,6 @@ from peltier_server.inference.answer_size import (
     count_windows,
 )
 from peltier_server.inference.backbone_task import BackboneTask
-from peltier_server.inference.limits import Limits
 from peltier_server.inference.load_failure import load_failure
 from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.prediction_request import (
@@ -44,14 +45,32 @@ from peltier_server.inference.prediction_request import (
     choose_decoding,
     draws,
 )
+from peltier_server.inference.quarantine import Quarantine
 from peltier_server.inference.response import AnswerReader, count_new_tokens, create_timings, group_windows
 from peltier_server.inference.text_stream import StreamedText
 from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import RowsOutcome, Terms
 from peltier_server.residency.lease import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.tracing.request_trace import RequestTrace
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one request: inputs, windows of long texts, new tokens per input, bytes of the answer, and scores
+    if the caller sets no `top_k`. `preparation` limits each tenant, and `quarantine` each version. `metrics` counts
+    truncated inputs."""
+
+    max_inputs: int
+    max_windows: int
+    max_new_tokens: int
+    max_answer_bytes: int
+    default_top_k: int
+    preparation: Preparation
+    quarantine: Quarantine
+    metrics: Metrics
 
 
 class Predictor:

@@ -21,6 +21,7 @@ _FETCH_SECONDS = 30.0
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 A = TypeVar("A")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Fetcher(Protocol[K_contra, A]):
@@ -31,6 +32,16 @@ class Fetcher(Protocol[K_contra, A]):
 
     async def prove(self, artifact: A, tenant: str) -> None:
         """Raises an error for an artifact that must not answer on this server; `tenant` is charged for the check."""
+
+
+class AdapterLoader(Fetcher[K_contra, A], Protocol[K_contra, A, R_co]):
+    """Loads adapters to the device, without blocking the event loop. Their memory is freed with the last reference."""
+
+    def device_bytes(self, artifact: A) -> int:
+        """The bytes that the artifact takes on the device."""
+
+    async def install(self, artifact: A) -> R_co:
+        """Copies the artifact to the device."""
 
 
 class Fetch(Generic[K, A]):

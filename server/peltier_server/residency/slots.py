@@ -10,11 +10,9 @@ from peltier_client.protocol import Tier
 
 from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_loader import AdapterLoader
 from peltier_server.residency.bounded_wait import BoundedWait
-from peltier_server.residency.budget import MemoryBudget
-from peltier_server.residency.device_tier import DeviceTier
-from peltier_server.residency.fetches import Fetch, Fetches, succeeded
+from peltier_server.residency.device_tier import DeviceTier, MemoryBudget
+from peltier_server.residency.fetches import AdapterLoader, Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.lease import Lease, Leasing, SlotClaim, SlotEntry
 from peltier_server.residency.line import Verdict, WaitingLine

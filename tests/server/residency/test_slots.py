@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from peltier_client.errors import TooLarge, Unavailable
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency import fetches as fetches_module
-from peltier_server.residency.budget import MemoryBudget
+from peltier_server.residency.device_tier import MemoryBudget
 from peltier_server.residency.slots import Slots
 
 SIZES = {"a": 3, "b": 4, "c": 5, "d": 2, "e": 7}
