@@ -266,8 +266,8 @@ class SlotsMachine(RuleBasedStateMachine):
         await asyncio.gather(*(holder.task for holder in self.holders), return_exceptions=True)
         await settle()
         assert not any(map(self.slots.leased_bytes, WEIGHTS))
-        assert not self.slots._line
-        assert not self.slots._fetches._line
+        assert not self.slots._line.waiting
+        assert not self.slots._fetches._line.waiting
         await self.slots.close()
 
 
