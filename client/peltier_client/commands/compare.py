@@ -11,9 +11,9 @@ import typer
 
 from peltier_client.asynchronous.client import AsyncClient
 from peltier_client.bulk.comparison import compare as judge
+from peltier_client.bulk.data_file import DataRow, check_columns, open_rows, read_input
 from peltier_client.bulk.judgement import Answers, Case
 from peltier_client.bulk.progress import progress
-from peltier_client.bulk.row_file import Row, check_columns, open_rows, read_input
 from peltier_client.bulk.scoring import Scored, Scorer
 from peltier_client.commands.arguments import (
     DEFAULT_BATCH_SIZE,
@@ -143,7 +143,7 @@ def _take(questions: Questions, answers: Answers, batch: Sequence[Scored]) -> No
         answers.num_truncated += scored.num_truncated
 
 
-def _case(questions: Questions, row: Row) -> Case:
+def _case(questions: Questions, row: DataRow) -> Case:
     try:
         input_ = read_input(row, questions.columns)
         if questions.label_column not in row.cells:

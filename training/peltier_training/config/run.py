@@ -12,6 +12,7 @@ from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.spec.tasks import ENCODER_TYPES, LONGEST_ANSWER, TOKEN_TYPES, TaskType
 from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_client.bulk.data_text import near_path
 from typer import Option
 
 from peltier_training.config import metric_names
@@ -19,7 +20,6 @@ from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.ranking_loss import DEFAULT_RANKING_LOSS, RANKING_LOSSES
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data
-from peltier_training.data.text_file import near_path
 from peltier_training.errors import TrainingError
 
 _AT_LEAST = {

@@ -6,19 +6,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peltier_adapters.artifact.manifest import Input
+from peltier_client.bulk.data_file import DataRow, data_kind, no_column
+from peltier_client.bulk.data_file import read_rows as read_data_rows
+from peltier_client.bulk.data_text import read_text
+from peltier_client.errors import InvalidInput
 
 from peltier_training.data import conll
 from peltier_training.data.bad_rows import BadRow, refuse
-from peltier_training.data.delimited import read_delimited
-from peltier_training.data.json_lines import read_json_lines
-from peltier_training.data.raw_row import RawRow, no_column
 from peltier_training.data.squad_json import read_squad_json
-from peltier_training.data.text_file import read_text
 from peltier_training.data.word_lists import OfWords, join_words
 from peltier_training.errors import TrainingError, shown
 
 T = TypeVar("T")
-_KINDS = (".jsonl", ".csv", ".tsv", ".json")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def read_rows(
         raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two or three")
     examples, bad = [], []
     wanted = text_columns if label_column is None else (*text_columns, label_column)
-    for row in _raw_rows(path, [*dict.fromkeys(wanted)], words=words):
+    for row in _data_rows(path, [*dict.fromkeys(wanted)], words=words):
         where = f"{path}:{row.line}"
         try:
             if words:
@@ -80,7 +79,7 @@ def read_rows(
 def has_values(path: Path, text_columns: Sequence[str], column: str) -> bool:
     """Whether a row of the file has a value in a `column` besides `text_columns`."""
     return any(
-        row.cells.get(column) is not None for row in _raw_rows(path, [*dict.fromkeys(text_columns)], words=False)
+        row.cells.get(column) is not None for row in _data_rows(path, [*dict.fromkeys(text_columns)], words=False)
     )
 
 
@@ -106,7 +105,7 @@ def _spread(values: Sequence[T], num: int) -> set[T]:
     return {values[number * len(values) // num] for number in range(num)}
 
 
-def _joined(row: RawRow, where: str, text_columns: Sequence[str], label_column: str) -> RawRow:
+def _joined(row: DataRow, where: str, text_columns: Sequence[str], label_column: str) -> DataRow:
     """The row with a text for its list of words."""
     cells = dict(row.cells)
     for column in text_columns:
@@ -117,24 +116,24 @@ def _joined(row: RawRow, where: str, text_columns: Sequence[str], label_column: 
     return replace(row, cells=cells)
 
 
-def _raw_rows(path: Path, wanted: list[str], *, words: bool) -> list[RawRow]:
-    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if words and kind in conll.KINDS:
-        return conll.read_conll(read_text(path), wanted[0], wanted[-1])
-    if kind not in _KINDS:
-        raise TrainingError(f"{path} is not a data file; its name must end in .jsonl, .csv or .tsv, or these with .gz")
-    text = read_text(path)
-    if kind == ".json":
-        return read_squad_json(path, text, wanted)
-    return read_json_lines(path, text, wanted) if kind == ".jsonl" else read_delimited(path, text, wanted, kind)
+def _data_rows(path: Path, wanted: list[str], *, words: bool) -> list[DataRow]:
+    kind = data_kind(path)
+    try:
+        if words and kind in conll.KINDS:
+            return conll.read_conll(read_text(path), wanted[0], wanted[-1])
+        if kind == ".json":
+            return read_squad_json(path, read_text(path), wanted)
+        return read_data_rows(path, wanted)
+    except InvalidInput as error:
+        raise TrainingError(error.message) from None
 
 
-def _example(row: RawRow, where: str, text_columns: Sequence[str], label_column: str | None) -> Example:
+def _example(row: DataRow, where: str, text_columns: Sequence[str], label_column: str | None) -> Example:
     if row.problem is not None:
         raise TrainingError(f"{where} {row.problem}")
     for column in (*text_columns, *([] if label_column is None else [label_column])):
         if column not in row.cells:
-            raise no_column(where, column, list(row.cells))
+            raise TrainingError(f"{where} has {no_column(column, row.cells)}")
     for column in text_columns:
         _check_text(row.cells[column], column, where)
     texts = tuple(row.cells[column] for column in text_columns)

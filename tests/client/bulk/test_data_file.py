@@ -5,11 +5,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from peltier_client.bulk.row_file import Row, check_columns, open_rows, read_input
+from peltier_client.bulk.data_file import DataRow, check_columns, open_rows, read_input, read_rows
 from peltier_client.errors import InvalidInput
 
 
-def rows_of(path: Path, *columns: str) -> list[Row]:
+def rows_of(path: Path, *columns: str) -> list[DataRow]:
     """Every row of the file."""
     with open_rows(path, columns or ("text",)) as file:
         return list(file.rows)
@@ -60,8 +60,8 @@ def test_a_bad_row_spoils_no_other(tmp_path: Path) -> None:
     ("name", "data", "sentence"),
     [
         ("f.txt", "a", "must end in .jsonl, .csv or .tsv"),
-        ("f.jsonl", '{"txt": "a"}\n{"label": 1}', r"has no column 'text'; it has 'txt', 'label'"),
-        ("f.csv", "txt,label\na,1\n", r"has no column 'text'; it has 'txt', 'label'"),
+        ("f.jsonl", '{"txt": "a"}\n{"label": 1}', "has no column 'text', the nearest is 'txt'; it has 'txt', 'label'"),
+        ("f.csv", "txt,label\na,1\n", "has no column 'text', the nearest is 'txt'; it has 'txt', 'label'"),
         ("f.csv", "text,text\na,1\n", "has column 'text' twice"),
         ("f.jsonl.gz", b"no gzip", "cannot be read"),
         ("f.csv", "text,größe\na,1\n".encode("latin-1"), "has a header that is not UTF-8 text"),
@@ -86,10 +86,10 @@ def test_a_file_that_breaks_off_is_said(tmp_path: Path) -> None:
 
 def test_what_an_input_is(tmp_path: Path) -> None:
     """One text, or as many as there are columns; a cell that is no text says so."""
-    row = Row(1, {"a": "x", "b": "y", "c": "z", "n": 3})
+    row = DataRow(1, {"a": "x", "b": "y", "c": "z", "n": 3})
     assert read_input(row, ["a"]) == "x"
     assert read_input(row, ["a", "b", "c"]) == ("x", "y", "z")
-    for bad, columns in ((row, ["n"]), (row, ["d"]), (Row(2, problem="is bad"), ["a"])):
+    for bad, columns in ((row, ["n"]), (row, ["d"]), (DataRow(2, problem="is bad"), ["a"])):
         with pytest.raises(InvalidInput):
             read_input(bad, columns)
     for columns in ([], list("abcd")):
@@ -111,3 +111,28 @@ def test_a_large_file_is_never_in_memory(tmp_path: Path, kind: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("name", ["f.jsonl", "f.csv"])
+def test_rows_of_a_marked_encoding_are_streamed(tmp_path: Path, name: str, encoding: str) -> None:
+    """The byte order mark names the encoding, as in a file that is read as a whole."""
+    data = '{"text": "é"}\n' if name == "f.jsonl" else "text\né\n"
+    path = write(tmp_path / name, data.encode(encoding))
+    assert [row.cells for row in rows_of(path)] == [{"text": "é"}] == [row.cells for row in read_rows(path, ["text"])]
+
+
+def test_invalid_text_refuses_a_file_that_is_read_as_a_whole(tmp_path: Path) -> None:
+    """When rows are streamed, it affects one row only."""
+    path = write(tmp_path / "f.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n')
+    assert [row.problem is None for row in rows_of(path)] == [True, False]
+    with pytest.raises(InvalidInput, match=r"f\.jsonl:2 is not UTF-8 text: .* 0xe9; .* iconv"):
+        read_rows(path, ["text"])
+
+
+def test_a_column_may_be_missing_in_the_first_rows(tmp_path: Path) -> None:
+    """Rows that are streamed need it among the first hundred; in a file that is read as a whole any row may have it."""
+    path = write(tmp_path / "f.jsonl", '{"other": 1}\n' * 100 + '{"text": "a"}\n')
+    with pytest.raises(InvalidInput, match="has no column 'text'; it has 'other'"):
+        rows_of(path)
+    assert read_rows(path, ["text"])[-1] == DataRow(101, {"text": "a"})

@@ -4,8 +4,8 @@ import gzip
 from pathlib import Path
 
 import pytest
-from peltier_training.data.text_file import near_path, read_text
-from peltier_training.errors import TrainingError
+from peltier_client.bulk.data_text import near_path, read_text
+from peltier_client.errors import InvalidInput
 
 TEXT = "text,label\ncafé ☕,1\n"
 
@@ -41,7 +41,7 @@ def test_what_is_no_text_is_refused_by_what_it_is(tmp_path: Path, case: str):
     """Never read as garbage."""
     data, reason = BAD[case]
     (tmp_path / "d.csv").write_bytes(data)
-    with pytest.raises(TrainingError, match=rf"d\.csv{reason}"):
+    with pytest.raises(InvalidInput, match=rf"d\.csv{reason}"):
         read_text(tmp_path / "d.csv")
 
 
@@ -52,5 +52,5 @@ def test_a_mistyped_path_is_answered_with_the_nearest(tmp_path: Path):
     assert near_path(tmp_path / "reviews" / "trian.jsonl") == ", the nearest is 'train.jsonl'"
     assert near_path(tmp_path / "reveiws" / "train.jsonl") == ", the nearest is 'reviews'"
     assert near_path(tmp_path / "reviews" / "x") == ""
-    with pytest.raises(TrainingError, match=r"trian\.jsonl does not exist, the nearest is 'train\.jsonl'$"):
+    with pytest.raises(InvalidInput, match=r"trian\.jsonl does not exist, the nearest is 'train\.jsonl'$"):
         read_text(tmp_path / "reviews" / "trian.jsonl")
