@@ -11,8 +11,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import T5Config
 from torch import Tensor
 
-from peltier_training.evaluate.evaluation import Gates
-from peltier_training.evaluate.scores import BATCH_ROWS
+from peltier_training.evaluate.evaluation import BATCH_ROWS, Gates
 
 
 @torch.inference_mode()

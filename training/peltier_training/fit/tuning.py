@@ -29,10 +29,8 @@ from peltier_training.data.span_rows import context_windows
 from peltier_training.data.tag_rows import tag_text
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import text_examination
-from peltier_training.evaluate.entity_examination import judge_tags
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import judge_scores
-from peltier_training.evaluate.span_examination import judge_spans
+from peltier_training.evaluate.examination import judge_scores, judge_spans, judge_tags
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
 from peltier_training.models.tuned_model import (

@@ -7,10 +7,10 @@ from peltier_adapters.answers.labels import scores
 from peltier_adapters.artifact.manifest import Input
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_client.bulk.quality import score_answer
 
 from peltier_training.data.tags import GoldEntity, describe_entities
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.span_metrics import score_span
 
 MAX_MISTAKES = 20
 MAX_TEXT_LEN = 300
@@ -92,7 +92,7 @@ def _of_numbers(evaluation: Evaluation) -> tuple[Mistake, ...]:
 
 def _of_spans(evaluation: Evaluation) -> tuple[Mistake, ...]:
     pairs = list(zip(evaluation.found, evaluation.gold, strict=True))
-    wrong = np.array([score_span(found.answer, gold)[0] < 1 for found, gold in pairs])
+    wrong = np.array([score_answer(gold, found.answer)[0] < 1 for found, gold in pairs])
     return tuple(
         Mistake(
             input=_texts(evaluation.inputs[row]),
