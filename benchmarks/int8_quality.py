@@ -31,7 +31,6 @@ from peltier_adapters.artifact.artifact import load_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_training.config.preparation import prepare
-from peltier_training.config.record import create_record
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example, read_examples
@@ -39,7 +38,7 @@ from peltier_training.data.labels import TaskType
 from peltier_training.evaluate.examination import evaluate
 from peltier_training.evaluate.metrics import BEST
 from peltier_training.sweep.sample import draw, write_examples
-from peltier_training.train import learn
+from peltier_training.train import create_record, learn
 
 TRAIN_ROWS, DEV_ROWS, MAX_TEST_ROWS, EPOCHS = 1000, 300, 2000, 5
 SEEDS = (0, 1, 2, 3, 4)

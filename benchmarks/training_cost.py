@@ -27,9 +27,8 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded
-from peltier_training.data.dataset import TextRow
-from peltier_training.data.padding import IGNORED, pad_texts
-from peltier_training.models.text_model import TextAdapter
+from peltier_training.data.dataset import IGNORED, TextRow, pad_texts
+from peltier_training.models.model import TextAdapter
 from peltier_training.models.tuned_model import TunedT5, create_body
 from rich.console import Console
 from rich.table import Table

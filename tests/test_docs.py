@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_client import cli
-from peltier_training.report.files import report_paths
+from peltier_training.report.page import report_paths
 
 from tests.support.server_process import Server
 

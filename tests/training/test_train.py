@@ -16,8 +16,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.linear.linear import PlainLinear
 from peltier_backbone.load import load_backbone
 from peltier_training.config.preparation import prepare_evaluation
-from peltier_training.config.ranking_loss import RANKING_LOSSES
-from peltier_training.config.run import Run
+from peltier_training.config.run import RANKING_LOSSES, Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_examples
 from peltier_training.errors import TrainingError

@@ -19,8 +19,7 @@ from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Rows
 from peltier_training.data.labelled_data import skipped_lines
-from peltier_training.ranks import is_first
-from peltier_training.threads import Threads, choose_threads, use_threads
+from peltier_training.processes import Threads, choose_threads, is_first, use_threads
 
 if TYPE_CHECKING:
     from peltier_training.train import Result
@@ -96,7 +95,7 @@ def _train(prepared: Prepared, *, as_json: bool) -> None:
 
 def _print_result(result: "Result", output: Path, as_json: bool) -> None:
     """Print the metrics, and the report's warnings on stderr as the last lines."""
-    from peltier_training.report.files import report_paths
+    from peltier_training.report.page import report_paths
 
     report, page = result.report, report_paths(output)[1]
     title = f"{output}: {report.preset} for {report.name}"

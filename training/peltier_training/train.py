@@ -1,26 +1,28 @@
 """One training run of an adapter or a baseline, from its data to its artifact and report."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import Any
 
-from peltier_adapters.artifact.manifest import Manifest
+from peltier_adapters.artifact.manifest import Manifest, TrainingRecord
 from peltier_adapters.presets.baselines import BASELINES
+from peltier_adapters.presets.composition import Settings
 
 from peltier_training.config.preparation import Prepared, prepare
-from peltier_training.config.record import create_record
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
-from peltier_training.fit.history import History
+from peltier_training.fit.trainer import History
 from peltier_training.learners.adapter import AdapterLearner
 from peltier_training.learners.baseline import BaselineLearner
 from peltier_training.learners.learner import Learner
-from peltier_training.ranks import part, take_device
+from peltier_training.processes import part, take_device, use_threads
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
-from peltier_training.report.files import write_report
+from peltier_training.report.page import write_report
 from peltier_training.report.report import Findings, Report, create_report
-from peltier_training.threads import use_threads
+
+_VERSIONS = ("peltier", "torch", "transformers")
 
 
 @dataclass(frozen=True)
@@ -94,3 +96,25 @@ def finish(learned: Learned) -> Result:
     report = create_report(subject, findings)
     write_report(run.output, report)
     return Result(report, manifest, learner)
+
+
+def create_record(run: Run, settings: Settings, sizes: Mapping[str, Any], found: Mapping[str, float]) -> TrainingRecord:
+    """The record of a resolved run, with the `sizes` of its data and the metrics that it `found`."""
+    data = {
+        "train": run.data.train.name,
+        "validation": run.data.validation.name,
+        **sizes,
+        "text_columns": list(run.data.text_columns),
+        "label_column": run.data.label_column,
+    }
+    if run.data.label_separator is not None:
+        data["label_separator"] = run.data.label_separator
+    numbers = asdict(run.hyperparameters) | {"metric": run.metric}
+    if run.task_type == "embedding":
+        numbers |= asdict(run.embedding)
+    return TrainingRecord(
+        data=data,
+        hyperparameters=numbers | {"dtype": run.dtype, "settings": dict(settings)},
+        metrics=dict(found),
+        versions={name: version(name) for name in _VERSIONS},
+    )

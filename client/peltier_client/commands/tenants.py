@@ -13,7 +13,7 @@ from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.exchange.request import to_json
 from peltier_client.protocol import TenantInfo, TenantQuotas, check_name
-from peltier_client.resources.tenants import QuotaOptions
+from peltier_client.resources.administration import QuotaOptions
 
 _NO_LIMIT = "none"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from peltier_backbone.machine.cores import wait_passively
-from peltier_client.commands.doctor.finding import Finding
+from peltier_client.commands.doctor import Finding
 
 from peltier_server.doctor.memory import check_memory
 from peltier_server.doctor.packages import check_packages

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from peltier_backbone.machine.cores import usable_cores
-from peltier_client.commands.doctor.finding import Finding, Level
+from peltier_client.commands.doctor import Finding, Level
 
 from peltier_server.settings import Settings
 

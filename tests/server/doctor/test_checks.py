@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from peltier_backbone.native import choice, survey
-from peltier_client.commands.doctor.finding import Finding
+from peltier_client.commands.doctor import Finding
 from peltier_server.doctor import memory, packages, processor
 from peltier_server.doctor.checks import check
 from peltier_server.doctor.memory import available_bytes, check_memory

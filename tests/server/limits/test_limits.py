@@ -71,7 +71,7 @@ UNMET = frozenset(
         "peltier_client.protocol.names.MAX_VERSION",
         "peltier_client.protocol.predict.MAX_BEAMS",
         "peltier_client.protocol.predict.MAX_TEMPERATURE",
-        "peltier_client.protocol.tenants._MAX_COUNT",
+        "peltier_client.protocol.administration._MAX_COUNT",
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
         "peltier_server.tracing.batch_trace._MAX_LINKS",
         "peltier_server.tracing.request_trace._MAX_SPANS",

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from peltier_training.data.bad_rows import BadRow
-from peltier_training.data.examples import Example, Rows, read_examples, read_rows, subsample
+from peltier_training.data.examples import BadRow, Example, Rows, read_examples, read_rows, subsample
 from peltier_training.errors import TrainingError
 
 GOOD = b'{"text": "a", "label": 1}\n'

@@ -23,7 +23,7 @@ from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.baseline_trainer import BaselineTrainer
 from peltier_training.fit.trainer import History
 from peltier_training.fit.tuning import HeadTuning
-from peltier_training.report.files import report_paths
+from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
 

@@ -18,9 +18,9 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_training.data.examples import Example
+from peltier_training.learners.learner import start_at_mean
 from peltier_training.models.dropout import NO_DROPOUT, Dropout
 from peltier_training.models.model import HeadedAdapter
-from peltier_training.models.target_mean import start_at_mean
 from torch import Tensor
 
 ENCODERS = [preset.name for preset in PRESETS.values() if preset.encoder]

@@ -11,9 +11,9 @@ import pytest
 import torch
 from peltier_training.errors import TrainingError
 from peltier_training.pretraining import pacing, schedule
+from peltier_training.pretraining.dataset import Stream
 from peltier_training.pretraining.pretrain import pretrain
 from peltier_training.pretraining.run import Budget, Optimization, Pretraining, Shape
-from peltier_training.pretraining.tokens import Stream
 from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 from safetensors import safe_open
 from safetensors.torch import load_file

@@ -15,8 +15,8 @@ from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.export import measure
 from peltier_training.models.model import HeadedAdapter
-from peltier_training.report.files import report_paths
 from peltier_training.report.merging import NUM_ENSEMBLES, NUM_PASSES, Merging, Spread
+from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
 

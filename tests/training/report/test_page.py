@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_training.errors import TrainingError
 from peltier_training.evaluate.majority import Majority
 from peltier_training.report.answers import Confusion, Sample
 from peltier_training.report.cost import Cost
@@ -14,10 +16,12 @@ from peltier_training.report.curves import Curves, Point
 from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.merging import Merging, Spread, Way
 from peltier_training.report.mistakes import Mistake
-from peltier_training.report.page import most_confused, render, weakest_first
+from peltier_training.report.page import most_confused, render, report_paths, weakest_first, write_file
 from peltier_training.report.parameters import Parameters, PartParameters
 from peltier_training.report.report import ArtifactFile, GateMap, Report
 from peltier_training.report.resolved import Resolved
+
+from tests.support.full_disk import room_for
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac{", "{{ 7 * 7 }}", "标签 \u202e x")
 
@@ -244,3 +248,28 @@ def test_rows_that_were_left_out_are_counted():
     data = report.training.data | {"skipped_rows": {"train": 3, "validation": 1}}
     page = render(create_report(training=report.training.model_copy(update={"data": data})))
     assert "<dd>train 3, validation 1</dd>" in page
+
+
+def test_reports_lie_beside_their_artifact():
+    """Two artifacts in one folder have reports of their own, dots in their names or not."""
+    one, other = report_paths(Path("a/sst2.v1.safetensors")), report_paths(Path("a/sst2.v2"))
+    assert one == (Path("a/sst2.v1.report.json"), Path("a/sst2.v1.report.html"))
+    assert other == (Path("a/sst2.v2.report.json"), Path("a/sst2.v2.report.html"))
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path):
+    """A write that breaks off leaves what was there, and nothing beside it."""
+    path = tmp_path / "a"
+    write_file(path, b"old")
+    with room_for(1000), pytest.raises(TrainingError, match="a cannot be written: File too large"):
+        write_file(path, bytes(2000))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path):
+    """One sentence, and nothing half-written stays."""
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(TrainingError, match="taken cannot be written: Is a directory"):
+        write_file(tmp_path / "taken", b"data")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

@@ -15,7 +15,7 @@ from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import Labels
 from peltier_training.evaluate.examination import evaluate, examine
-from peltier_training.report.files import report_paths
+from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
 from sklearn.metrics import confusion_matrix

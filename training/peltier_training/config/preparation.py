@@ -17,9 +17,8 @@ from peltier_training.config.defaults import fill_in
 from peltier_training.config.run import Run
 from peltier_training.config.templates import find_template
 from peltier_training.config.training_settings import check_settings
-from peltier_training.data.bad_rows import refuse
 from peltier_training.data.data import Data
-from peltier_training.data.examples import Rows
+from peltier_training.data.examples import Rows, refuse
 from peltier_training.data.labelled_data import HINT, LabelledData, read_file, read_labelled
 from peltier_training.data.pairs import are_scored
 from peltier_training.errors import TrainingError

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
@@ -17,7 +17,6 @@ from typer import Option
 
 from peltier_training.config import metric_names
 from peltier_training.config.embedding_options import EmbeddingOptions
-from peltier_training.config.ranking_loss import DEFAULT_RANKING_LOSS, RANKING_LOSSES
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
@@ -38,6 +37,9 @@ _AT_LEAST = {
 }
 _MAX_SEED = 2**32 - 1  # numpy's
 Number = TypeVar("Number", int, float)
+RankingLoss = Literal["listwise", "pairwise"]
+RANKING_LOSSES: tuple[RankingLoss, ...] = get_args(RankingLoss)
+DEFAULT_RANKING_LOSS: RankingLoss = "listwise"
 
 
 @dataclass(frozen=True)

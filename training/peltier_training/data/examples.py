@@ -6,18 +6,45 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.errors import and_more
+from peltier_backbone.text.token_places import Span
 from peltier_client.bulk.data_file import DataRow, data_kind, no_column
 from peltier_client.bulk.data_file import read_rows as read_data_rows
 from peltier_client.bulk.data_text import read_text
 from peltier_client.errors import InvalidInput
 
 from peltier_training.data import conll
-from peltier_training.data.bad_rows import BadRow, refuse
 from peltier_training.data.squad_json import read_squad_json
-from peltier_training.data.word_lists import OfWords, join_words
 from peltier_training.errors import TrainingError, shown
 
+_MAX_NAMED_ROWS = 20
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """The place of an invalid row; `reason` is a clause that follows the place in messages."""
+
+    path: Path
+    line: int
+    reason: str
+
+
+def describe(bad: Sequence[BadRow]) -> list[str]:
+    """Messages about the first rows, one for each file and reason, and the number of further rows."""
+    groups: dict[tuple[Path, str], list[str]] = {}
+    for row in bad[:_MAX_NAMED_ROWS]:
+        groups.setdefault((row.path, row.reason), []).append(str(row.line))
+    named = [f"{path}:{', '.join(lines)}{reason}" for (path, reason), lines in groups.items()]
+    more = len(bad) - _MAX_NAMED_ROWS
+    return [*named, *([and_more(more)] if more > 0 else [])]
+
+
+def refuse(bad: Sequence[BadRow], hint: str = "") -> None:
+    """Raise a `TrainingError` that names the `bad` rows, if there are any; `hint` is the next step."""
+    if bad:
+        count = f"{len(bad)} rows cannot be used: " if len(bad) > 1 else ""
+        raise TrainingError(f"{count}{'; '.join(describe(bad))}{hint}")
 
 
 @dataclass(frozen=True)
@@ -149,3 +176,25 @@ def _check_text(text: Any, column: str, where: str) -> None:
     except UnicodeEncodeError as error:
         place = f"{text[error.start]!r} at character {error.start}"
         raise TrainingError(f"{where}: an input text has a lone surrogate {place} of column {column!r}") from None
+
+
+@dataclass(frozen=True)
+class OfWords:
+    """A label cell beside a list of words, and the characters of each word in the text."""
+
+    words: tuple[Span, ...]
+    cell: Any
+
+
+def join_words(words: list[Any], column: str, where: str) -> tuple[str, tuple[Span, ...]]:
+    """The words as one text, with spaces between them, and the characters of each. Raises a `TrainingError` for a word
+    that is not a text."""
+    spans, start = list[Span](), 0
+    for number, word in enumerate(words):
+        if not isinstance(word, str) or not word.strip():
+            raise TrainingError(
+                f"{where}: word {number} of column {column!r} is {shown(word)}; words are non-empty texts"
+            )
+        spans.append((start, start + len(word)))
+        start += len(word) + 1
+    return " ".join(words), tuple(spans)

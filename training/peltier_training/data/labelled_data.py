@@ -8,9 +8,8 @@ from typing import Any
 
 from peltier_adapters.spec.tasks import TaskType
 
-from peltier_training.data.bad_rows import describe, refuse
 from peltier_training.data.data import LABEL_COLUMN, Data
-from peltier_training.data.examples import Example, Rows, has_values, read_rows
+from peltier_training.data.examples import Example, Rows, describe, has_values, read_rows, refuse
 from peltier_training.data.gold_spans import read_gold_spans
 from peltier_training.data.label_cells import read_label_cell
 from peltier_training.data.labels import Labels, find_labels

@@ -11,9 +11,8 @@ from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import NO_WORD, Span
 from torch import Tensor
 
-from peltier_training.data.dataset import EncodedRows
+from peltier_training.data.dataset import IGNORED, EncodedRows
 from peltier_training.data.examples import Example
-from peltier_training.data.padding import IGNORED
 from peltier_training.data.tags import word_tags
 from peltier_training.errors import TrainingError
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from peltier_adapters.answers.tags import OUTSIDE, has_prefix, join_tags
 from peltier_backbone.text.token_places import Span
 
-from peltier_training.data.examples import Example
-from peltier_training.data.word_lists import OfWords
+from peltier_training.data.examples import Example, OfWords
 from peltier_training.errors import TrainingError, shown
 
 _FORM = '[{"start": 0, "end": 5, "label": "person"}]'

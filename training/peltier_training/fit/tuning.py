@@ -21,9 +21,8 @@ from torch.utils.data import Dataset
 from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
 from peltier_training.config.run import Run
-from peltier_training.data.dataset import EncodedRows, TextRow, TextRows, flatten
+from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, TextRows, flatten, pad_rows, pad_texts
 from peltier_training.data.examples import Example
-from peltier_training.data.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.data.span_rows import context_windows
 from peltier_training.data.tag_rows import tag_text

@@ -22,14 +22,12 @@ from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.export import export, measure
-from peltier_training.fit.history import History
-from peltier_training.fit.trainer import diverged, fit, fit_text, fit_tokens
+from peltier_training.fit.trainer import History, diverged, fit, fit_text, fit_tokens
+from peltier_training.learners.learner import start_at_mean
 from peltier_training.models.dropout import Dropout
-from peltier_training.models.model import HeadedAdapter, PairAdapter
-from peltier_training.models.target_mean import start_at_mean
-from peltier_training.models.text_model import TextAdapter
-from peltier_training.report.files import write_file
+from peltier_training.models.model import HeadedAdapter, PairAdapter, TextAdapter
 from peltier_training.report.merging import Merging
+from peltier_training.report.page import write_file
 from peltier_training.report.parameters import Parameters
 from peltier_training.report.report import Subject
 

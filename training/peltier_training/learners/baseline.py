@@ -19,10 +19,10 @@ from peltier_training.data.labelled_data import LabelledData
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.baseline_trainer import BaselineTrainer
-from peltier_training.fit.history import History
 from peltier_training.fit.preflight import check_baseline
+from peltier_training.fit.trainer import History
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
-from peltier_training.models.target_mean import start_at_mean
+from peltier_training.learners.learner import start_at_mean
 from peltier_training.report.parameters import Parameters
 from peltier_training.report.report import Subject
 

@@ -15,7 +15,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from transformers import AutoModel, PreTrainedConfig
 
-from peltier_training.data.padding import IGNORED
+from peltier_training.data.dataset import IGNORED
 from peltier_training.errors import TrainingError
 from peltier_training.models.fastfood import Fastfood
 

@@ -9,7 +9,7 @@ import typer
 from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
 
 from peltier_training.pretraining.run import Budget, Optimization, Pretraining, Shape
-from peltier_training.threads import Threads, choose_threads, use_threads
+from peltier_training.processes import Threads, choose_threads, use_threads
 
 
 @with_field_options

@@ -6,22 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from tokenizers import Tokenizer
+from transformers import T5Config, T5ForConditionalGeneration
 from transformers.utils.logging import disable_progress_bar
 
 from peltier_training.errors import TrainingError
 from peltier_training.fit.checkpoint import remove_checkpoints
-from peltier_training.pretraining.card import write_card
 from peltier_training.pretraining.corpus import documents
-from peltier_training.pretraining.curve import curve
-from peltier_training.pretraining.dataset import HeldOutText, TrainingText
-from peltier_training.pretraining.export import export
-from peltier_training.pretraining.model import create_model
+from peltier_training.pretraining.dataset import HELD_OUT, TRAIN, HeldOutText, TrainingText, read_tokens, write_tokens
+from peltier_training.pretraining.export import curve, export, write_card
 from peltier_training.pretraining.pacing import Pacing
-from peltier_training.pretraining.run import Pretraining
+from peltier_training.pretraining.run import MAX_TOKENS, Pretraining, Shape
 from peltier_training.pretraining.spans import fit_length
 from peltier_training.pretraining.tokenizer import train_tokenizer
-from peltier_training.pretraining.tokens import HELD_OUT, TRAIN, read_tokens, write_tokens
 from peltier_training.pretraining.trainer import fit, num_examples
 from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 
@@ -112,3 +110,27 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, identity: dict[str, Any]) -> None:
     path.write_text(json.dumps(identity, indent=2) + "\n")
+
+
+def create_model(shape: Shape, seed: int) -> T5ForConditionalGeneration:
+    """A T5 with tied embeddings and the paper's initialisation."""
+    torch.manual_seed(seed)
+    settings: dict[str, Any] = {
+        "vocab_size": shape.vocab_size,
+        "d_model": shape.d_model,
+        "d_kv": shape.d_kv,
+        "d_ff": shape.d_ff,
+        "num_layers": shape.layers,
+        "num_decoder_layers": shape.layers,
+        "num_heads": shape.heads,
+        "n_positions": MAX_TOKENS,
+        "feed_forward_proj": "gated-gelu" if shape.gated else "relu",
+        "dropout_rate": 0.0,
+        "decoder_start_token_id": 0,
+        "tie_word_embeddings": True,
+    }
+    config = T5Config(**settings)
+    # Eager attention, because position biases make fused attention slower for short texts.
+    model = T5ForConditionalGeneration._from_config(config, attn_implementation="eager")  # type: ignore[no-untyped-call]
+    assert isinstance(model, T5ForConditionalGeneration)
+    return model

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 from torch import Tensor
 
-from peltier_training.pretraining.tokens import Stream
+from peltier_training.pretraining.dataset import Stream
 
 _WINDOW = 8  # tokens to each side; the weight at distance d is 1 - (d - 1) / 8
 _SMOOTHING = 0.75  # the power of a context's frequency

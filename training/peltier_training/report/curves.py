@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from peltier_adapters.spec.maps import Spec
 
-from peltier_training.fit.history import History
+from peltier_training.fit.trainer import History
 
 _VALIDATION = "eval_"
 _TRAINED = ("loss", "learning_rate")

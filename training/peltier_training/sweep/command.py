@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
@@ -19,7 +20,7 @@ from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import Trial
 
 if TYPE_CHECKING:
-    from peltier_training.sweep.sweep import Sweep
+    from peltier_training.sweep.sweep import Count, Sweep
     from peltier_training.sweep.table import Table
 
 _AXES = ("seed", "epochs", "learning_rate", "batch_size", "max_length")
@@ -103,7 +104,7 @@ def _say_how_to_continue(console: Console) -> Iterator[None]:
 
 
 def _run(sweep: "Sweep", console: Console, *, retry: bool) -> "Table":
-    from peltier_training.sweep.progress import count_trials
+    from peltier_training.sweep.command import count_trials
 
     with count_trials(console) as count:
         return sweep.run(lambda line: console.print(line, soft_wrap=True), count, retry=retry)
@@ -116,3 +117,26 @@ def _print_table(table: "Table", *, as_json: bool) -> None:
         print(json.dumps({"rows": to_json(table)}))
     else:
         Console().print(to_rich(table))
+
+
+@contextmanager
+def count_trials(console: Console) -> Iterator["Count"]:
+    """A bar with the trials that are done and the time that is left; nothing if `console` is not a terminal.
+
+    Lines that are printed on `console` appear above it.
+    """
+    columns = (
+        TextColumn("trials"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def count(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield count

@@ -13,7 +13,7 @@ from peltier_adapters.validation import sentences
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from peltier_training.config.embedding_options import EmbeddingOptions
-from peltier_training.config.ranking_loss import RankingLoss
+from peltier_training.config.run import RankingLoss
 from peltier_training.config.text_options import TextOptions
 from peltier_training.errors import TrainingError
 

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-from peltier_training.report.svg import STYLE, to_svg
+from peltier_training.report.drawing import STYLE, to_svg
 from peltier_training.sweep.table import MEAN, PARAMETERS, ROWS, Entry, Row, create_table, default_grouping, rows_of
 
 # Okabe and Ito's colours, for colour-blind readers. The first 35 methods have distinct pairs of marker and colour.

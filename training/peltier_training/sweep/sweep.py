@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from peltier_training.report.files import write_file
+from peltier_training.report.page import write_file
 from peltier_training.sweep import plots, rendering
 from peltier_training.sweep.executor import Executor
 from peltier_training.sweep.ledger import Ledger

@@ -1,13 +1,13 @@
 """Keys and tenants from the client."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from peltier_client import AsyncClient, Client, InvalidInput, NotFound
 from peltier_client.protocol import RateUsage
-from peltier_client.resources import keys, tenants
+from peltier_client.resources import administration
 
 KEY_TEXT = f"plt_abcdefgh_{'x' * 43}"
 
@@ -16,16 +16,16 @@ KEY_TEXT = f"plt_abcdefgh_{'x' * 43}"
     ("request_", "expected"),
     [
         (
-            keys.create_key({"predict"}, {"tenant": "a", "note": "n"}),
+            administration.create_key({"predict"}, {"tenant": "a", "note": "n"}),
             ("POST", "/v1/keys", {"tenant": "a", "scopes": ["predict"], "note": "n"}),
         ),
-        (keys.revoke_key("a/b"), ("DELETE", "/v1/keys/a%2Fb", None)),
+        (administration.revoke_key("a/b"), ("DELETE", "/v1/keys/a%2Fb", None)),
         (
-            tenants.create_tenant("a", {"max_adapters": 3}),
+            administration.create_tenant("a", {"max_adapters": 3}),
             ("POST", "/v1/tenants", {"name": "a", "quotas": {"max_adapters": 3}}),
         ),
         (
-            tenants.set_tenant("a", {"tokens_per_second": 0.5, "weight": 2}),
+            administration.set_tenant("a", {"tokens_per_second": 0.5, "weight": 2}),
             ("PUT", "/v1/tenants/a", {"tokens_per_second": 0.5, "weight": 2.0}),
         ),
     ],
@@ -39,12 +39,12 @@ def test_what_is_sent(request_: Any, expected: tuple[str, str, object]) -> None:
 def test_what_cannot_be_is_not_sent() -> None:
     """The rules of the protocol hold on this side too."""
     for make in (
-        lambda: keys.create_key([], {}),
-        lambda: keys.create_key(["root"], {}),
-        lambda: keys.create_key(["predict"], {"expires_at": datetime(2099, 1, 1)}),
-        lambda: tenants.create_tenant("No Name", {}),
-        lambda: tenants.set_tenant("a", {"requests_per_second": 0}),
-        lambda: keys.list_keys("No Name"),
+        lambda: administration.create_key([], {}),
+        lambda: administration.create_key(["root"], {}),
+        lambda: administration.create_key(["predict"], {"expires_at": datetime(2099, 1, 1)}),
+        lambda: administration.create_tenant("No Name", {}),
+        lambda: administration.set_tenant("a", {"requests_per_second": 0}),
+        lambda: administration.list_keys("No Name"),
     ):
         with pytest.raises(InvalidInput):
             make()
@@ -77,3 +77,22 @@ async def test_keys_and_tenants_asynchronously(server: Any) -> None:
         assert (await client.tenant("default")) == (await client.tenants())[0]
         assert (await client.tenant_usage("default")).requests is None
         assert (await client.set_tenant("default", weight=2)).quotas.weight == 2
+
+
+def test_a_tenant_that_cannot_be_is_not_sent() -> None:
+    """A mistake is one sentence."""
+    with pytest.raises(InvalidInput):
+        administration.read_audit("a b", {})
+
+
+def test_a_time_without_a_zone_is_not_sent() -> None:
+    """The server could only guess."""
+    with pytest.raises(InvalidInput, match=r"since is 2026-11-21T00:00:00, which has no time zone"):
+        administration.read_audit(None, {"since": datetime(2026, 11, 21)})
+    at = datetime(2026, 11, 21, tzinfo=UTC)
+    assert administration.read_audit("acme", {"since": at, "actor": None, "action": "publish"}).query == {
+        "tenant": "acme",
+        "since": "2026-11-21T00:00:00+00:00",
+        "action": "publish",
+        "limit": 100,
+    }

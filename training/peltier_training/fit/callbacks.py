@@ -1,5 +1,6 @@
-"""Early stopping."""
+"""Early stopping, and the interval between validations."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,3 +37,16 @@ def num_without_improvement(run: Run, log: Log) -> int:
     sign = -1.0 if run.metric in metrics.LOWER_IS_BETTER else 1.0
     scores = [sign * entry[f"eval_{run.metric}"] for entry in log if f"eval_{run.metric}" in entry]
     return len(scores) - 1 - scores.index(max(scores)) if scores else 0
+
+
+class ValidationInterval(TrainerCallback):
+    """Validates and saves after every k-th epoch and after the last, where k is the run's `validation_interval`."""
+
+    def __init__(self, run: Run) -> None:
+        self._interval = run.hyperparameters.validation_interval or 1
+
+    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Cancel the Trainer's evaluation and checkpoint of this epoch if they are not due."""
+        epoch, last = round(state.epoch or 0), math.ceil(args.num_train_epochs)
+        if epoch % self._interval and epoch < last:
+            control.should_evaluate = control.should_save = False
