@@ -22,10 +22,12 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Version = Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)]
+VersionOption = Annotated[
+    bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+]
 
 
-def _peltier(version: Version = False) -> None:
+def _peltier(version: VersionOption = False) -> None:
     """Train, publish and serve adapters of one frozen language model, any mix of them in one batch."""
 
 

@@ -10,7 +10,7 @@ from peltier_backbone.machine.cores import default_threads, wait_passively
 
 from peltier_training.errors import TrainingError
 
-Threads = Annotated[
+ThreadsOption = Annotated[
     int | None, typer.Option(help="CPU threads. Default: OMP_NUM_THREADS, or the number of usable cores.")
 ]
 

@@ -38,7 +38,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """The report of a run and the manifest of its artifact, None for a baseline. Holds the trained model in memory."""
 
     report: Report
@@ -55,7 +55,7 @@ class Result:
         return dict(self.learner.evaluate(examples).metrics)
 
 
-def train(run: Run) -> Result:
+def train(run: Run) -> TrainingResult:
     """Train, keep the epoch with the best validation metric, and write the artifact to `run.output` with its report.
 
     A baseline writes only its report. Raises a `TrainingError` if training diverges.
@@ -78,7 +78,7 @@ def learn(prepared: Prepared) -> Learned:
     return Learned(run, learner, history, data.sizes, validation, meter)
 
 
-def finish(learned: Learned) -> Result:
+def finish(learned: Learned) -> TrainingResult:
     """Measure the model on all validation examples, and write its artifact and report."""
     run, learner, validation = learned.run, learned.learner, learned.validation
     evaluation = learner.evaluate(validation, record_gates=True)
@@ -95,7 +95,7 @@ def finish(learned: Learned) -> Result:
     )
     report = create_report(subject, findings)
     write_report(run.output, report)
-    return Result(report, manifest, learner)
+    return TrainingResult(report, manifest, learner)
 
 
 def create_record(run: Run, settings: Settings, sizes: Mapping[str, Any], found: Mapping[str, float]) -> TrainingRecord:

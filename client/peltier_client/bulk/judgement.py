@@ -7,7 +7,7 @@ from typing import Any, Literal
 from peltier_client.bulk.gold import read_answers, read_entities, read_label, read_labels, read_number, show_entities
 from peltier_client.bulk.quality import (
     Classes,
-    Metrics,
+    MetricValues,
     choose_several,
     classify,
     match_answers,
@@ -20,7 +20,9 @@ from peltier_client.errors import InvalidInput
 from peltier_client.exchange.results import Prediction
 from peltier_client.protocol import AdapterRef, TextTuple
 
-TaskType = Literal["classification", "multilabel", "regression", "text2text", "ranking", "token-classification", "span"]
+JudgedType = Literal[
+    "classification", "multilabel", "regression", "text2text", "ranking", "token-classification", "span"
+]
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,14 @@ class Judged:
     """Judged answers: their metrics, the right answers and the given ones as they are shown, and the error of each
     row."""
 
-    metrics: Metrics
+    metrics: MetricValues
     classes: Classes
     gold: list[Any]
     shown: list[Any]
     errors: list[float]
 
 
-def find_kind(answers: Answers) -> TaskType:
+def find_kind(answers: Answers) -> JudgedType:
     """The type of the task, by the form of its answers. Raises `InvalidInput` for embeddings."""
     found = answers.found
     if any(prediction.labels is not None for prediction in found):
@@ -85,7 +87,7 @@ def find_kind(answers: Answers) -> TaskType:
     return "ranking" if is_ranking else "text2text"
 
 
-def judge(kind: TaskType, cases: Sequence[Case], answers: Answers, separator: str | None, known: set[str]) -> Judged:
+def judge(kind: JudgedType, cases: Sequence[Case], answers: Answers, separator: str | None, known: set[str]) -> Judged:
     """Judge answers by the labels of `cases`, whose names are among `known`. Raises `InvalidInput` with the line of a
     label that cannot be read."""
     names = answers.names

@@ -6,12 +6,12 @@ import string
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-Metrics = dict[str, float]
-Classes = dict[str, Metrics]
-Label = TypeVar("Label", str, int)
-# Start, end (exclusive) and label.
+MetricValues = dict[str, float]
+Classes = dict[str, MetricValues]
+Label = TypeVar("Label", bound="_Ordered")
+# Characters [start, end) and the label.
 EntitySpan = tuple[int, int, str]
 
 _MAX_RANK = 10
@@ -19,9 +19,15 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
+class _Ordered(Protocol):
+    """A label: a text, or the position of one."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
 def classify(
     gold: Sequence[Label], found: Sequence[Label | None], names: Sequence[Label] = ()
-) -> tuple[Metrics, dict[Label, Metrics]]:
+) -> tuple[MetricValues, dict[Label, MetricValues]]:
     """Accuracy, macro F1 and Matthews correlation, and each label's precision, recall, F1 and support.
 
     An answer of None is wrong. With two `names` the metrics include the F1 of the second.
@@ -42,7 +48,7 @@ def classify(
 
 def choose_several(
     gold: Sequence[Set[Label]], found: Sequence[Set[Label]], names: Iterable[Label] = ()
-) -> tuple[Metrics, dict[Label, Metrics]]:
+) -> tuple[MetricValues, dict[Label, MetricValues]]:
     """Micro and macro F1 of sets of labels, the share of rows that match exactly, and each label's own metrics."""
     pairs = list(zip(gold, found, strict=True))
     own = Counter(label for labels, answer in pairs for label in labels & answer)
@@ -58,25 +64,25 @@ def choose_several(
     return metrics, classes
 
 
-def regress(gold: Sequence[float], found: Sequence[float]) -> Metrics:
+def regress(gold: Sequence[float], found: Sequence[float]) -> MetricValues:
     """The correlations, and the mean squared error."""
     errors = ((own - other) ** 2 for own, other in zip(gold, found, strict=True))
     return correlate(gold, found) | {"mse": _mean(errors)}
 
 
-def correlate(gold: Sequence[float], found: Sequence[float]) -> Metrics:
+def correlate(gold: Sequence[float], found: Sequence[float]) -> MetricValues:
     """Pearson and Spearman correlation; 0 with a constant, for which they are undefined."""
     return {"pearson": _correlation(gold, found), "spearman": _correlation(_ranks(gold), _ranks(found))}
 
 
-def match_texts(gold: Sequence[str], found: Sequence[str]) -> Metrics:
+def match_texts(gold: Sequence[str], found: Sequence[str]) -> MetricValues:
     """The share of texts that are equal apart from surrounding white space."""
     return {"exact_match": _mean(own.strip() == other.strip() for own, other in zip(gold, found, strict=True))}
 
 
 def rank_documents(
     queries: Sequence[Hashable], relevance: Sequence[float], scores: Sequence[float]
-) -> tuple[Metrics, Mapping[int, float]]:
+) -> tuple[MetricValues, Mapping[int, float]]:
     """`mrr` and `ndcg@10` as means over queries with a relevant document, and the reciprocal rank of each such query by
     its first row. `queries` has the query of each row. A document is relevant if its relevance is above 0."""
     rows_by_query: dict[Hashable, list[int]] = {}
@@ -92,7 +98,7 @@ def rank_documents(
 
 
 def reciprocal_rank(relevance: Sequence[float], scores: Sequence[float]) -> float:
-    """That of the first relevant document of a query; of equal scores the relevant documents count as the last."""
+    """The reciprocal rank of a query's first relevant document. Among equal scores, relevant documents come last."""
     best = max(score for score, grade in zip(scores, relevance, strict=True) if grade > 0)
     before = sum(
         score > best or (score == best and not grade > 0) for score, grade in zip(scores, relevance, strict=True)
@@ -106,7 +112,7 @@ def gain(relevance: Sequence[float], scores: Sequence[float]) -> float:
     return _discounted(relevance, scores) / _discounted(relevance, relevance)
 
 
-def match_answers(gold: Sequence[Sequence[str]], found: Sequence[str]) -> tuple[Metrics, list[float]]:
+def match_answers(gold: Sequence[Sequence[str]], found: Sequence[str]) -> tuple[MetricValues, list[float]]:
     """The means of `score_answer` over questions, and the exact match of each."""
     scores = [score_answer(*pair) for pair in zip(gold, found, strict=True)]
     exact = [own for own, _ in scores]
@@ -123,7 +129,7 @@ def score_answer(gold: Sequence[str], found: str) -> tuple[float, float]:
     return max(float(own == wanted) for own, wanted in pairs), max(_words_f1(own, wanted) for own, wanted in pairs)
 
 
-def score_entities(gold: Sequence[Set[EntitySpan]], found: Sequence[Set[EntitySpan]]) -> tuple[Metrics, Classes]:
+def score_entities(gold: Sequence[Set[EntitySpan]], found: Sequence[Set[EntitySpan]]) -> tuple[MetricValues, Classes]:
     """F1, precision and recall of whole entities over all rows, as seqeval defines them, and those of each label with
     its number of entities."""
     pairs = zip(gold, found, strict=True)
@@ -146,7 +152,7 @@ def sign_test(num_first: int, num_second: int) -> float:
     return min(1.0, 2 * tail)
 
 
-def _scores(num_right: int, num_wanted: int, num_found: int) -> Metrics:
+def _scores(num_right: int, num_wanted: int, num_found: int) -> MetricValues:
     return {
         "precision": num_right / num_found if num_found else 0.0,
         "recall": num_right / num_wanted if num_wanted else 0.0,
@@ -155,7 +161,7 @@ def _scores(num_right: int, num_wanted: int, num_found: int) -> Metrics:
     }
 
 
-def _macro_f1(classes: Mapping[Label, Metrics]) -> float:
+def _macro_f1(classes: Mapping[Label, MetricValues]) -> float:
     return _mean(own["f1"] for own in classes.values())
 
 

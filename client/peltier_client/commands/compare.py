@@ -50,7 +50,7 @@ Second = Annotated[
         autocompletion=complete_task,
     ),
 ]
-Data = Annotated[
+DataOption = Annotated[
     Path,
     typer.Option(exists=True, dir_okay=False, readable=True, help="Labelled rows, .jsonl, .csv or .tsv (.gz too)."),
 ]
@@ -82,7 +82,7 @@ class Questions:
 def compare(  # noqa: PLR0913 - each is a word of the command line
     first: First,
     second: Second,
-    data: Data,
+    data: DataOption,
     text_column: TextColumns = None,
     label_column: LabelColumn = "label",
     label_separator: Separator = None,

@@ -45,7 +45,7 @@ class Job:
             raise InvalidInput(f"output {self.output} is the input file; choose another")
 
 
-class Summary(BaseModel):
+class FileSummary(BaseModel):
     """What `peltier predict --file --json` prints. `versions` counts the rows that each adapter version answered.
 
     `rows` and `errors` count the whole file; with `--resume`, `versions` and `truncated_inputs` count this run only.
@@ -77,7 +77,7 @@ class _Tally:
         self.num_truncated += sum(scored.num_truncated for scored in batch)
 
 
-def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
+def predict_file(job: Job, url: str, api_key: str | None) -> FileSummary:
     """Run the job and create its output file when every row is done.
 
     Raises `Interrupted` at Ctrl-C. After that, and after an error, OUTPUT.part holds the finished rows.
@@ -90,7 +90,7 @@ def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
     ):
         tally = _run_here(job, AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS), rows, part)
         done = part.written
-    return Summary(
+    return FileSummary(
         output=str(job.output),
         rows=done.num_rows,
         errors=done.num_errors,

@@ -12,7 +12,7 @@ _MAX_COUNT = 2**63 - 1
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 PerSecond = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
+QuotaCount = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
 Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
 # predict uses and lists adapters, publish changes them, admin runs the server, metrics reads /metrics and
 # /v1/live. The scopes are independent, except that admin also reads these two.
@@ -28,9 +28,9 @@ class TenantQuotas(RequestModel):
 
     requests_per_second: PerSecond | None = None
     tokens_per_second: PerSecond | None = None
-    max_concurrent_requests: Count | None = None
-    max_stored_bytes: Count | None = None
-    max_adapters: Count | None = None
+    max_concurrent_requests: QuotaCount | None = None
+    max_stored_bytes: QuotaCount | None = None
+    max_adapters: QuotaCount | None = None
     weight: Weight = 1.0
 
 

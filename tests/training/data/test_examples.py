@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from peltier_training.data.examples import BadRow, Example, Rows, read_examples, read_rows, subsample
+from peltier_training.data.examples import BadRow, Example, LabelledRows, read_examples, read_rows, subsample
 from peltier_training.errors import TrainingError
 
 GOOD = b'{"text": "a", "label": 1}\n'
@@ -149,7 +149,7 @@ def test_a_check_may_change_and_refuse(tmp_path: Path):
             raise TrainingError(f"{example.where}: no")
         return replace(example, label="one")
 
-    assert read_rows(path, ["text"], "label", check) == Rows(
+    assert read_rows(path, ["text"], "label", check) == LabelledRows(
         (Example("a", "one", f"{path}:2"),), (BadRow(path, 3, ": no"),)
     )
     assert read_rows(write(tmp_path, "e.jsonl", b"{"), ["text"], "label").examples == ()

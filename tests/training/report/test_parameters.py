@@ -15,7 +15,7 @@ from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.linear.linear import PlainLinear
 from peltier_backbone.t5.weights import build_t5, canonical_t5
 from peltier_training.models.model import TrainableAdapter
-from peltier_training.report.parameters import Parameters
+from peltier_training.report.parameters import ParameterCounts
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel, T5Config, T5ForConditionalGeneration
 
 from tests.support.published_counts import COMPACTER, CONFIGS, FILES, PUBLISHED, Published
@@ -77,7 +77,7 @@ def test_published_counts(row: Published, find_backbone: FindBackbone):
     settings = find_preset(row.preset).settings(row.overrides, backbone.config)
     with META:
         model = TrainableAdapter(backbone, parts, settings, seed=0)
-    found = Parameters.create(parts, backbone.config, model)
+    found = ParameterCounts.create(parts, backbone.config, model)
     head = count_parameters(parts, backbone.config, head=True) - found.total.parameters
     assert found.total.parameters == row.served
     assert found.trained.parameters - head == (row.served if row.trained is None else row.trained)

@@ -18,7 +18,7 @@ from peltier_training.config.run import Run
 from peltier_training.config.templates import find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import Data
-from peltier_training.data.examples import Rows, refuse
+from peltier_training.data.examples import LabelledRows, refuse
 from peltier_training.data.labelled_data import HINT, LabelledData, read_file, read_labelled
 from peltier_training.data.pairs import are_scored
 from peltier_training.errors import TrainingError
@@ -72,7 +72,7 @@ def _check_pooling(run: Run, settings: Settings) -> None:
         raise TrainingError(f"setting 'pooling' is 'tokens', a head of every token; {run.task_type} has one vector")
 
 
-def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> Rows:
+def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> LabelledRows:
     """The rows of `path` as the artifact's task reads them. `given` are fields of `Data`; columns and separator that
     are not among them are as in training.
 

@@ -14,32 +14,32 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset, Sampler
 
-Item = Encoded | tuple[Encoded, Encoded]
+EncodedItem = Encoded | tuple[Encoded, Encoded]
 IGNORED = -100  # torch's cross-entropy ignores such labels
 T = TypeVar("T")
 
 
-class EncodedRows(Dataset[tuple[Item, Tensor]]):
+class EncodedRows(Dataset[tuple[EncodedItem, Tensor]]):
     """Rows of a task with a head, or pairs of rows, and their targets. `queries` has the number of each row's query in
     a ranking, whose rows are trained on together; None in other tasks."""
 
-    def __init__(self, rows: Sequence[Item], targets: Tensor, queries: Sequence[int] | None = None) -> None:
+    def __init__(self, rows: Sequence[EncodedItem], targets: Tensor, queries: Sequence[int] | None = None) -> None:
         self._rows, self._targets, self.queries = rows, targets, queries
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, index: int) -> tuple[Item, Tensor]:
+    def __getitem__(self, index: int) -> tuple[EncodedItem, Tensor]:
         return self._rows[index], self._targets[index]
 
 
-def collate(items: Sequence[tuple[Item, Tensor]]) -> dict[str, Any]:
+def collate(items: Sequence[tuple[EncodedItem, Tensor]]) -> dict[str, Any]:
     """A batch; the rows of a pair are neighbours. Labels come first, because the Trainer counts rows by the first
     value."""
     return {"labels": torch.stack([target for _, target in items]), "rows": flatten([row for row, _ in items])}
 
 
-def flatten(items: Sequence[Item]) -> list[Encoded]:
+def flatten(items: Sequence[EncodedItem]) -> list[Encoded]:
     """All rows."""
     return [row for item in items for row in (item if isinstance(item, tuple) else (item,))]
 

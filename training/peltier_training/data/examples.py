@@ -56,11 +56,11 @@ class Example:
     where: str
 
 
-Check = Callable[[Example], Example]
+CheckExample = Callable[[Example], Example]
 
 
 @dataclass(frozen=True)
-class Rows:
+class LabelledRows:
     """The examples of a file, and its invalid rows."""
 
     examples: tuple[Example, ...]
@@ -75,9 +75,9 @@ def read_examples(path: Path, text_columns: Sequence[str], label_column: str) ->
 
 
 def read_rows(
-    path: Path, text_columns: Sequence[str], label_column: str | None, check: Check | None = None, *,
+    path: Path, text_columns: Sequence[str], label_column: str | None, check: CheckExample | None = None, *,
     words: bool = False,
-) -> Rows:  # fmt: skip
+) -> LabelledRows:  # fmt: skip
     """Read `path` (.jsonl, .csv, .tsv or SQuAD's .json, also .gz); two text columns are a pair, three a triple. `check`
     may change an example, or raise a `TrainingError` about its label. Without a `label_column` labels are None. With
     `words` a text may be a list of words, whose label is then `OfWords`, and `path` may be a CoNLL file.
@@ -100,7 +100,7 @@ def read_rows(
             bad.append(BadRow(path, row.line, str(error).removeprefix(where)))
     if not examples and not bad:
         raise TrainingError(f"{path} has no examples")
-    return Rows(tuple(examples), tuple(bad))
+    return LabelledRows(tuple(examples), tuple(bad))
 
 
 def has_values(path: Path, text_columns: Sequence[str], column: str) -> bool:

@@ -15,7 +15,7 @@ from peltier_training.errors import NotFiniteError
 
 BATCH_ROWS = 32
 
-Gates = Mapping[str, Sequence[float | None]]
+MeanGates = Mapping[str, Sequence[float | None]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Evaluation:
     inputs: Sequence[Input]
     gold: Sequence[Any]
     found: Sequence[Any]
-    gates: Gates | None = None
+    gates: MeanGates | None = None
     scores: Tensor | None = None
 
 
@@ -48,7 +48,7 @@ def run_rows(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = Fa
     return found
 
 
-def mean_gates(outputs: Sequence[RowOutput]) -> Gates | None:
+def mean_gates(outputs: Sequence[RowOutput]) -> MeanGates | None:
     """The mean over rows of each part's gate in each layer."""
     rows = [output.gates for output in outputs if output.gates is not None]
     if not rows:

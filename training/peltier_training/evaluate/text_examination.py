@@ -24,7 +24,7 @@ from peltier_training.data.targets import gold_targets, gold_texts, target_ids
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.decoder_gates import decoder_gates
-from peltier_training.evaluate.evaluation import Evaluation, Gates, mean_gates, run_rows
+from peltier_training.evaluate.evaluation import Evaluation, MeanGates, mean_gates, run_rows
 
 _MAX_ROWS = 64
 _NO_NUMBER = -1.0  # the value of a text that is not a number (docs/methods.md#tasks-as-text)
@@ -125,7 +125,7 @@ def score_texts(found: Sequence[str], references: Sequence[Sequence[str]]) -> di
     }
 
 
-def _gates(backbone: Backbone, rows: Sequence[Row], outputs: Sequence[RowOutput]) -> Gates | None:
+def _gates(backbone: Backbone, rows: Sequence[Row], outputs: Sequence[RowOutput]) -> MeanGates | None:
     """The gates of both stacks; None if there are none or they were not recorded."""
     gates = mean_gates(outputs)
     return None if gates is None else {**gates, **decoder_gates(backbone, rows)}

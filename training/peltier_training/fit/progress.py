@@ -16,7 +16,7 @@ from peltier_training.fit.callbacks import Log, num_without_improvement
 _BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} gone, {remaining} to go"
 
 
-class Progress(TrainerCallback):
+class TrainingProgress(TrainerCallback):
     """Writes to stderr in the first of several processes."""
 
     def __init__(self, run: Run) -> None:

@@ -21,7 +21,7 @@ from peltier_training.fit.arguments import create_arguments
 from peltier_training.fit.callbacks import Patience, ValidationInterval, is_over
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
-from peltier_training.fit.progress import Progress
+from peltier_training.fit.progress import TrainingProgress
 from peltier_training.models.model import HeadedAdapter, TextAdapter, TrainableAdapter
 
 Judge = Callable[[], dict[str, float]]
@@ -180,7 +180,7 @@ def conduct(run: Run, trainer: Trainer, checkpoint: str | None = None) -> Histor
     """Train to the end, from `checkpoint` if given, with progress on stderr."""
     for callback in (ValidationInterval(run), Patience(run)):
         trainer.add_callback(callback)
-    progress = Progress(run)
+    progress = TrainingProgress(run)
     progress.replace_prints(trainer)
     logging.getLogger("transformers.trainer_utils").addFilter(_is_no_guess_about_times)
     try:

@@ -28,7 +28,7 @@ from peltier_training.models.dropout import Dropout
 from peltier_training.models.model import HeadedAdapter, PairAdapter, TextAdapter
 from peltier_training.report.merging import Merging
 from peltier_training.report.page import write_file
-from peltier_training.report.parameters import Parameters
+from peltier_training.report.parameters import ParameterCounts
 from peltier_training.report.report import Subject
 
 
@@ -70,8 +70,8 @@ class AdapterLearner:
         manifest = read_manifest(self._run.output)
         return Subject.of_artifact(self._run.output, data, manifest), manifest
 
-    def parameters(self) -> Parameters:
-        return Parameters.create(self.model.parts, self.backbone.config, self.model)
+    def parameters(self) -> ParameterCounts:
+        return ParameterCounts.create(self.model.parts, self.backbone.config, self.model)
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> Merging | None:
         if not self._run.merge_report:

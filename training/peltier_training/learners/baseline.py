@@ -23,7 +23,7 @@ from peltier_training.fit.preflight import check_baseline
 from peltier_training.fit.trainer import History
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
 from peltier_training.learners.learner import start_at_mean
-from peltier_training.report.parameters import Parameters
+from peltier_training.report.parameters import ParameterCounts
 from peltier_training.report.report import Subject
 
 
@@ -71,9 +71,9 @@ class BaselineLearner:
         reason = self._method.reason(self._config)
         return Subject(self._run.task, self._run.preset, self._reference, self.task, record, reason=reason), None
 
-    def parameters(self) -> Parameters:
+    def parameters(self) -> ParameterCounts:
         num = self._method.count_parameters(self.settings, self._config)
-        return Parameters.create_tuned(num, self._config, self.tuning.model)
+        return ParameterCounts.create_tuned(num, self._config, self.tuning.model)
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> None:
         return None

@@ -14,7 +14,7 @@ from peltier_training.data.labels import Labels
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.trainer import History
 from peltier_training.report.merging import Merging
-from peltier_training.report.parameters import Parameters
+from peltier_training.report.parameters import ParameterCounts
 from peltier_training.report.report import Subject
 
 
@@ -34,7 +34,7 @@ class Learner(Protocol):
     def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, Manifest | None]:
         """Write the artifact, if the method has one. Returns the report's subject and the artifact's manifest."""
 
-    def parameters(self) -> Parameters:
+    def parameters(self) -> ParameterCounts:
         """What the method adds to its backbone."""
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> Merging | None:

@@ -17,7 +17,7 @@ from peltier_training.pretraining.corpus import documents
 from peltier_training.pretraining.dataset import HELD_OUT, TRAIN, HeldOutText, TrainingText, read_tokens, write_tokens
 from peltier_training.pretraining.export import curve, export, write_card
 from peltier_training.pretraining.pacing import Pacing
-from peltier_training.pretraining.run import MAX_TOKENS, Pretraining, Shape
+from peltier_training.pretraining.run import MAX_TOKENS, Pretraining, T5Shape
 from peltier_training.pretraining.spans import fit_length
 from peltier_training.pretraining.tokenizer import train_tokenizer
 from peltier_training.pretraining.trainer import fit, num_examples
@@ -28,7 +28,7 @@ _TEXT, _RUN, _TOKENIZER = "text.json", "run.json", "tokenizer.json"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PretrainingOutcome:
     """The result of a call. `finished` is false if `call_minutes` ended it, and then nothing was written."""
 
     finished: bool
@@ -36,7 +36,7 @@ class Outcome:
     held_out_loss: float | None
 
 
-def pretrain(run: Pretraining) -> Outcome:
+def pretrain(run: Pretraining) -> PretrainingOutcome:
     """Pretrain a T5 on plain text, and write it to `run.output` at the end of its budget."""
     run.check()
     disable_progress_bar()  # type: ignore[no-untyped-call]  # of files; the run has its own
@@ -56,7 +56,7 @@ def pretrain(run: Pretraining) -> Outcome:
     if pacing.finished:
         card = write_card(run, corruption, model.num_parameters(), (len(train), len(held_out)), points)
         export(model, Tokenizer.from_file(str(run.directory / _TOKENIZER)), card, points, run.output)
-    return Outcome(pacing.finished, state.global_step, _last_held_out_loss(points))
+    return PretrainingOutcome(pacing.finished, state.global_step, _last_held_out_loss(points))
 
 
 def _last_held_out_loss(points: Sequence[Mapping[str, float]]) -> float | None:
@@ -112,7 +112,7 @@ def _write(path: Path, identity: dict[str, Any]) -> None:
     path.write_text(json.dumps(identity, indent=2) + "\n")
 
 
-def create_model(shape: Shape, seed: int) -> T5ForConditionalGeneration:
+def create_model(shape: T5Shape, seed: int) -> T5ForConditionalGeneration:
     """A T5 with tied embeddings and the paper's initialisation."""
     torch.manual_seed(seed)
     settings: dict[str, Any] = {

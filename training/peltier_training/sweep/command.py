@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
+from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -20,8 +20,8 @@ from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import Trial
 
 if TYPE_CHECKING:
-    from peltier_training.sweep.sweep import Count, Sweep
-    from peltier_training.sweep.table import Table
+    from peltier_training.sweep.sweep import CountTrials, Sweep
+    from peltier_training.sweep.table import SweepTable
 
 _AXES = ("seed", "epochs", "learning_rate", "batch_size", "max_length")
 _ONE = "One task without a file"
@@ -42,14 +42,14 @@ def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     size: Annotated[
         list[str] | None, typer.Option(help="Training rows, drawn by the seed, or all. Repeat for several.")
     ] = None,
-    axes: Annotated[Values, FieldOptions(Hyperparameters, _AXES, given=True, repeated=True)],
+    axes: Annotated[OptionValues, FieldOptions(Hyperparameters, _AXES, given=True, repeated=True)],
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the presets, NAME=VALUE; repeat a name to vary it.")
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="A directory, a hub id or minilm. Default minilm.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda. Default auto.")] = None,
-    files: Annotated[Values, FieldOptions(Data, given=True, panel=_ONE)],
-    kind: Annotated[Values, FieldOptions(Run, ("task_type",), given=True, panel=_ONE)],
+    files: Annotated[OptionValues, FieldOptions(Data, given=True, panel=_ONE)],
+    kind: Annotated[OptionValues, FieldOptions(Run, ("task_type",), given=True, panel=_ONE)],
     workers: Annotated[int | None, typer.Option(help="Trials at a time. Default: one per GPU, else per core.")] = None,
     executor: Annotated[
         str,
@@ -103,14 +103,14 @@ def _say_how_to_continue(console: Console) -> Iterator[None]:
         raise
 
 
-def _run(sweep: "Sweep", console: Console, *, retry: bool) -> "Table":
+def _run(sweep: "Sweep", console: Console, *, retry: bool) -> "SweepTable":
     from peltier_training.sweep.command import count_trials
 
     with count_trials(console) as count:
         return sweep.run(lambda line: console.print(line, soft_wrap=True), count, retry=retry)
 
 
-def _print_table(table: "Table", *, as_json: bool) -> None:
+def _print_table(table: "SweepTable", *, as_json: bool) -> None:
     from peltier_training.sweep.rendering import to_json, to_rich
 
     if as_json:
@@ -120,7 +120,7 @@ def _print_table(table: "Table", *, as_json: bool) -> None:
 
 
 @contextmanager
-def count_trials(console: Console) -> Iterator["Count"]:
+def count_trials(console: Console) -> Iterator["CountTrials"]:
     """A bar with the trials that are done and the time that is left; nothing if `console` is not a terminal.
 
     Lines that are printed on `console` appear above it.
