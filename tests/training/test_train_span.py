@@ -74,7 +74,7 @@ def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Back
     [
         (
             {"columns": ("context",)},
-            r"span reads two text columns, the question and its context; the given are context",
+            r"span needs two text columns, the question and its context; context was given",
         ),
         (
             {"overrides": {"pooling": "mean"}},

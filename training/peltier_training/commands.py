@@ -38,7 +38,8 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="A paper's settings, PRESET/BACKBONE/BENCHMARK[/TASK], such as compacter/t5-base/glue/mrpc. Flags win."
+            help="A paper's settings, PRESET/BACKBONE/BENCHMARK[/TASK], such as compacter/t5-base/glue/mrpc. Flags "
+            "override it."
         ),
     ] = None,
     preset: Annotated[

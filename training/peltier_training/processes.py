@@ -33,7 +33,7 @@ def take_device(device: str) -> None:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 
 
-def part() -> None:
+def leave_group() -> None:
     """Leave the process group, so that each process may end by itself."""
     from torch import distributed
 

@@ -16,7 +16,7 @@ from peltier_training.fit.trainer import History
 from peltier_training.learners.adapter import AdapterLearner
 from peltier_training.learners.baseline import BaselineLearner
 from peltier_training.learners.learner import Learner
-from peltier_training.processes import part, take_device, use_threads
+from peltier_training.processes import leave_group, take_device, use_threads
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
 from peltier_training.report.page import write_report
@@ -74,7 +74,7 @@ def learn(prepared: Prepared) -> Learned:
     choose = subsample_queries if run.task_type == "ranking" else subsample
     history = learner.fit(data.train.examples, choose(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
-    part()
+    leave_group()
     return Learned(run, learner, history, data.sizes, validation, meter)
 
 

@@ -129,7 +129,7 @@ def check_server(url: str, api_key: str | None, *, named: bool) -> Iterator[Find
         try:
             info = client.info()
         except PeltierError as error:
-            text = f"{url} is ready, and refuses to describe itself: {error.message}"
+            text = f"{url} is ready, but does not answer GET /info: {error.message}"
             yield Finding(subject=_SUBJECT, level="note", text=text, next_step=next_step(error, api_key))
             return
     yield from _describe(url, info)

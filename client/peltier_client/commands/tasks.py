@@ -98,7 +98,8 @@ Resume = Annotated[
 TopK = Annotated[int | None, typer.Option(min=1, help="Return the scores of this many best labels.")]
 Dimensions = Annotated[int | None, typer.Option(min=1, help="Return this many values of an embedding.")]
 Stride = Annotated[
-    int | None, typer.Option(min=0, help="Read a long text in windows that share so many tokens (entities and spans).")
+    int | None,
+    typer.Option(min=0, help="Read a long text in windows that share this many tokens (entities and spans)."),
 ]
 Aggregate = Annotated[
     Aggregation | None, typer.Option(help="How the tokens of a word or an entity get one label. Default: first.")

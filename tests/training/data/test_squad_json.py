@@ -44,7 +44,7 @@ def test_a_broken_file_is_refused(text: str):
 )
 def test_a_file_of_another_form_is_refused(text: str):
     """The sentence names the form that is read."""
-    with pytest.raises(TrainingError, match=r"^dev\.json is not in SQuAD's form: data, in it paragraphs"):
+    with pytest.raises(TrainingError, match=r'^dev\.json is not in SQuAD\'s form, \{"data": \[\{"paragraphs":'):
         read_squad_json(Path("dev.json"), text, COLUMNS)
 
 

@@ -1,4 +1,4 @@
-"""Resolves the settings of a run: flags win over the recipe, and the recipe over defaults."""
+"""Resolves the settings of a run: flags override the recipe, and the recipe overrides defaults."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

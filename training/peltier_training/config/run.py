@@ -85,8 +85,8 @@ class Hyperparameters:
     eval_rows: Annotated[
         int | None,
         Option(
-            help="Inputs that choose the best epoch. Default: all with --epochs, else as many as are trained on and at "
-            "least 500. The final metrics are measured on all."
+            help="Number of validation inputs that choose the best epoch. Default: all with --epochs, else the number "
+            "of training inputs, but at least 500. The final metrics are measured on all."
         ),
     ] = None
     patience: Annotated[
@@ -144,7 +144,7 @@ class Run:
         str,
         Option(
             help="Precision of the frozen backbone in training: float32, bfloat16, or on a CPU int8. The metrics are "
-            "those in int8 after training in int8, else those in float32."
+            "measured in int8 after training in int8, else in float32."
         ),
     ] = "float32"
     threads: int | None = None

@@ -58,4 +58,4 @@ class Data:
             raise TrainingError(f"embedding has two text columns, the texts of a pair; {num} were given")
         if task_type == "span" and len(self.text_columns) != 2:
             columns = ", ".join(self.text_columns)
-            raise TrainingError(f"span reads two text columns, the question and its context; the given are {columns}")
+            raise TrainingError(f"span needs two text columns, the question and its context; {columns} was given")

@@ -10,6 +10,7 @@ from peltier_client.bulk.data_file import DataRow
 from peltier_training.errors import TrainingError
 
 _COLUMNS = ("question", "context", "answers")
+_FORM = '{"data": [{"paragraphs": [{"context": "…", "qas": [{"question": "…", "answers": […]}]}]}]}'
 
 
 def read_squad_json(path: Path, text: str, wanted: list[str]) -> list[DataRow]:
@@ -28,8 +29,7 @@ def read_squad_json(path: Path, text: str, wanted: list[str]) -> list[DataRow]:
         raise TrainingError(f"{path} is not JSON: {error}") from None
     except (AttributeError, KeyError, TypeError):
         raise TrainingError(
-            f"{path} is not in SQuAD's form: data, in it paragraphs, in each a context and qas, in each of these a "
-            "question and answers; rows of another form go into a .jsonl file"
+            f"{path} is not in SQuAD's form, {_FORM}; put rows of another form into a .jsonl file"
         ) from None
     return [DataRow(number, cells) for number, cells in enumerate(found, 1)]
 

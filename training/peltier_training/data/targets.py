@@ -38,7 +38,7 @@ def number_targets(values: Sequence[float], step: float) -> tuple[str, ...]:
         )
     if first == last:
         raise TrainingError(
-            f"every label is {first * width:.{decimals}f} in steps of {step:g}; a regression needs two values"
+            f"in steps of {step:g} every label is {first * width:.{decimals}f}; a regression needs two different values"
         )
     return tuple(f"{number * width:.{decimals}f}" for number in range(first, last + 1))
 

@@ -13,7 +13,7 @@ from transformers import TrainingArguments as Arguments
 from peltier_training.config.run import Run
 from peltier_training.fit.callbacks import Log, num_without_improvement
 
-_BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} gone, {remaining} to go"
+_BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} elapsed, {remaining} left"
 
 
 class TrainingProgress(TrainerCallback):

@@ -31,7 +31,7 @@ _ONE = "One task without a file"
 def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     *,
     output: Annotated[Path, typer.Option(help="Folder of the results; the same command continues there.")],
-    file: Annotated[Path | None, typer.Argument(help="The sweep as TOML; flags win over it.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="The sweep as TOML; flags override it.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder that paths in the file are relative to. Default: the file's.")
     ] = None,
