@@ -16,11 +16,25 @@ from peltier_adapters.artifact.source import MemorySource, Source
 from peltier_adapters.digest import digest_of
 from peltier_adapters.durable import make_directory
 
-from peltier_store.blobs.errors import BlobDamaged, BlobNotFound, BlobStoreFull, BlobStoreGone, as_blob_errors
-from peltier_store.blobs.keys import FOLDER, blob_key, digest_in
-from peltier_store.blobs.location import BlobError, BlobLocation, locate
-from peltier_store.blobs.owner import BlobStoreOwner, read_file, read_object, sync_file
-from peltier_store.blobs.partial_files import remove_partial_files
+from peltier_store.blobs.errors import (
+    BlobDamaged,
+    BlobError,
+    BlobNotFound,
+    BlobStoreFull,
+    BlobStoreGone,
+    as_blob_errors,
+)
+from peltier_store.blobs.files import (
+    FOLDER,
+    blob_key,
+    digest_in,
+    read_file,
+    read_object,
+    remove_partial_files,
+    sync_file,
+)
+from peltier_store.blobs.location import BlobLocation, locate
+from peltier_store.blobs.owner import BlobStoreOwner
 from peltier_store.blobs.sources import CheckedSource, FileSource
 
 __all__ = [

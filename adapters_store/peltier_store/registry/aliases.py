@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import require_adapter, require_live
-from peltier_store.registry.records import Alias, AliasChange
-from peltier_store.registry.rules import check_name
+from peltier_store.registry.records import Alias, AliasChange, check_name
 from peltier_store.registry.tables import AliasRow
 from peltier_store.registry.transactions import WriteTransaction
 

@@ -6,8 +6,7 @@ from dataclasses import fields
 from sqlalchemy import Row, Select, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, KeyUnknown, RegistryConflict
-from peltier_store.registry.records import SCOPES, Key
-from peltier_store.registry.rules import check_text
+from peltier_store.registry.records import SCOPES, Key, check_text
 from peltier_store.registry.tables import KeyRow
 from peltier_store.registry.tenants import require_quotas
 from peltier_store.registry.transactions import WriteTransaction

@@ -1,8 +1,13 @@
-"""The registry's records: frozen values, read in one transaction."""
+"""The registry's records, which are frozen values read in one transaction, and the rules for their names and texts."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+
+from peltier_adapters.artifact.manifest import NAME_PATTERN
+
+from peltier_store.registry.errors import InvalidRecord
 
 # Scopes are independent of each other: a key has one or more.
 SCOPES = frozenset({"predict", "publish", "admin", "metrics"})
@@ -148,3 +153,17 @@ class Reservation:
     token: str
     digest: str
     expires_at: datetime
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raises InvalidRecord unless `name` is a valid name of a tenant or an alias; `kind` says which."""
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise InvalidRecord(
+            f"the {kind} {name!r} is not a letter or digit and up to 62 more, '.', '_' or '-', in lower case"
+        )
+
+
+def check_text(kind: str, text: str) -> None:
+    """Raises InvalidRecord for text that one of the databases cannot store."""
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidRecord(f"the {kind} {text!r} contains a zero byte or a lone surrogate")

@@ -7,13 +7,11 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, Connection
 
-from peltier_store.registry import aliases, claims, deletion, keys, marks, tenants
-from peltier_store.registry.audit import read_audit
+from peltier_store.registry import aliases, claims, keys, tenants, versions
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.lookup import find_version, read_digests, read_names, read_versions
-from peltier_store.registry.publishing import publish, require_room
 from peltier_store.registry.records import (
     Alias,
     AliasChange,
@@ -27,9 +25,8 @@ from peltier_store.registry.records import (
     Tenant,
     Version,
 )
-from peltier_store.registry.room import read_usage
 from peltier_store.registry.snapshot import read_snapshot
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_revision
+from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
 
 _NO_LIMITS = Quotas()
 _ALL_ENTRIES = AuditFilter()
@@ -115,11 +112,11 @@ class Registry:
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
         """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""
         draft = Version(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
-        await self._read(require_room, draft)
+        await self._read(versions.require_room, draft)
 
     async def usage(self, tenant: str) -> StorageUsage:
         """What the tenant has stored. Raises TenantUnknown."""
-        return await self._read(read_usage, tenant)
+        return await self._read(tenants.read_usage, tenant)
 
     async def names(self, tenant: str) -> set[str]:
         """Every name that ever had a version in the tenant, even if all of them are deleted and purged."""
@@ -144,18 +141,18 @@ class Registry:
         for an invalid alias, or BlobBusy if the reservation is gone: then reserve, store and publish again.
         """
         draft = Version(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
-        return await self._write(actor, publish, draft, reservation, alias)
+        return await self._write(actor, versions.publish, draft, reservation, alias)
 
     async def delete_version(self, tenant: str, name: str, number: int, *, actor: str) -> None:
         """Deletes one version, which can be undeleted until it is purged.
 
         Raises AdapterUnknown or VersionUnknown, or RegistryConflict if an alias names it.
         """
-        await self._write(actor, deletion.delete_version, tenant, name, number)
+        await self._write(actor, versions.delete_version, tenant, name, number)
 
     async def delete_adapter(self, tenant: str, name: str, *, actor: str) -> int:
         """Deletes every version and alias at once; returns how many versions there were. Raises AdapterUnknown."""
-        return await self._write(actor, deletion.delete_adapter, tenant, name)
+        return await self._write(actor, versions.delete_adapter, tenant, name)
 
     async def undelete(self, tenant: str, name: str, number: int, *, actor: str) -> Version:
         """Makes a deleted version live again under its number; one that is live stays as it is.
@@ -163,19 +160,19 @@ class Registry:
         Raises VersionUnknown if it was never published or is purged, RegistryConflict if another live version has its
         bytes, and QuotaReached if the tenant would have too many adapters.
         """
-        return await self._write(actor, deletion.undelete, tenant, name, number)
+        return await self._write(actor, versions.undelete, tenant, name, number)
 
     async def purge(self, before: datetime, *, actor: str) -> set[str]:
         """Removes every version deleted before then; returns the digests that no remaining version has."""
-        return await self._write(actor, deletion.purge, before)
+        return await self._write(actor, versions.purge, before)
 
     async def deprecate(self, tenant: str, name: str, number: int, reason: str | None, *, actor: str) -> Version:
         """Marks a live version as deprecated; None removes the mark. Raises AdapterUnknown or VersionUnknown."""
-        return await self._write(actor, marks.deprecate, tenant, name, number, reason)
+        return await self._write(actor, versions.deprecate, tenant, name, number, reason)
 
     async def set_public(self, tenant: str, name: str, public: bool, *, actor: str) -> None:
         """Allows or forbids other tenants to use an adapter. Raises AdapterUnknown."""
-        await self._write(actor, marks.set_public, tenant, name, public)
+        await self._write(actor, versions.set_public, tenant, name, public)
 
     async def set_alias(self, tenant: str, name: str, alias: str, split: Mapping[int, float], *, actor: str) -> Alias:
         """Points the alias to these live versions, each with its share of requests.

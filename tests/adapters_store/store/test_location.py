@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from peltier_store.blobs.location import BlobError
+from peltier_store.blobs.errors import BlobError
 from peltier_store.location import StoreLocation
 
 REGISTRY = "postgresql+asyncpg://localhost/peltier"

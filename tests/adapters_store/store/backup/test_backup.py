@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from peltier_store.backup.backup import BackupError
 from peltier_store.backup.export import export_store
-from peltier_store.backup.reader import read_backup
-from peltier_store.backup.restore import import_store
+from peltier_store.backup.restore import import_store, read_backup
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.garbage import Collector
 from peltier_store.ownership import require_own
 from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError
-from peltier_store.registry.dump import Line
+from peltier_store.registry.contents import Line
 
 from tests.adapters_store.store.test_garbage import Old
 from tests.support.postgres_server import PostgresServer, run_postgres

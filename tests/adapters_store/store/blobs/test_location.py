@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
-from peltier_store.blobs.location import BlobError, is_remote, locate
+from peltier_store.blobs.errors import BlobError
+from peltier_store.blobs.location import is_remote, locate
 
 
 def test_a_path_is_a_directory_that_is_made(tmp_path: Path) -> None:

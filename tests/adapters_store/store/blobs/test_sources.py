@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_store.blobs import sources
-from peltier_store.blobs.errors import BlobDamaged
-from peltier_store.blobs.location import BlobError
+from peltier_store.blobs.errors import BlobDamaged, BlobError
 from peltier_store.blobs.sources import CheckedSource, FileSource
 
 
