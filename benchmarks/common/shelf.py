@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from common.stock import variant
 from peltier_adapters.artifact.artifact import Artifact
-from peltier_adapters.digest import digest_of
+from peltier_adapters.artifact.source import digest_of
 from peltier_adapters.residency.bank import Resident
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.adapter_key import AdapterKey

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from peltier_adapters.artifact.manifest import read_header
-from peltier_adapters.digest import digest_of
+from peltier_adapters.artifact.source import digest_of
 from peltier_server.auth.caller import TENANT
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation

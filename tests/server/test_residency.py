@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from peltier_adapters.artifact import weights
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
-from peltier_adapters.artifact.pages import Memory, Pages
+from peltier_adapters.artifact.weights import Memory, Pages
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from peltier_adapters.names import parse_names
 from peltier_adapters.presets.composition import parse_overrides
+from peltier_adapters.spec.tasks import parse_names
 from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
 from rich.console import Console
 from rich.table import Table

@@ -16,9 +16,8 @@ from torch import Tensor
 from peltier_adapters.artifact.label_tree import target_problems
 from peltier_adapters.artifact.manifest import Header, Manifest, backbone_mismatches, split_file
 from peltier_adapters.artifact.placement import Placement, place_tensors, table_reasons
-from peltier_adapters.artifact.source import MemorySource, Source
+from peltier_adapters.artifact.source import MemorySource, Source, digest_of
 from peltier_adapters.artifact.weights import Weights
-from peltier_adapters.digest import digest_of
 from peltier_adapters.durable import write_file
 from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_adapters.spec.parts import pooler_users

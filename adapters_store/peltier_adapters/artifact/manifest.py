@@ -15,14 +15,12 @@ from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.shape import TEXT_FAMILIES, Family
 from pydantic import AfterValidator, FailFast, Field, ValidationError, model_validator
 
-from peltier_adapters.artifact.json_tokens import has_more_tokens
+from peltier_adapters.artifact.header import TensorTable, has_more_tokens, split_header, unique_names
 from peltier_adapters.artifact.source import MemorySource, Source
-from peltier_adapters.artifact.tensor_table import TensorTable, split_header, unique_names
-from peltier_adapters.errors import ArtifactError
+from peltier_adapters.errors import ArtifactError, sentences
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, part_problems, position_offset
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_adapters.validation import sentences
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"

@@ -1,9 +1,15 @@
-"""Bytes that are read once, from the first to the last."""
+"""An artifact's bytes: their digest, and sources from which they are read once. Imports no torch."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of these bytes: "sha256:" and 64 hexadecimal digits."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 class Source(Protocol):

@@ -11,9 +11,8 @@ from rich.console import Console
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN, Manifest
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.names import parse_names
 from peltier_adapters.spec.parts import Pooling
-from peltier_adapters.spec.tasks import TaskType
+from peltier_adapters.spec.tasks import TaskType, parse_names
 
 _T5 = "On a T5"
 

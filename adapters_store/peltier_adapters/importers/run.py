@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.artifact.manifest import TrainingRecord
-from peltier_adapters.errors import AdapterError
+from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.golden.proof import Candidate, prove
 from peltier_adapters.importers.adapterhub.adapterhub import read_adapterhub
 from peltier_adapters.importers.authors.adamix import read_adamix
@@ -22,7 +22,6 @@ from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
 from peltier_adapters.importers.shared.plain_head import read_plain_head
 from peltier_adapters.importers.shared.sentence_head import MODULES_FILE, read_sentence_head
 from peltier_adapters.spec.parts import part_problems
-from peltier_adapters.validation import sentences
 
 READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
     "adapterhub": read_adapterhub,

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import ValidationError
 
-from peltier_adapters.errors import AdapterError
+from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, override
 from peltier_adapters.presets.preset import HEAD, Preset, Variant, own_pooling
 from peltier_adapters.presets.presets import PRESETS, find_preset
 from peltier_adapters.spec.parts import HeadSpec
-from peltier_adapters.validation import sentences
 
 _BYTES = 4  # of a float32
 

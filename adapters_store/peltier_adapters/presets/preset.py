@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
 from pydantic import ValidationError
 
-from peltier_adapters.errors import AdapterError
+from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, override
 from peltier_adapters.spec.parts import Parts, part_problems
-from peltier_adapters.validation import sentences
 
 # The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere a dense layer on the first token, as in
 # RoBERTa, or on the pooling that the configuration of a ModernBERT names. Without a projection the pooled vector is the

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from peltier_backbone.checkpoint.config import BackboneConfig
 
-from peltier_adapters.errors import AdapterError
-from peltier_adapters.nearest import nearest
+from peltier_adapters.errors import AdapterError, nearest
 from peltier_adapters.presets.composition import Setting, Settings
 from peltier_adapters.presets.preset import AUTO_SIZE, Preset, Variant
 

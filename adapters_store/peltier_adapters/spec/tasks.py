@@ -1,13 +1,16 @@
 """Tasks: how texts become inputs, and outputs an answer. Imports no torch."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from operator import not_
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec.maps import Spec
 
 MAX_NEW_TOKENS = 4096
@@ -197,3 +200,16 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def parse_names(option: str, text: str) -> tuple[str, ...]:
+    """Names from `a,b,c`, or from a JSON file with a list; an `AdapterError` names the `option`."""
+    if not text.endswith(".json"):
+        return tuple(name.strip() for name in text.split(","))
+    try:
+        names = json.loads(Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise AdapterError(f"--{option} {text} cannot be read as JSON: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise AdapterError(f"--{option} {text} must contain a JSON list of names")
+    return tuple(names)

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import IO
 
-from peltier_adapters.digest import digest_of
+from peltier_adapters.artifact.source import digest_of
 from peltier_adapters.durable import sync
 
 from peltier_store.backup.backup import BLOBS, ROWS, SUMMARY, BackupError, Summary

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from peltier_adapters.digest import digest_of
+from peltier_adapters.artifact.source import digest_of
 from pydantic import ValidationError
 
 from peltier_store.backup.backup import BLOBS, ROWS, SUMMARY, BackupError, Summary

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from obstore.exceptions import AlreadyExistsError
-from peltier_adapters.artifact.source import MemorySource, Source
-from peltier_adapters.digest import digest_of
+from peltier_adapters.artifact.source import MemorySource, Source, digest_of
 from peltier_adapters.durable import make_directory
 
 from peltier_store.blobs.errors import (

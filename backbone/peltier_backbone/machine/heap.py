@@ -18,7 +18,7 @@ def keep_freed_memory() -> bool:
     faults in every page again: 6,700 pages, 13 of 222 ms, for 32 mixed rows of SST-2's lengths on MiniLM. So up to
     1 GiB of free memory is kept. All threads share one heap, because a thread's own heap holds no block of more than
     64 MiB. Adapters' weights are not in the heap; their memory is returned when they are evicted
-    (`peltier_adapters.artifact.pages`).
+    (`peltier_adapters.artifact.weights`).
     """
     mallopt = _of_libc("mallopt")
     if mallopt is None:

@@ -10,8 +10,7 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.golden.golden import golden_rows, judge_golden
-from peltier_adapters.golden.twins import create_twin, num_twins
+from peltier_adapters.golden.golden import create_twin, golden_rows, judge_golden, num_twins
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import ArtifactRefused, InferenceFailed
 from peltier_client.protocol import check_alias, check_name

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from peltier_adapters.artifact.json_tokens import doubled_name, has_more_tokens
+from peltier_adapters.artifact.header import doubled_name, has_more_tokens
 from peltier_client.errors import BadRequest, InvalidInput, PeltierError, TooLarge
 from pydantic import BaseModel, ValidationError
 from starlette.types import Message, Receive

@@ -5,8 +5,7 @@ from typing import Any
 
 from peltier_adapters.answers import embeddings
 from peltier_adapters.answers.entities import find_entities, join_windows
-from peltier_adapters.answers.labels import answer
-from peltier_adapters.answers.rankings import ranking_answer
+from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
 from peltier_adapters.answers.texts import text_answer
 from peltier_adapters.batch.row import RowOutput

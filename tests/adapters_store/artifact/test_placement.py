@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.artifact.header import TensorTable, split_header
 from peltier_adapters.artifact.placement import place_tensors, table_reasons
-from peltier_adapters.artifact.tensor_table import TensorTable, split_header
 from peltier_adapters.artifact.weights import layout_of
 from peltier_adapters.presets.presets import presets_for
 from peltier_backbone.backbone import Backbone

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from peltier_adapters.nearest import nearest
+from peltier_adapters.errors import nearest
 
 from peltier_training.errors import TrainingError
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from peltier_adapters.inputs import Reader
-from peltier_adapters.names import parse_names
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.tasks import TaskSpec, parse_names
 
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels

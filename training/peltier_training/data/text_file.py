@@ -5,7 +5,7 @@ import gzip
 import zlib
 from pathlib import Path
 
-from peltier_adapters.nearest import nearest
+from peltier_adapters.errors import nearest
 
 from peltier_training.errors import TrainingError
 

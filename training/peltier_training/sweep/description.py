@@ -6,10 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+from peltier_adapters.errors import sentences
 from peltier_adapters.presets.composition import Setting
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskType
-from peltier_adapters.validation import sentences
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from peltier_training.config.embedding_options import EmbeddingOptions

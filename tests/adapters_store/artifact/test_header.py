@@ -1,14 +1,18 @@
-"""Headers in two parts: what is read is what a reader of the whole text finds, and equal tables are one."""
+"""The header of a file: its JSON is bounded, and it is split into metadata and a tensor table."""
 
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.artifact.tensor_table import MAX_SHARED, split_header
+from peltier_adapters.artifact.header import MAX_SHARED, has_more_tokens, split_header
 from peltier_adapters.errors import ArtifactError
 
 VALUES = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+SMALL_VALUES = st.recursive(
     st.none() | st.integers() | st.text('a\\"}{:,', max_size=4),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text('a"}', max_size=2), inner, max_size=3),
     max_leaves=6,
@@ -16,9 +20,34 @@ VALUES = st.recursive(
 ENTRY = {"shape": [1], "dtype": "F32", "data_offsets": [0, 4]}
 
 
+def _num_values(value: object) -> int:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_num_values, children))
+
+
+@given(value=VALUES, escaped=st.booleans())
+def test_a_text_has_no_fewer_tokens_than_values(value: object, escaped: bool) -> None:
+    """For any content of its strings; the outermost value may have no token."""
+    text = json.dumps(value, ensure_ascii=escaped, separators=(",", ":")).encode(errors="replace")
+    limit = _num_values(value) - 2
+    assert limit < 0 or has_more_tokens(text, limit)
+
+
+def test_what_stands_in_strings_does_not_count() -> None:
+    """A text of commas and brackets is one token."""
+    assert not has_more_tokens(json.dumps({"inputs": ',[{"\\' * 10_000}).encode(), 4)
+    assert has_more_tokens(b'{"inputs": "a"}', 2)
+
+
+def test_any_bytes_are_counted_in_time_linear_in_their_length() -> None:
+    """Quotes that never close, and backslashes before the end: seconds would mean that something is read twice."""
+    for text in (b'"' * 2_000_001, b'"' + b'\\"' * 1_000_000, b"\\" * 2_000_000, b'"a' + b"\\" * 2_000_001):
+        has_more_tokens(text, 10_000_000 // 5)
+
+
 @given(
-    metadata=VALUES,
-    table=st.dictionaries(st.text('a"}:,', max_size=3), VALUES, max_size=3),
+    metadata=SMALL_VALUES,
+    table=st.dictionaries(st.text('a"}:,', max_size=3), SMALL_VALUES, max_size=3),
     compact=st.booleans(),
     last=st.booleans(),
 )

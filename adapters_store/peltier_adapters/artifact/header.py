@@ -1,24 +1,49 @@
-"""Splits the header of a safetensors file into its metadata and its tensor table. Imports no torch.
+"""Splits the header of a safetensors file into its metadata and its tensor table, and bounds its JSON before it is
+parsed. Imports no torch.
+
+Three bytes of JSON, `[],`, take 700 bytes in a parser, and each reported error takes 2,000. A hostile text of a few
+megabytes would fill the memory of a server.
 
 The metadata of an artifact differ between adapters, the table is the same for all adapters with the same parts. So a
 table is parsed once for each text.
 """
 
 import json
+import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import islice
 from typing import Any
 
-from peltier_adapters.artifact.json_tokens import doubled_name
 from peltier_adapters.errors import ArtifactError
 
+# An unterminated string extends to the end. Nothing is read twice, so the time is linear in the length of the text.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
 # A table of all parts together has 4 KB.
 _MAX_SHARED_CHARS = 8192
 MAX_SHARED = 128
 # In the order in which safetensors and `to_bytes` write a header.
 _METADATA_FIRST = '{"__metadata__":'
+
+
+def has_more_tokens(text: bytes, limit: int) -> bool:
+    """Whether the text has more than `limit` strings, commas and opening brackets. It has no more values than these."""
+    # Each token contains such a byte. Counting bytes is a hundred times as fast as finding the strings.
+    if sum(map(text.count, (b'"', b",", b"[", b"{"))) <= limit:
+        return False
+    return next(islice(_TOKEN.finditer(text), limit, None), None) is not None
+
+
+def doubled_name(pairs: Iterable[tuple[str, Any]]) -> str | None:
+    """The first name that occurs twice in one JSON object, for an `object_pairs_hook`."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 @dataclass(frozen=True, eq=False)
