@@ -29,7 +29,7 @@ from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
 from peltier_adapters.residency.bank import Bank, Resident, Slot
 from peltier_adapters.residency.served import device_bytes
-from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.parts import served_parts
 from peltier_adapters.spec.tasks import TaskSpec
 
 from tests.adapters_store.device_work import META, Counted, Work, counted, without_data

@@ -8,7 +8,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import FusedMatmul, Gate, PrefixKeys, Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
-from peltier_adapters.parts import bottleneck, init_tensors, lora, maps
+from peltier_adapters.parts import bottleneck, init_tensors, lora
 from peltier_adapters.parts.compacter import kronecker
 from peltier_adapters.parts.part import Context, under
 from peltier_adapters.presets.presets import find_preset
@@ -28,7 +28,7 @@ BIAS = torch.tensor([0, 0.1, 0.2, 0.3, 0.4, 0.5])
 
 def _map(spec: MapSpec, tensors: dict[str, Tensor], x: Tensor, rule: Tensor | None = None) -> Tensor:
     """x through the map of one site and layer."""
-    (steps,) = maps.lower(spec, {name: tensor[None, None] for name, tensor in tensors.items()}, rule, CPU)
+    (steps,) = bottleneck.lower_maps(spec, {name: tensor[None, None] for name, tensor in tensors.items()}, rule, CPU)
     return multiply_all(steps, x)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.ops.op import Op, Program
-from peltier_adapters.parts import bias, bottleneck, central_gate, head, lora, norm, prefix, prompt
+from peltier_adapters.parts import bias, bottleneck, gate, head, lora, norm, prefix, prompt
 from peltier_adapters.parts.part import Context, Tensors, under
 from peltier_adapters.spec.parts import Parts, pooler_users
 
@@ -30,7 +30,7 @@ PARTS = {
     "bottleneck": PartKind(bottleneck.init, bottleneck.lower),
     "lora": PartKind(lora.init, lora.lower),
     "prefix": PartKind(prefix.init, prefix.lower),
-    "central_gate": PartKind(central_gate.init, None),
+    "central_gate": PartKind(gate.init_central, None),
     "prompt": PartKind(prompt.init, prompt.lower),
     "bias": PartKind(bias.init, bias.lower),
     "norm": PartKind(norm.init, norm.lower),

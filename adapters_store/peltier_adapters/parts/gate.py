@@ -1,15 +1,17 @@
-"""UniPELT's gates (Mao et al. 2022, section 3; docs/methods/unipelt.md): a part's own gates, or its share of the
-central gate."""
+"""UniPELT's gates (Mao et al. 2022, section 3; docs/methods/unipelt.md): a part's own gates, or the central gate over
+LoRA and the prefix of one adapter, as in the authors' code (`add_central_gate`)."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import Gate
 from peltier_adapters.parts.part import Context, Tensors, normal
 from peltier_adapters.spec.maps import Shapes
+from peltier_adapters.spec.parts import CentralGateSpec
 
 _CENTRAL = ("lora", "prefix")
 
@@ -60,3 +62,9 @@ def find_gates(
 def _leaves(tensors: Tensors, name: str, trailing: int) -> tuple[Tensor, ...]:
     found = tensors.get(name)
     return () if found is None else found.flatten(0, found.dim() - trailing - 1).unbind()
+
+
+def init_central(spec: CentralGateSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
+    """Fresh tensors: weight N(0, 0.02^2), bias 0, so both shares start near one half."""
+    shapes = spec.shapes(backbone.config)
+    return {"weight": normal(shapes["weight"], 0.02, generator), "bias": torch.zeros(shapes["bias"])}

@@ -22,8 +22,7 @@ from peltier_adapters.parts import lower
 from peltier_adapters.residency.served import build_served, find_backend, split_head
 from peltier_adapters.residency.transfer import PendingCopy, create_transfer
 from peltier_adapters.spec.cost import AdapterCost
-from peltier_adapters.spec.parts import HeadSpec, Parts, position_offset, prompt_length
-from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.parts import HeadSpec, Parts, position_offset, prompt_length, served_parts
 from peltier_adapters.spec.tasks import TaskSpec
 
 # Banks that stay without adapters, of 6 to 8 KB each.

@@ -12,8 +12,7 @@ from peltier_adapters.artifact.weights import Weights, layout_of
 from peltier_adapters.ops import backend
 from peltier_adapters.ops.backend import Backend
 from peltier_adapters.parts import bottleneck
-from peltier_adapters.spec.parts import BottleneckSpec, Parts
-from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.parts import BottleneckSpec, Parts, served_parts
 
 
 def device_bytes(parts: Parts, backbone: Backbone) -> int:

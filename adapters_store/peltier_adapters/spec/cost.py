@@ -23,8 +23,8 @@ from peltier_adapters.spec.parts import (
     Parts,
     PartSpec,
     PrefixSpec,
+    served_parts,
 )
-from peltier_adapters.spec.served import served_parts
 
 
 @dataclass(frozen=True)

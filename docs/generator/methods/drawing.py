@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import Settings
 from peltier_adapters.presets.preset import Preset
-from peltier_adapters.spec.bias import BiasSpec
 from peltier_adapters.spec.bottleneck import BottleneckSpec
 from peltier_adapters.spec.lora import LoraSpec
-from peltier_adapters.spec.norm import NormSpec
 from peltier_adapters.spec.parts import PartSpec
 from peltier_adapters.spec.prefix import CentralGateSpec, PrefixSpec, PromptSpec
+from peltier_adapters.spec.replaced import BiasSpec, NormSpec
 
 from docs.generator.methods import block, inside
 from docs.generator.methods.canvas import COLOURS, Place, box, document, text

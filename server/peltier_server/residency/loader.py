@@ -10,7 +10,7 @@ from peltier_adapters.errors import ArtifactError
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
 from peltier_adapters.spec.cost import AdapterCost
-from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.parts import served_parts
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs
 
