@@ -44,25 +44,6 @@ _MAX_DIFFERENCE = 2.0**-3
 _ROUNDING = 1e-6
 
 
-def num_twins(backbone: Backbone) -> int:
-    """The number of twins to run; none in float32, where rounding errors are negligible."""
-    return 0 if backbone.precision == "float32" else _NUM_TWINS
-
-
-def create_twin(backbone: Backbone, artifact: Artifact, number: int) -> Artifact:
-    """The adapter with every weight moved by one rounding, up or down at random; `number` is the seed."""
-    generator = torch.Generator().manual_seed(number)
-    # In the order of the parts, whatever the order in memory is, so that all releases draw the same twins.
-    names = tensor_shapes(artifact.manifest.parts, backbone.config)
-    tensors = {name: _moved(artifact.tensors[name], generator) for name in names}
-    return Artifact(artifact.manifest, tensors, f"{artifact.digest}/twin-{number}")
-
-
-def _moved(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
-    return tensor * (1 + _UNIT * signs)
-
-
 @dataclass(frozen=True)
 class _Tolerance:
     """What a precision allows: always `least`, and `scatter_factor` times the scatter of the twins. The factor is above
@@ -224,3 +205,22 @@ def _scale(scores: Tensor) -> Tensor:
 
 def _rms(values: Sequence[float]) -> float:
     return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0
+
+
+def num_twins(backbone: Backbone) -> int:
+    """The number of twins to run; none in float32, where rounding errors are negligible."""
+    return 0 if backbone.precision == "float32" else _NUM_TWINS
+
+
+def create_twin(backbone: Backbone, artifact: Artifact, number: int) -> Artifact:
+    """The adapter with every weight moved by one rounding, up or down at random; `number` is the seed."""
+    generator = torch.Generator().manual_seed(number)
+    # In the order of the parts, whatever the order in memory is, so that all releases draw the same twins.
+    names = tensor_shapes(artifact.manifest.parts, backbone.config)
+    tensors = {name: _moved(artifact.tensors[name], generator) for name in names}
+    return Artifact(artifact.manifest, tensors, f"{artifact.digest}/twin-{number}")
+
+
+def _moved(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+    return tensor * (1 + _UNIT * signs)

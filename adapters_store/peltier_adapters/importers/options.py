@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from peltier_adapters.artifact.label_tree import target_problems
 from peltier_adapters.artifact.manifest import Input
 from peltier_adapters.errors import AdapterError, sentences
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported import ImportedAdapter
 from peltier_adapters.spec.parts import HeadSpec, Pooling, position_offset
 from peltier_adapters.spec.tasks import INPUTS_OF, SPAN_LABELS, TOKEN_TYPES, TaskSpec, TaskType
 

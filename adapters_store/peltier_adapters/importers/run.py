@@ -16,11 +16,9 @@ from peltier_adapters.importers.authors.adamix import read_adamix
 from peltier_adapters.importers.authors.compacter import read_compacter
 from peltier_adapters.importers.authors.unipelt import read_unipelt
 from peltier_adapters.importers.options import TaskOptions, example_inputs
-from peltier_adapters.importers.peft.peft import read_peft
-from peltier_adapters.importers.shared.head import SavedHead, vector_head
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.shared.plain_head import read_plain_head
-from peltier_adapters.importers.shared.sentence_head import MODULES_FILE, read_sentence_head
+from peltier_adapters.importers.peft import read_peft
+from peltier_adapters.importers.shared.head import MODULES_FILE, read_plain_head, read_sentence_head, vector_head
+from peltier_adapters.importers.shared.imported import ImportedAdapter, SavedHead
 from peltier_adapters.spec.parts import part_problems
 
 READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {

@@ -3,7 +3,7 @@
 import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.options import TaskOptions
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported import ImportedAdapter
 from peltier_backbone.backbone import Backbone
 
 BARE = ImportedAdapter("lora", ())

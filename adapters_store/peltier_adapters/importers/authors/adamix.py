@@ -11,7 +11,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
 from peltier_adapters.importers.shared.head import take_head
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported import ImportedAdapter
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 
 _FILES = ("pytorch_model_expert_soup.bin",)

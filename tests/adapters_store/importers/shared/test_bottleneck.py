@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.shared.bottleneck import take_maps, take_rule
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.map import take_maps, take_rule
 
 
 def _checkpoint(**changed: torch.Tensor) -> Checkpoint:

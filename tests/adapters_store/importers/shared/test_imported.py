@@ -1,7 +1,7 @@
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.imported_part import grown, stacked
+from peltier_adapters.importers.shared.imported import grown, stacked
 
 
 def test_what_is_smaller_gets_zeros_behind_it() -> None:

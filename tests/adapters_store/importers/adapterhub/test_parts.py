@@ -1,3 +1,5 @@
+"""The parts of saved adapters of AdapterHub: bottlenecks with scales and prefixes."""
+
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
@@ -41,4 +43,17 @@ def test_scales_are_one_or_one_a_value(save_adapterhub: SaveAdapterHub, bert: Ba
     }
     config = {"non_linearity": "relu", "original_ln_before": True, "reduction_factor": 16}
     with pytest.raises(AdapterError, match="an adapter has 5 scales; it must have 1 or 48"):
+        read_adapterhub(save_adapterhub(tensors, config=config), bert)
+
+
+@pytest.mark.parametrize("length", [7, 600])
+def test_a_prefix_of_another_length_is_refused(length: int, save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
+    """The settings' length must be the tensor's."""
+    tensors = {
+        f"{QUERY}.lora_A": None,
+        f"{QUERY}.lora_B": None,
+        "bert.prefix_tuning.prefix_tunings.intents.self_prefix.control_trans": torch.randn(10 * 6 * 48),
+    }
+    config = {"architecture": "prefix_tuning", "flat": True, "prefix_length": length}
+    with pytest.raises(AdapterError, match=rf"has shape \[2880\]; on this backbone it must be \[{length * 288}\]"):
         read_adapterhub(save_adapterhub(tensors, config=config), bert)

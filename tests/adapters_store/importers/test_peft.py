@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.peft.peft import read_peft
+from peltier_adapters.importers.peft import read_peft
 from peltier_adapters.importers.run import Import, import_adapter
 from peltier_adapters.importers.shared.prefix import prefix_width
 from peltier_adapters.spec.parts import LoraSpec
