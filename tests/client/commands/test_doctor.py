@@ -10,7 +10,7 @@ from peltier_client.commands.doctor import command
 from peltier_client.commands.doctor.finding import Finding
 from peltier_client.commands.doctor.server import check_server
 
-from tests.client.test_cli import Peltier, peltier
+from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 Announce = Callable[[str], None]
