@@ -26,7 +26,7 @@ from peltier_server.auth.keyring import Keyring
 from peltier_server.auth.oidc import Provider, Tokens
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
-from peltier_store.registry import Key, Quotas, Snapshot, Tenant
+from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
 from starlette.datastructures import Headers
 from starlette.types import Message
 
@@ -42,7 +42,7 @@ def make_keyring(num_keys: int) -> tuple[Keyring, str]:
     keyring.unlock(credentials)
     issued = [credentials.issue() for _ in range(num_keys)]
     keys = tuple(Key(one.prefix, "a", one.digest, _SCOPES, "", _NOW, "", None, None) for one in issued)
-    keyring.apply(Snapshot(1, (), (Tenant("a", _NOW, Quotas()),), keys))
+    keyring.apply(RegistrySnapshot(1, (), (TenantRecord("a", _NOW, Quotas()),), keys))
     return keyring, issued[num_keys // 2].text
 
 

@@ -9,7 +9,7 @@ from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import Span, number_words
 from peltier_backbone.text.tokenizer import Tokenizer
 
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.errors import InputError
 from peltier_adapters.spec.tasks import TaskSpec
 
@@ -48,7 +48,7 @@ _TRUNCATED = LongTexts()
 
 
 def encode_input(
-    backbone: Reader, task: TaskSpec, value: Input, *, truncate: bool = True, max_chars: int | None = None
+    backbone: Reader, task: TaskSpec, value: TaskInput, *, truncate: bool = True, max_chars: int | None = None
 ) -> Encoded:
     """Tokenises one input of a task as one row; an `InputError` says why it does not fit. Reads at most `max_chars`
     characters of each rendered text. For a task that reads tokens, the row has offsets in the last text."""
@@ -61,7 +61,9 @@ def encode_input(
     return _checked(encoded, backbone, task)
 
 
-def encode_windows(backbone: Reader, task: TaskSpec, value: Input, how: LongTexts = _TRUNCATED) -> tuple[Encoded, ...]:
+def encode_windows(
+    backbone: Reader, task: TaskSpec, value: TaskInput, how: LongTexts = _TRUNCATED
+) -> tuple[Encoded, ...]:
     """Tokenises one input of a task that reads tokens: one row for each window of its last text. Raises the errors of
     `encode_input`, and `TooManyWindows` before it makes several rows that are more than `how` allows."""
     rendered = _render(task, value)
@@ -81,7 +83,7 @@ def at_words(rows: Sequence[Encoded], words: Sequence[Span]) -> tuple[Encoded, .
     return tuple(replace(row, words=number_words(row.offsets, words)) for row in rows)
 
 
-def _render(task: TaskSpec, value: Input) -> tuple[str, ...]:
+def _render(task: TaskSpec, value: TaskInput) -> tuple[str, ...]:
     """The texts to tokenise."""
     texts = (value,) if isinstance(value, str) else value
     if len(texts) != task.num_texts:
@@ -98,7 +100,7 @@ def _checked(encoded: Encoded, backbone: Reader, task: TaskSpec) -> Encoded:
     return _padded(encoded, backbone, task) if task.padded else encoded
 
 
-def encode_known(backbone: Reader, task: TaskSpec, value: Input, *, max_chars: int | None = None) -> Encoded | None:
+def encode_known(backbone: Reader, task: TaskSpec, value: TaskInput, *, max_chars: int | None = None) -> Encoded | None:
     """`encode_input` for a text of words that the tokenizer has read before; None if `encode_input` has to read the
     input, which takes ten times as long."""
     if task.inputs != "single" or task.reads_tokens or task.template is not None:

@@ -10,7 +10,7 @@ from peltier_adapters.ops.op import FusedMatmul, Gate, PrefixKeys, Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import bottleneck, init_tensors, lora
 from peltier_adapters.parts.compacter import kronecker
-from peltier_adapters.parts.part import Context, under
+from peltier_adapters.parts.part import LoweringContext, under
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.maps import LphmMap, MapSpec, PhmMap
 from peltier_adapters.spec.parts import BottleneckSpec, LoraSpec
@@ -88,7 +88,7 @@ def test_lora_of_vector_5(bert: Backbone):
     layers = bert.config.num_layers
     down = torch.tensor([1.0, 2]).view(1, 1, 2, 1).expand(1, layers, 2, 1)
     up = torch.tensor([3.0, 0]).view(1, 1, 1, 2).expand(1, layers, 1, 2)
-    first = next(lora.lower(spec, {"down": down, "up": up}, Context(bert)))
+    first = next(lora.lower(spec, {"down": down, "up": up}, LoweringContext(bert)))
     assert (first.site, first.number) == ("attention_output", 0)
     assert _act(first, torch.zeros(1, 2), torch.ones(1, 2)).tolist() == [[18.0, 0.0]]
 
@@ -104,7 +104,7 @@ def test_compacter_starts_as_the_identity(minilm: Backbone):
     chosen = find_preset("compacter")
     spec = chosen.compose(chosen.settings({}, minilm.config), minilm.config, outputs=2)[0]
     assert isinstance(spec, BottleneckSpec)
-    ops = bottleneck.lower(spec, under("bottleneck.", _initial("compacter", minilm)), Context(minilm))
+    ops = bottleneck.lower(spec, under("bottleneck.", _initial("compacter", minilm)), LoweringContext(minilm))
     op = next(one for one in ops if (one.site, one.number) == ("ffn", 0))
     y = torch.randn(50, 384, generator=torch.Generator().manual_seed(1))
     given = y.clone()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import Artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
-from peltier_adapters.artifact.manifest import Golden, Input, Manifest
+from peltier_adapters.artifact.manifest import Golden, Manifest, TaskInput
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import create_draft, generate
@@ -70,7 +70,7 @@ def _make_artifact(
     labels = {"span": SPAN_LABELS, "ranking": ("score",), "embedding": ()}.get(task_type, tuple(labels))
     outputs = backbone.config.hidden_size if task_type == "embedding" else len(labels)
     parts = chosen.compose(values, backbone.config, outputs=outputs)
-    texts: list[Input] = [_input(text, inputs) for text in TEXTS]
+    texts: list[TaskInput] = [_input(text, inputs) for text in TEXTS]
     task = _task(backbone, labels, task_type, inputs, max_length, answer)
     task = task.model_copy(update={"normalized": normalized})
     width = task.num_outputs if backbone.config.generates else outputs
@@ -102,7 +102,7 @@ _TEMPLATES = {
 }
 
 
-def _input(text: str, inputs: str) -> Input:
+def _input(text: str, inputs: str) -> TaskInput:
     match inputs:
         case "pair":
             return text, text[::-1]
@@ -129,7 +129,7 @@ def _task(
     )
 
 
-def _golden(backbone: Backbone, resident: Resident, value: Input) -> Golden:
+def _golden(backbone: Backbone, resident: Resident, value: TaskInput) -> Golden:
     """A golden example with the adapter's own answer."""
     task, text, tree = resident.task, None, None
     encoded = encode_input(backbone, task, value)

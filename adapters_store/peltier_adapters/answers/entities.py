@@ -6,17 +6,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import NO_WORD, Span
 from torch import Tensor
 
 from peltier_adapters.answers.tags import OUTSIDE, split_tag
 
-Array = np.ndarray[Any, Any]
-Aggregation = Literal["none", "simple", "first", "average", "max"]
+AggregationStrategy = Literal["none", "simple", "first", "average", "max"]
 
 
-class Entity(NamedTuple):
+class EntitySpan(NamedTuple):
     """A part of a text: its characters [start, end), its label, and the mean probability of the label."""
 
     start: int
@@ -67,18 +67,18 @@ def _cut(before: Encoded, after: Encoded) -> int:
     return shared[min(begins, key=lambda place: abs(place - middle), default=middle)][0]
 
 
-def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: Aggregation) -> list[Entity]:
+def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: AggregationStrategy) -> list[EntitySpan]:
     """The entities of a text, in order. `labels` are those of the logits: tags such as `B-person`, and `O`.
 
     `none` gives each token with its tag, `simple` joins neighbouring tokens of an entity. The others give all tokens of
     a word one tag: that of its `first` token, of the `average` probabilities, or of the token with the `max` one."""
-    units = [Entity(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
+    units = [EntitySpan(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
     if aggregation == "none":
         return [unit for unit in units if unit.label != OUTSIDE]
     return [_join(label, members) for label, members in _groups(units) if label != OUTSIDE]
 
 
-def _units(tokens: TextTokens, aggregation: Aggregation) -> Iterator[tuple[int, int, int, float]]:
+def _units(tokens: TextTokens, aggregation: AggregationStrategy) -> Iterator[tuple[int, int, int, float]]:
     """The characters, the best label and its probability of each token, or of each word."""
     if not tokens.words:
         return
@@ -93,23 +93,23 @@ def _units(tokens: TextTokens, aggregation: Aggregation) -> Iterator[tuple[int, 
         yield tokens.offsets[start][0], tokens.offsets[end - 1][1], label, score
 
 
-def _of_words(probabilities: Array, starts: Array, aggregation: Aggregation) -> Array:
+def _of_words(probabilities: NDArray[Any], starts: NDArray[Any], aggregation: AggregationStrategy) -> NDArray[Any]:
     """The probabilities [words, labels] of words from those of their tokens; `starts` are their first tokens."""
     match aggregation:
         case "average":
-            counts = np.diff(starts, append=len(probabilities))
-            averages: Array = np.add.reduceat(probabilities, starts) / counts[:, None].astype(probabilities.dtype)
+            sizes = np.diff(starts, append=len(probabilities)).astype(probabilities.dtype)
+            averages: NDArray[Any] = np.add.reduceat(probabilities, starts) / sizes[:, None]
             return averages
         case "max":
             top = np.split(probabilities.max(-1), starts[1:])
             starts = starts + [own.argmax() for own in top]
-    chosen: Array = probabilities[starts]
+    chosen: NDArray[Any] = probabilities[starts]
     return chosen
 
 
-def _groups(units: Sequence[Entity]) -> Iterator[tuple[str, list[Entity]]]:
+def _groups(units: Sequence[EntitySpan]) -> Iterator[tuple[str, list[EntitySpan]]]:
     """Neighbours of one label, of which only the first may begin an entity."""
-    group, label = list[Entity](), OUTSIDE
+    group, label = list[EntitySpan](), OUTSIDE
     for unit in units:
         begins, own = split_tag(unit.label)
         if group and (begins or own != label):
@@ -121,6 +121,6 @@ def _groups(units: Sequence[Entity]) -> Iterator[tuple[str, list[Entity]]]:
         yield label, group
 
 
-def _join(label: str, members: Sequence[Entity]) -> Entity:
+def _join(label: str, members: Sequence[EntitySpan]) -> EntitySpan:
     score = sum(member.score for member in members) / len(members)
-    return Entity(members[0].start, members[-1].end, label, score)
+    return EntitySpan(members[0].start, members[-1].end, label, score)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import NO_WORD, NOWHERE, Span
 from torch import Tensor
 
 from peltier_adapters.spec.tasks import SpanSpec
 
-Array = np.ndarray[Any, Any]
 # The best spans of tokens of a window. The pipeline reads as many for one answer.
 _CANDIDATES = 12
 
@@ -37,8 +37,8 @@ class _Window(NamedTuple):
     """The logits and the probabilities [1 + tokens, 2] of no answer, which is the first token of a row, and of the
     context's tokens; `words` are the characters of the word of each of these."""
 
-    logits: Array
-    probabilities: Array
+    logits: NDArray[Any]
+    probabilities: NDArray[Any]
     words: Sequence[Span]
 
     @classmethod

@@ -16,7 +16,7 @@ from peltier_backbone.checkpoint.shape import TEXT_FAMILIES, Family
 from pydantic import AfterValidator, FailFast, Field, ValidationError, model_validator
 
 from peltier_adapters.artifact.header import TensorTable, has_more_tokens, split_header, unique_names
-from peltier_adapters.artifact.source import MemorySource, Source
+from peltier_adapters.artifact.source import ByteSource, MemorySource
 from peltier_adapters.errors import ArtifactError, sentences
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, part_problems, position_offset
@@ -31,9 +31,9 @@ MAX_JSON_TOKENS = 131_072
 # Control characters, and characters that change the direction of the following text: people could not see the names.
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+AdapterName = Annotated[str, Field(pattern=NAME_PATTERN)]
 Metric = Annotated[str, Field(max_length=128)]
-Input = str | tuple[str, str] | tuple[str, str, str]
+TaskInput = str | tuple[str, str] | tuple[str, str, str]
 Precision = Literal["float32", "bfloat16", "int8"]
 _UNIQUE = json.JSONDecoder(object_pairs_hook=partial(unique_names, "manifest"))
 _FLOAT32: tuple[Precision, ...] = ("float32",)
@@ -71,7 +71,7 @@ class Golden(Spec):
     has some; the values of an embedding; on T5 the log-likelihoods of the targets, for text2text the mean
     log-probability of the tokens of `text`."""
 
-    input: Input
+    input: TaskInput
     # Only the first error is reported: a hundred thousand errors would take a hundred megabytes.
     output: Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], FailFast()]
     text: Annotated[str, Field(min_length=1)] | None = None
@@ -85,7 +85,7 @@ class Manifest(Spec):
     """
 
     format_version: Literal[1] = 1
-    name: Name
+    name: AdapterName
     preset: Annotated[str, Field(min_length=1, max_length=64)]
     parts: Annotated[tuple[PartSpec, ...], Field(min_length=1, max_length=8), AfterValidator(_intern)]
     backbone: BackboneRef
@@ -211,7 +211,7 @@ def read_header(data: bytes) -> tuple[Manifest, Mapping[str, Any]]:
     return header.validate(), header.table.entries
 
 
-def split_file(source: Source) -> Header:
+def split_file(source: ByteSource) -> Header:
     """The header of a safetensors file, whose tensors follow in `source`."""
     start = source.read(min(8, source.num_bytes))
     if len(start) < 8:

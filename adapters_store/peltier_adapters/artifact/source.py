@@ -12,7 +12,7 @@ def digest_of(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Some bytes, `num_bytes` of them. Each is read once."""
 
     num_bytes: int
@@ -34,11 +34,11 @@ class MemorySource:
         self._rest = memoryview(data)
 
     def read(self, num_bytes: int) -> bytes:
-        """See `Source`."""
+        """See `ByteSource`."""
         return bytes(self._take(num_bytes))
 
     def read_into(self, pieces: Sequence[memoryview], then: Callable[[], T]) -> T:
-        """See `Source`."""
+        """See `ByteSource`."""
         for piece in pieces:
             piece[:] = self._take(len(piece))
         return then()

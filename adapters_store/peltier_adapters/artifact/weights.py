@@ -17,7 +17,7 @@ import torch
 from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
-from peltier_adapters.spec.maps import Shape, Shapes
+from peltier_adapters.spec.maps import Shapes, TensorShape
 from peltier_adapters.spec.parts import Parts, tensor_shapes
 
 # Mapping all pages at once takes half as long as a page fault for each.
@@ -83,8 +83,8 @@ class _Position:
 
     start: int
     end: int
-    shape: Shape
-    strides: Shape
+    shape: TensorShape
+    strides: TensorShape
 
 
 class Layout:
@@ -106,7 +106,7 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of `Weights` with this layout."""
+        """Bytes of memory of `AdapterWeights` with this layout."""
         return num_pages_bytes(4 * self.length)
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
@@ -134,7 +134,7 @@ class Layout:
         return [slice(start, end) for start, end in ends if start < end]
 
 
-def _strides(shape: Shape) -> Shape:
+def _strides(shape: TensorShape) -> TensorShape:
     return tuple(accumulate(reversed(shape[1:]), mul, initial=1))[::-1] if shape else ()
 
 
@@ -150,7 +150,7 @@ def layout_of(parts: Parts, config: BackboneConfig) -> Layout:
     return arrange(tensor_shapes(parts, config))
 
 
-class Weights(Mapping[str, Tensor]):
+class AdapterWeights(Mapping[str, Tensor]):
     """The tensors of one adapter by name, as views of `flat`. They are never changed.
 
     Their memory is whole pages, which are freed with the last reference (see `Pages`).

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
-from peltier_adapters.artifact.manifest import BackboneRef, Golden, Input, Manifest, TrainingRecord
+from peltier_adapters.artifact.manifest import BackboneRef, Golden, Manifest, TaskInput, TrainingRecord
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
@@ -49,7 +49,7 @@ class Candidate:
         )
         return to_bytes(manifest, self.tensors)
 
-    def unproved(self, backbone: Backbone, inputs: Sequence[Input]) -> Artifact:
+    def unproved(self, backbone: Backbone, inputs: Sequence[TaskInput]) -> Artifact:
         """The adapter as a server would load it, with placeholders as golden outputs."""
         # A token's values are enough where an output has those of each token.
         zeros = (0.0,) * _num_values(self.parts, self.task)
@@ -79,7 +79,7 @@ def create_reference(backbone: Backbone) -> BackboneRef:
 def prove(
     backbone: Backbone,
     adapter: Candidate,
-    inputs: Sequence[Input],
+    inputs: Sequence[TaskInput],
     record: TrainingRecord,
     trained_on: Backbone | None = None,
 ) -> bytes:
@@ -102,7 +102,7 @@ def prove(
     return to_bytes(artifact.manifest.model_copy(update={"proved": proved}), artifact.tensors)
 
 
-def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[Input]) -> list[Golden]:
+def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[TaskInput]) -> list[Golden]:
     encoded = [encode_input(backbone, task, value) for value in inputs]
     texts: list[str | None] = [None] * len(inputs)
     if task.type == "text2text":
@@ -128,7 +128,7 @@ def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[str]:
     return [backbone.tokenizer.decode(draft.ids) for draft in drafts]
 
 
-def _texts(backbone: Backbone, written: Sequence[str], inputs: Sequence[Input]) -> Iterator[str]:
+def _texts(backbone: Backbone, written: Sequence[str], inputs: Sequence[TaskInput]) -> Iterator[str]:
     """Golden texts; for an empty generated text, the text of the input, which serves as well."""
     for text, value in zip(written, inputs, strict=True):
         yield text if backbone.tokenizer.ids(text) else (value if isinstance(value, str) else value[0])

@@ -10,10 +10,10 @@ from peltier_backbone.backbone import Backbone
 from pydantic import TypeAdapter, ValidationError
 
 from peltier_adapters.artifact.label_tree import target_problems
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.importers.shared.imported import ImportedAdapter
-from peltier_adapters.spec.parts import HeadSpec, Pooling, position_offset
+from peltier_adapters.spec.parts import HeadSpec, PoolingKind, position_offset
 from peltier_adapters.spec.tasks import INPUTS_OF, SPAN_LABELS, TOKEN_TYPES, TaskSpec, TaskType
 
 _MAX_EXAMPLES = 64
@@ -45,7 +45,7 @@ class TaskOptions:
     max_length: int = 128
     max_new_tokens: int = 64
     completion_temperature: float = 1.0
-    pooling: Pooling | None = None
+    pooling: PoolingKind | None = None
     stride: int | None = None
 
     def task(self, foreign: ImportedAdapter, backbone: Backbone) -> TaskSpec:
@@ -115,7 +115,7 @@ def _type_of(head: HeadSpec) -> TaskType:
     return "regression" if head.outputs == 1 else "classification"
 
 
-def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[Input]:
+def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[TaskInput]:
     """The inputs of the golden examples: one per line of `path`, as text or as a JSON list of texts; without a path, a
     few neutral sentences."""
     if path is None:
@@ -130,11 +130,11 @@ def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[Input]:
     return [_example(line, task, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 
-def _input(texts: Sequence[str]) -> Input:
+def _input(texts: Sequence[str]) -> TaskInput:
     return texts[0] if len(texts) == 1 else tuple(texts)  # type: ignore[return-value]
 
 
-def _example(line: str, task: TaskSpec, where: str) -> Input:
+def _example(line: str, task: TaskSpec, where: str) -> TaskInput:
     if task.num_texts == 1:
         return line
     try:

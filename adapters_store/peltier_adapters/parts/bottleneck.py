@@ -14,7 +14,7 @@ from torch import Tensor
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep, Normed
 from peltier_adapters.parts import gate
 from peltier_adapters.parts.compacter import fold, folded_steps, kronecker
-from peltier_adapters.parts.part import Context, Tensors, normal, under, xavier
+from peltier_adapters.parts.part import LoweringContext, PartTensors, normal, under, xavier
 from peltier_adapters.spec.maps import (
     DenseMap,
     FoldedLphmMap,
@@ -23,7 +23,7 @@ from peltier_adapters.spec.maps import (
     MapSpec,
     PhmMap,
     ServedMapSpec,
-    Shape,
+    TensorShape,
 )
 from peltier_adapters.spec.parts import BottleneckSpec
 
@@ -33,7 +33,7 @@ _TEXT_STD, _ENCODER_STD = 0.01, 0.02
 _SIDES = ("down", "up")
 # The norm after each of BERT's sub-layers, counted within a layer; number 0 is the norm of the embeddings.
 _NORM_AFTER = {"attention": 1, "ffn": 2}
-Steps = tuple[MatmulStep, ...]
+MapSteps = tuple[MatmulStep, ...]
 
 
 def init(spec: BottleneckSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
@@ -48,9 +48,9 @@ def init(spec: BottleneckSpec, backbone: Backbone, generator: torch.Generator) -
     return tensors | gate.init(shapes, generator)
 
 
-def lower(spec: BottleneckSpec, tensors: Tensors, context: Context) -> Iterator[FusedMatmul]:
+def lower(spec: BottleneckSpec, tensors: PartTensors, context: LoweringContext) -> Iterator[FusedMatmul]:
     """One op for each site of each block that has an adapter; tensors are [S, B, ...]."""
-    rule, gates, device = tensors.get("rule"), gate.Gates(tensors), context.backbone.device
+    rule, gates, device = tensors.get("rule"), gate.PartGates(tensors), context.backbone.device
     downs, ups = (lower_maps(spec.map, under(f"{side}.", tensors), rule, device) for side in _SIDES)
     places = product(spec.sites, spec.blocks(context.backbone.config))
     for place, (down, up, (site, block)) in enumerate(zip(downs, ups, places, strict=True)):
@@ -60,7 +60,7 @@ def lower(spec: BottleneckSpec, tensors: Tensors, context: Context) -> Iterator[
         )  # fmt: skip
 
 
-def _reads(spec: BottleneckSpec, site: str, block: int, context: Context) -> Literal["x", "sum"] | Normed:
+def _reads(spec: BottleneckSpec, site: str, block: int, context: LoweringContext) -> Literal["x", "sum"] | Normed:
     match spec.input:
         case "output":
             return "x"
@@ -71,7 +71,7 @@ def _reads(spec: BottleneckSpec, site: str, block: int, context: Context) -> Lit
             return Normed(index, context.backbone.model.norms()[index])
 
 
-def build(spec: BottleneckSpec, tensors: Tensors) -> dict[str, Tensor]:
+def build(spec: BottleneckSpec, tensors: PartTensors) -> dict[str, Tensor]:
     """The tensors in their served form (`served_parts`)."""
     rule, built = tensors.get("rule"), {name: one for name, one in tensors.items() if name.startswith("gate.")}
     for side in _SIDES:
@@ -80,7 +80,9 @@ def build(spec: BottleneckSpec, tensors: Tensors) -> dict[str, Tensor]:
     return built
 
 
-def lower_maps(spec: ServedMapSpec, tensors: Tensors, rule: Tensor | None, device: torch.device) -> Sequence[Steps]:
+def lower_maps(
+    spec: ServedMapSpec, tensors: PartTensors, rule: Tensor | None, device: torch.device
+) -> Sequence[MapSteps]:
     """The steps of x W + b for each site and layer; tensors are [S, L, ...], and `rule` is the rule that all LPHM maps
     share. Constants that all adapters share are created on `device`."""
     built = build_map(spec, tensors, rule)
@@ -95,12 +97,12 @@ def lower_maps(spec: ServedMapSpec, tensors: Tensors, rule: Tensor | None, devic
             return folded_steps(built, n, device)
 
 
-def activated(steps: Steps, activation: Activation) -> Steps:
+def activated(steps: MapSteps, activation: Activation) -> MapSteps:
     """The steps with `activation` after the last one."""
     return (*steps[:-1], replace(steps[-1], activation=activation))
 
 
-def build_map(spec: ServedMapSpec, tensors: Tensors, rule: Tensor | None) -> Tensors:
+def build_map(spec: ServedMapSpec, tensors: PartTensors, rule: Tensor | None) -> PartTensors:
     """The tensors in their served form. A server builds them when it loads an adapter, training in each pass."""
     match spec:
         case PhmMap():
@@ -112,12 +114,14 @@ def build_map(spec: ServedMapSpec, tensors: Tensors, rule: Tensor | None) -> Ten
             return tensors
 
 
-def _unbind(tensors: Tensors, *names: str) -> list[tuple[Tensor, ...]]:
+def _unbind(tensors: PartTensors, *names: str) -> list[tuple[Tensor, ...]]:
     """The tensors of these names, for each site and layer."""
     return list(zip(*(tensors[name].flatten(0, 1).unbind() for name in names), strict=True))
 
 
-def init_map(spec: MapSpec, shapes: dict[str, Shape], std: float, generator: torch.Generator) -> dict[str, Tensor]:
+def init_map(
+    spec: MapSpec, shapes: dict[str, TensorShape], std: float, generator: torch.Generator
+) -> dict[str, Tensor]:
     """Fresh tensors of the map, without its bias, initialised as its authors do (docs/methods.md#initialisation); `std`
     is that of a dense map."""
     gain = 2.0**0.5

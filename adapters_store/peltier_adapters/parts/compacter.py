@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from peltier_adapters.ops.op import MatmulStep
-from peltier_adapters.parts.part import Tensors
+from peltier_adapters.parts.part import PartTensors
 
 
 def kronecker(rule: Tensor, weight: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def kronecker(rule: Tensor, weight: Tensor) -> Tensor:
     return product.flatten(-2).flatten(-3, -2)
 
 
-def fold(tensors: Tensors, rule: Tensor) -> dict[str, Tensor]:
+def fold(tensors: PartTensors, rule: Tensor) -> dict[str, Tensor]:
     """The tensors of a `FoldedLphmMap` from those of an LPHM map and its `rule` [n, n, n]; exact but for rounding. Left
     is [S, L, n, in / n, r], right [S, L, n, r, out / n] and bias [S, L, out]."""
     left, right, bias = (tensors[name] for name in ("left", "right", "bias"))
@@ -48,7 +48,7 @@ def fold(tensors: Tensors, rule: Tensor) -> dict[str, Tensor]:
     return {"left": small, "right": torch.cat((blocks, bias.view(sites, layers, n, after)), -2)}
 
 
-def folded_steps(tensors: Tensors, n: int, device: torch.device) -> list[tuple[MatmulStep, MatmulStep]]:
+def folded_steps(tensors: PartTensors, n: int, device: torch.device) -> list[tuple[MatmulStep, MatmulStep]]:
     """The two products of a folded map on `device`, for each site and layer."""
     lefts, rights = (tensors[name].flatten(0, 1).unbind() for name in ("left", "right"))
     if "bias" in tensors:

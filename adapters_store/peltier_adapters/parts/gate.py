@@ -9,7 +9,7 @@ from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import Gate
-from peltier_adapters.parts.part import Context, Tensors, normal
+from peltier_adapters.parts.part import LoweringContext, PartTensors, normal
 from peltier_adapters.spec.maps import Shapes
 from peltier_adapters.spec.parts import CentralGateSpec
 
@@ -24,10 +24,10 @@ def init(shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
     return tensors | {name: torch.zeros(shape) for name, shape in biases.items()}
 
 
-class Gates:
+class PartGates:
     """The gates of one part by place; its gate tensors are [..., hidden] and [...]."""
 
-    def __init__(self, tensors: Tensors) -> None:
+    def __init__(self, tensors: PartTensors) -> None:
         self._weights, self._biases = _leaves(tensors, "gate.weight", 1), _leaves(tensors, "gate.bias", 0)
 
     def __call__(self, place: int, label: str, number: int) -> Gate | None:
@@ -52,14 +52,14 @@ class CentralShares:
 
 
 def find_gates(
-    part: Literal["lora", "prefix"], attentions: Sequence[int], tensors: Tensors, context: Context
-) -> Gates | CentralShares:
+    part: Literal["lora", "prefix"], attentions: Sequence[int], tensors: PartTensors, context: LoweringContext
+) -> PartGates | CentralShares:
     """The gates that scale a part in `attentions`: its share of the central gate, or its own gates, which may be
     none."""
-    return Gates(tensors) if context.central is None else CentralShares(part, attentions, *context.central)
+    return PartGates(tensors) if context.central is None else CentralShares(part, attentions, *context.central)
 
 
-def _leaves(tensors: Tensors, name: str, trailing: int) -> tuple[Tensor, ...]:
+def _leaves(tensors: PartTensors, name: str, trailing: int) -> tuple[Tensor, ...]:
     found = tensors.get(name)
     return () if found is None else found.flatten(0, found.dim() - trailing - 1).unbind()
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import LabelTree, build_label_tree
-from peltier_adapters.artifact.weights import Weights, layout_of
+from peltier_adapters.artifact.weights import AdapterWeights, layout_of
 from peltier_adapters.parts import lower
 from peltier_adapters.residency.served import build_served, find_backend, split_head
 from peltier_adapters.residency.transfer import PendingCopy, create_transfer
@@ -116,8 +116,8 @@ class Banks:
         parts, tensors = served_parts(artifact.manifest.parts), artifact.tensors
         if parts != artifact.manifest.parts:
             tensors = build_served(artifact.manifest.parts, tensors, self._backbone.config)
-        elif not isinstance(tensors, Weights):
-            tensors = Weights.copy(layout_of(parts, self._backbone.config), tensors)
+        elif not isinstance(tensors, AdapterWeights):
+            tensors = AdapterWeights.copy(layout_of(parts, self._backbone.config), tensors)
         body, head = map(self._bank, split_head(parts))
 
         def cut(flat: Tensor) -> tuple[Tensor, Tensor]:

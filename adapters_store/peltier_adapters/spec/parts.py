@@ -14,8 +14,8 @@ from typing import Annotated
 from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field
 
-from peltier_adapters.spec.bottleneck import Activation, BottleneckSpec, Site
-from peltier_adapters.spec.head import HeadActivation, HeadSpec, Pooling
+from peltier_adapters.spec.bottleneck import BottleneckActivation, BottleneckSpec, Site
+from peltier_adapters.spec.head import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.lora import ALL_LINEAR, FEED_FORWARD, LoraSpec, LoraStack, LoraTarget
 from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, PhmMap, ServedMapSpec, Shapes
 from peltier_adapters.spec.prefix import MAX_PREFIX, CentralGateSpec, PrefixSpec, PromptSpec
@@ -25,9 +25,9 @@ __all__ = [
     "ALL_LINEAR",
     "FEED_FORWARD",
     "MAX_PREFIX",
-    "Activation",
     "BiasSite",
     "BiasSpec",
+    "BottleneckActivation",
     "BottleneckSpec",
     "CentralGateSpec",
     "HeadActivation",
@@ -38,7 +38,7 @@ __all__ = [
     "NormSpec",
     "PartSpec",
     "Parts",
-    "Pooling",
+    "PoolingKind",
     "PrefixSpec",
     "PromptSpec",
     "Site",

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field, model_validator
 
-from peltier_adapters.spec.maps import Shape, Shapes
+from peltier_adapters.spec.maps import Shapes, TensorShape
 from peltier_adapters.spec.part_spec import (
     BasePartSpec,
     Distinct,
@@ -45,7 +45,7 @@ class BiasSpec(BasePartSpec):
     def shapes(self, config: BackboneConfig) -> Shapes:
         return {site: self._shape(site, config) for site in self.sites}
 
-    def _shape(self, site: BiasSite, config: BackboneConfig) -> Shape:
+    def _shape(self, site: BiasSite, config: BackboneConfig) -> TensorShape:
         num = len(self.numbers(site, config))
         match site:
             case "pooler":

@@ -17,7 +17,7 @@ MAX_NEW_TOKENS = 4096
 MAX_BEAMS = 16
 LONGEST_ANSWER = 512
 MAX_TEMPERATURE = 2.0
-Inputs = Literal["single", "pair", "triple"]
+InputForm = Literal["single", "pair", "triple"]
 TaskType = Literal[
     "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking"
 ]
@@ -26,13 +26,13 @@ TOKEN_TYPES: frozenset[TaskType] = frozenset({"token-classification", "span"})
 ENCODER_TYPES: frozenset[TaskType] = TOKEN_TYPES | {"embedding", "ranking"}
 SPAN_LABELS = ("start", "end")
 # The types that have inputs of one form.
-INPUTS_OF: Mapping[TaskType, Inputs] = {
+INPUTS_OF: Mapping[TaskType, InputForm] = {
     "token-classification": "single",
     "embedding": "single",
     "span": "pair",
     "ranking": "pair",
 }
-_FIELDS: Mapping[Inputs, tuple[str, ...]] = {
+_FIELDS: Mapping[InputForm, tuple[str, ...]] = {
     "single": ("{text}",),
     "pair": ("{text}", "{pair}"),
     "triple": ("{text}", "{pair}", "{third}"),
@@ -83,7 +83,7 @@ class TaskSpec(Spec):
 
     type: TaskType
     labels: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(max_length=4096)
-    inputs: Inputs
+    inputs: InputForm
     max_length: Annotated[int, Field(ge=3)]
     template: Annotated[str, Field(max_length=4096)] | None = None
     targets: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(default=(), max_length=4096)

@@ -18,16 +18,16 @@ from typing import IO
 from peltier_adapters.artifact.source import digest_of
 from peltier_adapters.durable import sync
 
-from peltier_store.backup.backup import BLOBS, ROWS, SUMMARY, BackupError, Summary
+from peltier_store.backup.backup import BLOBS, ROWS, SUMMARY, BackupError, BackupSummary
 from peltier_store.blobs.blobs import BlobNotFound, Blobs
 from peltier_store.registry import Registry
-from peltier_store.registry.contents import Line, schema_revision
+from peltier_store.registry.contents import DumpedRow, schema_revision
 
 # The number of blobs in memory at a time.
 _BATCH = 8
 
 
-class RowFile:
+class DumpedRows:
     """Rows as lines of JSON, their number by table, and the blobs that they need."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -41,7 +41,7 @@ class RowFile:
         """The digest of all lines."""
         return f"sha256:{self._sha256.hexdigest()}"
 
-    def take(self, line: Line) -> None:
+    def take(self, line: DumpedRow) -> None:
         """Adds a row, and notes the blob that it needs."""
         text = json.dumps({"table": line.table, "row": line.row}, ensure_ascii=False).encode() + b"\n"
         self.file.write(text)
@@ -68,17 +68,17 @@ class BackupWriter:
         self._blob_bytes += len(data)
 
     @contextmanager
-    def row_file(self) -> Iterator[RowFile]:
+    def row_file(self) -> Iterator[DumpedRows]:
         """A temporary file for rows, until all of their blobs are in the backup."""
         with TemporaryFile(dir=self._directory) as file:
-            yield RowFile(file)
+            yield DumpedRows(file)
 
-    def finish(self, rows: RowFile) -> Summary:
+    def finish(self, rows: DumpedRows) -> BackupSummary:
         """Adds the rows, and the summary that completes the backup."""
         length = rows.file.tell()
         rows.file.seek(0)
         self._add(ROWS, rows.file, length)
-        summary = Summary(
+        summary = BackupSummary(
             schema_revision=schema_revision(),
             created_at=datetime.now(UTC),
             num_rows=dict(rows.num_rows),
@@ -123,7 +123,7 @@ def write_backup(path: Path) -> Iterator[BackupWriter]:
                 partial.unlink()
 
 
-async def export_store(registry: Registry, blobs: Blobs, path: Path) -> Summary:
+async def export_store(registry: Registry, blobs: Blobs, path: Path) -> BackupSummary:
     """Writes a new backup of one state of the registry, with the bytes of each of its versions.
 
     Raises BackupError, RegistryError, or BlobError if a blob is missing or damaged; then it leaves no file.

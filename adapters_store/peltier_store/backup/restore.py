@@ -12,10 +12,10 @@ from pathlib import Path
 from peltier_adapters.artifact.source import digest_of
 from pydantic import ValidationError
 
-from peltier_store.backup.backup import BLOBS, ROWS, SUMMARY, BackupError, Summary
+from peltier_store.backup.backup import BLOBS, ROWS, SUMMARY, BackupError, BackupSummary
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Registry
-from peltier_store.registry.contents import Line, schema_revision
+from peltier_store.registry.contents import DumpedRow, schema_revision
 
 _CHUNK_BYTES = 2**20
 _MAX_SUMMARY_BYTES = 2**20
@@ -42,7 +42,7 @@ class BackupReader:
             raise BackupError(f"the backup {self._name!r} is damaged: the blob {digest} has other bytes")
         return data
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[DumpedRow]:
         """The rows of the registry."""
         with self._file(ROWS) as file:
             for text in file:
@@ -65,18 +65,18 @@ class BackupReader:
         for digest in self.digests:
             self.blob(digest)
 
-    def _line(self, text: bytes) -> Line:
+    def _line(self, text: bytes) -> DumpedRow:
         try:
             line = json.loads(text)
-            return Line(str(line["table"]), dict(line["row"]))
+            return DumpedRow(str(line["table"]), dict(line["row"]))
         except (ValueError, KeyError, TypeError) as error:
             raise BackupError(f"the backup {self._name!r} is damaged: its registry has a malformed line") from error
 
-    def _summary(self) -> Summary:
+    def _summary(self) -> BackupSummary:
         if not self._members.keys() >= {ROWS, SUMMARY} or self._members[SUMMARY].size > _MAX_SUMMARY_BYTES:
             raise BackupError(f"{self._name!r} is not a complete backup: it does not end with {SUMMARY!r}")
         try:
-            summary = Summary.model_validate_json(b"".join(self._chunks(SUMMARY)))
+            summary = BackupSummary.model_validate_json(b"".join(self._chunks(SUMMARY)))
         except ValidationError as error:
             raise BackupError(f"{self._name!r} is not a backup that this version of Peltier can read") from error
         if summary.schema_revision != schema_revision():
@@ -108,7 +108,7 @@ def read_backup(path: Path) -> Iterator[BackupReader]:
         raise BackupError(f"the backup {str(path)!r} cannot be read: {reason}") from error
 
 
-async def import_store(registry: Registry, blobs: Blobs, path: Path) -> Summary:
+async def import_store(registry: Registry, blobs: Blobs, path: Path) -> BackupSummary:
     """Restores a backup into an empty registry and blob store; the registry's commit is the last step.
 
     The blob store may already hold blobs of this backup, so that an interrupted import can be repeated. It may also be

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from obstore.exceptions import AlreadyExistsError
-from peltier_adapters.artifact.source import MemorySource, Source, digest_of
+from peltier_adapters.artifact.source import ByteSource, MemorySource, digest_of
 from peltier_adapters.durable import make_directory
 
 from peltier_store.blobs.errors import (
@@ -124,7 +124,7 @@ class Blobs:
         """Returns exactly the bytes that have this digest; raises BlobNotFound or BlobDamaged."""
         return await self.load(digest, lambda source: source.read(source.num_bytes))
 
-    async def load(self, digest: str, parse: Callable[[Source], T]) -> T:
+    async def load(self, digest: str, parse: Callable[[ByteSource], T]) -> T:
         """Calls `parse` in a thread with a source of the bytes that `get` returns, and returns its result.
 
         The same thread reads a file, because handing the bytes over would take longer than reading them. The digest is
@@ -139,7 +139,7 @@ class Blobs:
                 await self.require_present()
         return await self._in_thread(lambda: self._parse(digest, downloaded, parse))
 
-    def _parse(self, digest: str, downloaded: bytes | None, parse: Callable[[Source], T]) -> T:
+    def _parse(self, digest: str, downloaded: bytes | None, parse: Callable[[ByteSource], T]) -> T:
         if downloaded is not None:
             return self._checked(digest, MemorySource(downloaded), parse)
         descriptor = None if self._root is None else self._open(digest, self._root)
@@ -158,7 +158,7 @@ class Blobs:
             except FileNotFoundError:
                 return None
 
-    def _checked(self, digest: str, source: Source, parse: Callable[[Source], T]) -> T:
+    def _checked(self, digest: str, source: ByteSource, parse: Callable[[ByteSource], T]) -> T:
         checked = CheckedSource(digest, source, self._checkers)
         try:
             return parse(checked)

@@ -22,19 +22,19 @@ _CHUNK = 500
 
 
 @dataclass(frozen=True)
-class Line:
+class DumpedRow:
     """One row of one table, with JSON values."""
 
     table: str
     row: Mapping[str, Any]
 
 
-def read_lines(connection: Connection) -> Iterator[Line]:
+def read_lines(connection: Connection) -> Iterator[DumpedRow]:
     """Every row that another database needs, in an order in which it can insert them."""
     for table in _TABLES.values():
         ordered = select(table).order_by(*table.primary_key).execution_options(yield_per=_CHUNK)
         for row in connection.execute(ordered):
-            yield Line(table.name, {key: _to_json(value) for key, value in row._mapping.items()})
+            yield DumpedRow(table.name, {key: _to_json(value) for key, value in row._mapping.items()})
 
 
 def require_empty(connection: Connection) -> None:
@@ -52,7 +52,7 @@ def require_no_collectors(writing: WriteTransaction) -> None:
         raise BlobBusy("blobs of this registry are being deleted; try again later, at most an hour from now")
 
 
-def write_lines(writing: WriteTransaction, lines: Iterable[Line]) -> None:
+def write_lines(writing: WriteTransaction, lines: Iterable[DumpedRow]) -> None:
     """Fills an empty registry with the rows of another; replicas see all of them as changed."""
     writing.connection.execute(delete(TenantRow))
     for name, group in groupby(lines, key=lambda line: line.table):
@@ -115,7 +115,7 @@ class Contents:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def dump(self, take: Callable[[Line], object]) -> None:
+    async def dump(self, take: Callable[[DumpedRow], object]) -> None:
         """Calls `take` with every row of one state. On SQLite another thread calls it."""
 
         def work(connection: Connection) -> None:
@@ -128,7 +128,7 @@ class Contents:
         """Raises RegistryConflict if the registry holds more than the tenant that every registry begins with."""
         await self._transactions.read(require_empty)
 
-    async def restore(self, lines: Iterable[Line], ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def restore(self, lines: Iterable[DumpedRow], ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Inserts the rows of a dump in one transaction. `ready` runs in it, when no blob can be deleted any more.
 
         Raises RegistryConflict unless the registry is empty, BlobBusy while its blobs are being deleted, InvalidRecord

@@ -16,7 +16,7 @@ MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 
 @dataclass(frozen=True)
-class Version:
+class VersionRecord:
     """One published version of a tenant's adapter. Its number, bytes and manifest never change; its marks may.
 
     A version with `deleted_at` cannot be used, but it can be undeleted. A snapshot may leave `manifest` empty.
@@ -37,7 +37,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Alias:
+class AliasRecord:
     """A name for one version, or for several with the share of requests that each gets; the shares sum to 1."""
 
     alias: str
@@ -47,7 +47,7 @@ class Alias:
 
 
 @dataclass(frozen=True)
-class AliasChange:
+class AliasHistoryEntry:
     """One entry of an alias's history. A split of None is a deletion. `id` grows with time."""
 
     id: int
@@ -63,8 +63,8 @@ class AdapterRecord:
     tenant: str
     name: str
     is_public: bool
-    versions: tuple[Version, ...]
-    aliases: tuple[Alias, ...]
+    versions: tuple[VersionRecord, ...]
+    aliases: tuple[AliasRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Tenant:
+class TenantRecord:
     """An owner of adapters and keys, with quotas."""
 
     name: str
@@ -137,12 +137,12 @@ class StorageUsage:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RegistrySnapshot:
     """Every adapter, tenant and key that changed since an earlier revision, complete, as of `revision`."""
 
     revision: int
     adapters: tuple[AdapterRecord, ...]
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[TenantRecord, ...]
     keys: tuple[Key, ...] = ()
 
 

@@ -13,17 +13,17 @@ from peltier_store.registry.database import database_url, read_schema, refuse_ol
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.lookup import find_version, read_digests, read_names, read_versions
 from peltier_store.registry.records import (
-    Alias,
-    AliasChange,
+    AliasHistoryEntry,
+    AliasRecord,
     AuditEntry,
     AuditFilter,
     Key,
     Quotas,
+    RegistrySnapshot,
     Reservation,
-    Snapshot,
     StorageUsage,
-    Tenant,
-    Version,
+    TenantRecord,
+    VersionRecord,
 )
 from peltier_store.registry.snapshot import read_snapshot
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
@@ -90,7 +90,7 @@ class Registry:
         """The number of the last change; it never decreases."""
         return await self._transactions.read(read_revision)
 
-    async def snapshot(self, since: int = 0) -> Snapshot:
+    async def snapshot(self, since: int = 0) -> RegistrySnapshot:
         """Every adapter, tenant and key that changed after revision `since`, complete; with 0, all of them.
 
         Only versions that became live after `since` have manifests, because these are large and never change. Applying
@@ -101,17 +101,17 @@ class Registry:
         self._transactions.saw(snapshot.revision)
         return snapshot
 
-    async def versions(self, *, deleted: bool = False) -> list[Version]:
+    async def versions(self, *, deleted: bool = False) -> list[VersionRecord]:
         """Every live version, by tenant, name and number; with `deleted` also those that can be undeleted."""
         return await self._read(read_versions, deleted=deleted)
 
-    async def find(self, tenant: str, name: str, number: int) -> Version | None:
+    async def find(self, tenant: str, name: str, number: int) -> VersionRecord | None:
         """A version with its manifest, live or deleted; None if it was never published, or is purged."""
         return await self._read(find_version, tenant, name, number)
 
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
         """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""
-        draft = Version(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
+        draft = VersionRecord(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
         await self._read(versions.require_room, draft)
 
     async def usage(self, tenant: str) -> StorageUsage:
@@ -133,14 +133,14 @@ class Registry:
         manifest: str,
         alias: str | None = None,
         actor: str,
-    ) -> tuple[Version, bool]:
+    ) -> tuple[VersionRecord, bool]:
         """Makes the stored, reserved bytes the next version; returns the version, and whether it is new.
 
         The same transaction points `alias` to it. If a live version has the same bytes, that version is returned.
         Numbers start at 1 and are never reused. The reservation ends. Raises TenantUnknown, QuotaReached, InvalidRecord
         for an invalid alias, or BlobBusy if the reservation is gone: then reserve, store and publish again.
         """
-        draft = Version(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
+        draft = VersionRecord(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
         return await self._write(actor, versions.publish, draft, reservation, alias)
 
     async def delete_version(self, tenant: str, name: str, number: int, *, actor: str) -> None:
@@ -154,7 +154,7 @@ class Registry:
         """Deletes every version and alias at once; returns how many versions there were. Raises AdapterUnknown."""
         return await self._write(actor, versions.delete_adapter, tenant, name)
 
-    async def undelete(self, tenant: str, name: str, number: int, *, actor: str) -> Version:
+    async def undelete(self, tenant: str, name: str, number: int, *, actor: str) -> VersionRecord:
         """Makes a deleted version live again under its number; one that is live stays as it is.
 
         Raises VersionUnknown if it was never published or is purged, RegistryConflict if another live version has its
@@ -166,7 +166,7 @@ class Registry:
         """Removes every version deleted before then; returns the digests that no remaining version has."""
         return await self._write(actor, versions.purge, before)
 
-    async def deprecate(self, tenant: str, name: str, number: int, reason: str | None, *, actor: str) -> Version:
+    async def deprecate(self, tenant: str, name: str, number: int, reason: str | None, *, actor: str) -> VersionRecord:
         """Marks a live version as deprecated; None removes the mark. Raises AdapterUnknown or VersionUnknown."""
         return await self._write(actor, versions.deprecate, tenant, name, number, reason)
 
@@ -174,7 +174,9 @@ class Registry:
         """Allows or forbids other tenants to use an adapter. Raises AdapterUnknown."""
         await self._write(actor, versions.set_public, tenant, name, public)
 
-    async def set_alias(self, tenant: str, name: str, alias: str, split: Mapping[int, float], *, actor: str) -> Alias:
+    async def set_alias(
+        self, tenant: str, name: str, alias: str, split: Mapping[int, float], *, actor: str
+    ) -> AliasRecord:
         """Points the alias to these live versions, each with its share of requests.
 
         Raises InvalidRecord for an invalid name, or for shares that are not above 0 or do not sum to 1, AdapterUnknown
@@ -182,7 +184,7 @@ class Registry:
         """
         return await self._write(actor, aliases.set_alias, tenant, name, alias, split)
 
-    async def rollback_alias(self, tenant: str, name: str, alias: str, *, actor: str) -> Alias:
+    async def rollback_alias(self, tenant: str, name: str, alias: str, *, actor: str) -> AliasRecord:
         """Restores the alias's previous split, also after its deletion; two rollbacks go two steps back.
 
         Raises AdapterUnknown or VersionUnknown, or RegistryConflict if there is no earlier split or one of its versions
@@ -194,11 +196,11 @@ class Registry:
         """Deletes the alias; its history stays. Raises AdapterUnknown or VersionUnknown."""
         await self._write(actor, aliases.delete_alias, tenant, name, alias)
 
-    async def alias_history(self, tenant: str, name: str, alias: str) -> list[AliasChange]:
+    async def alias_history(self, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
         """The last thousand changes of an alias, newest first. Raises AdapterUnknown or VersionUnknown."""
         return await self._read(aliases.read_history, tenant, name, alias)
 
-    async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> Tenant:
+    async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> TenantRecord:
         """Creates a tenant. Raises InvalidRecord for an invalid name or quota, RegistryConflict if it exists."""
         return await self._write(actor, tenants.create_tenant, name, quotas)
 

@@ -11,7 +11,15 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select,
 
 from peltier_store.registry.errors import InvalidRecord, QuotaReached, RegistryConflict, TenantUnknown
 from peltier_store.registry.lookup import LIVE
-from peltier_store.registry.records import MAX_WEIGHT, MIN_WEIGHT, Quotas, StorageUsage, Tenant, Version, check_name
+from peltier_store.registry.records import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    Quotas,
+    StorageUsage,
+    TenantRecord,
+    VersionRecord,
+    check_name,
+)
 from peltier_store.registry.tables import AdapterRow, TenantRow, VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 
@@ -20,7 +28,7 @@ _QUOTAS = tuple(field.name for field in fields(Quotas))
 _MAX_COUNT = 2**63 - 1
 
 
-def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenant:
+def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> TenantRecord:
     """Creates a tenant."""
     check_name("tenant", name)
     _check_quotas(quotas)
@@ -29,7 +37,7 @@ def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenan
     row = insert(TenantRow).values(name=name, created_at=writing.at, revision=writing.revision, **asdict(quotas))
     writing.connection.execute(row)
     writing.audit(name, "create_tenant", name, **asdict(quotas))
-    return Tenant(name, writing.at, quotas)
+    return TenantRecord(name, writing.at, quotas)
 
 
 def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
@@ -64,9 +72,9 @@ def select_tenants() -> Select[*tuple[object, ...]]:
 _ONE = select_tenants().where(TenantRow.name == bindparam("name"))
 
 
-def tenant_of(row: Row[*tuple[object, ...]]) -> Tenant:
+def tenant_of(row: Row[*tuple[object, ...]]) -> TenantRecord:
     """The tenant in a row of `select_tenants`."""
-    return Tenant(row.name, row.created_at, _quotas(row))
+    return TenantRecord(row.name, row.created_at, _quotas(row))
 
 
 def _quotas(row: Row[*tuple[object, ...]]) -> Quotas:
@@ -97,7 +105,7 @@ def require_room_for_adapter(connection: Connection, quotas: Quotas, tenant: str
         )
 
 
-def require_room_for_bytes(connection: Connection, quotas: Quotas, draft: Version) -> None:
+def require_room_for_bytes(connection: Connection, quotas: Quotas, draft: VersionRecord) -> None:
     """Raises QuotaReached if the bytes of `draft` would exceed the tenant's quota."""
     if quotas.max_stored_bytes is None:
         return

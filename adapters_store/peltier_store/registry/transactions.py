@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import URL, Connection, insert, select, update
 
@@ -23,12 +23,10 @@ from peltier_store.registry.database import (
     reason,
     refuses_a_value,
 )
-from peltier_store.registry.engines import Access, create_engines
+from peltier_store.registry.engines import Access, T, create_engines
 from peltier_store.registry.errors import InvalidRecord, RegistryError, RegistryFull, RegistryGone
 from peltier_store.registry.records import AuditEntry, AuditFilter
 from peltier_store.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow
-
-Result = TypeVar("Result")
 
 _VERIFIED = "verified registry"
 # The actor of a change that is not in the audit log.
@@ -116,11 +114,11 @@ class Transactions:
                 f"the registry {self.name} was replaced by an older one: it is at revision {revision} and was at {than}"
             )
 
-    async def read(self, work: Callable[[Connection], Result]) -> Result:
+    async def read(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` on one consistent state of the database."""
         return await self._finish(self._run(Access.READ, work))
 
-    async def write(self, actor: str, work: Callable[[WriteTransaction], Result], *, durable: bool = True) -> Result:
+    async def write(self, actor: str, work: Callable[[WriteTransaction], T], *, durable: bool = True) -> T:
         """Runs `work` as the only writer, with a new revision. An exception in it undoes all of its changes.
 
         The changes survive a power loss once this returns; without `durable` they may not.
@@ -128,12 +126,12 @@ class Transactions:
         access = Access.WRITE if durable else Access.RELAXED_WRITE
         return await self._finish(self._write(access, actor, work))
 
-    def waiting(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Callable[[], Result]:
+    def waiting(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], T]:
         """A function that runs `work` on the running event loop; only work inside of a transaction may call it."""
         loop = asyncio.get_running_loop()
         return lambda: self._engines.wait(loop, work())
 
-    async def _finish(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         # Not cancelled with its caller: SQLite's thread would continue with the statement, and the abandoned connection
         # could keep the database locked.
         task = asyncio.create_task(work)
@@ -141,8 +139,8 @@ class Transactions:
         task.add_done_callback(self._unfinished.discard)
         return await asyncio.shield(task)
 
-    async def _write(self, access: Access, actor: str, work: Callable[[WriteTransaction], Result]) -> Result:
-        def write(connection: Connection) -> tuple[int, Result]:
+    async def _write(self, access: Access, actor: str, work: Callable[[WriteTransaction], T]) -> T:
+        def write(connection: Connection) -> tuple[int, T]:
             row = connection.execute(_NEXT_REVISION).one()
             self._require_same(row.registry_id)
             self.require_newer(row.number - 1, self._seen_revision)
@@ -180,8 +178,8 @@ class Transactions:
         finally:
             self._turn.release()
 
-    async def _run(self, access: Access, work: Callable[[Connection], Result]) -> Result:
-        def verified(connection: Connection) -> Result:
+    async def _run(self, access: Access, work: Callable[[Connection], T]) -> T:
+        def verified(connection: Connection) -> T:
             self._verify(connection)
             return work(connection)
 

@@ -18,7 +18,7 @@ from peltier_store.registry.lookup import (
     require_adapter,
     require_live,
 )
-from peltier_store.registry.records import Reservation, Version, check_text
+from peltier_store.registry.records import Reservation, VersionRecord, check_text
 from peltier_store.registry.tables import AdapterRow, VersionRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_adapter, require_room_for_bytes
 from peltier_store.registry.transactions import WriteTransaction
@@ -35,8 +35,8 @@ _INSERT_ADAPTER = insert(AdapterRow).returning(*_OF_ADAPTER)
 
 
 def publish(
-    writing: WriteTransaction, draft: Version, reservation: Reservation, alias: str | None
-) -> tuple[Version, bool]:
+    writing: WriteTransaction, draft: VersionRecord, reservation: Reservation, alias: str | None
+) -> tuple[VersionRecord, bool]:
     """Numbers the draft and makes it live, unless a live version has its bytes; then points the alias to it."""
     existing = require_room(writing.connection, draft)
     consume(writing.connection, reservation)
@@ -46,7 +46,7 @@ def publish(
     return version, existing is None
 
 
-def require_room(connection: Connection, draft: Version) -> Version | None:
+def require_room(connection: Connection, draft: VersionRecord) -> VersionRecord | None:
     """Raises QuotaReached if the draft exceeds a quota; returns the live version that already has its bytes."""
     quotas = require_quotas(connection, draft.tenant)
     existing = find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
@@ -56,7 +56,7 @@ def require_room(connection: Connection, draft: Version) -> Version | None:
     return existing
 
 
-def _insert(writing: WriteTransaction, draft: Version) -> Version:
+def _insert(writing: WriteTransaction, draft: VersionRecord) -> VersionRecord:
     adapter_id, number = _next_number(writing, draft)
     row = {
         "adapter_id": adapter_id,
@@ -74,7 +74,7 @@ def _insert(writing: WriteTransaction, draft: Version) -> Version:
     return replace(draft, number=number)
 
 
-def _next_number(writing: WriteTransaction, draft: Version) -> tuple[int, int]:
+def _next_number(writing: WriteTransaction, draft: VersionRecord) -> tuple[int, int]:
     # Writers are serialised, so no other one inserts the row in between.
     its = {"its_tenant": draft.tenant, "its_name": draft.name, "its_revision": writing.revision}
     row = writing.connection.execute(_COUNT_VERSION, its).one_or_none()
@@ -84,7 +84,7 @@ def _next_number(writing: WriteTransaction, draft: Version) -> tuple[int, int]:
     return row.id, row.last_number
 
 
-def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, reason: str | None) -> Version:
+def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, reason: str | None) -> VersionRecord:
     """Marks a live version as deprecated; a `reason` of None removes the mark."""
     check_text("reason", reason or "")
     adapter_id = require_adapter(writing.connection, tenant, name)
@@ -105,7 +105,7 @@ def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) 
     writing.audit(tenant, "set_public", name, public=public)
 
 
-def mark(writing: WriteTransaction, version: Version, **marks: datetime | str | int | None) -> None:
+def mark(writing: WriteTransaction, version: VersionRecord, **marks: datetime | str | int | None) -> None:
     """Sets columns of a version's row."""
     owner = select(AdapterRow.id).where(AdapterRow.tenant == version.tenant, AdapterRow.name == version.name)
     adapter_id = writing.connection.execute(owner).scalar_one()
@@ -138,7 +138,7 @@ def delete_adapter(writing: WriteTransaction, tenant: str, name: str) -> int:
     return len(numbers)
 
 
-def undelete(writing: WriteTransaction, tenant: str, name: str, number: int) -> Version:
+def undelete(writing: WriteTransaction, tenant: str, name: str, number: int) -> VersionRecord:
     """Makes a deleted version live again; one that is live stays as it is."""
     version = find_version(writing.connection, tenant, name, number)
     if version is None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
-from peltier_store.registry import Snapshot
+from peltier_store.registry import RegistrySnapshot
 
 from peltier_server import retry_hints
 from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
@@ -53,7 +53,7 @@ class Authenticator:
         self._any_host = any_host
         self._may_be_open = may_be_open and not self._needs_keys
 
-    def apply(self, snapshot: Snapshot) -> None:
+    def apply(self, snapshot: RegistrySnapshot) -> None:
         """Takes over the tenants and keys of the registry. Raises `SettingsError` if the server could accept no
         caller at all.
         """

@@ -11,7 +11,7 @@ from typing import cast
 
 from peltier_client.errors import NotFound, Unauthorized
 from peltier_client.protocol import Scope
-from peltier_store.registry import Key, Quotas, Snapshot, Tenant
+from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
 
 from peltier_server.auth.caller import Caller
 from peltier_server.auth.credentials import Credentials, prefix_of
@@ -48,7 +48,7 @@ class Keyring:
     """Holds every tenant and key. `unlock` must precede the first check of a key. It belongs to the event loop."""
 
     def __init__(self) -> None:
-        self._tenants: dict[str, Tenant] = {}
+        self._tenants: dict[str, TenantRecord] = {}
         self._keys: dict[str, _Held] = {}
         self._revision = -1
         self._credentials: Credentials | None = None
@@ -67,7 +67,7 @@ class Keyring:
         assert self._credentials is not None, "nobody is let in before the keyring is unlocked"
         return self._credentials
 
-    def apply(self, snapshot: Snapshot) -> None:
+    def apply(self, snapshot: RegistrySnapshot) -> None:
         """Takes over the tenants and keys that have changed. Ignores a snapshot that is older than the last one."""
         if snapshot.revision < self._revision:
             return
@@ -123,7 +123,7 @@ class Keyring:
         """Whether the tenant exists."""
         return name in self._tenants
 
-    def tenant(self, name: str) -> Tenant:
+    def tenant(self, name: str) -> TenantRecord:
         """The tenant with this name. Raises `NotFound` if it does not exist."""
         if name not in self._tenants:
             raise NotFound(f"tenant {name!r} does not exist")
@@ -134,7 +134,7 @@ class Keyring:
         known = self._tenants.get(tenant)
         return _NO_QUOTAS if known is None else known.quotas
 
-    def tenants(self, *, after: str, limit: int) -> list[Tenant]:
+    def tenants(self, *, after: str, limit: int) -> list[TenantRecord]:
         """At most `limit` tenants whose names follow `after`, in order of name."""
         return [self._tenants[name] for name in nsmallest(limit, (name for name in self._tenants if name > after))]
 

@@ -9,7 +9,7 @@ from typing import Any
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.protocol import AdapterRef, AdapterVersion, TaskOutline, TaskSummary, VersionSummary
-from peltier_store.registry import Version
+from peltier_store.registry import VersionRecord
 
 from peltier_server.catalog.label_bytes import LabelBytes
 from peltier_server.context import VersionLabels
@@ -24,14 +24,14 @@ class Entry:
     have 0.
     """
 
-    version: Version
+    version: VersionRecord
     task: TaskSpec
     fingerprint: str
     metrics: Mapping[str, float]
     num_dimensions: int = 0
 
     @classmethod
-    def of(cls, version: Version, manifest: Manifest | None = None) -> "Entry":
+    def of(cls, version: VersionRecord, manifest: Manifest | None = None) -> "Entry":
         """Parses the version's manifest unless the caller gives it; raises ArtifactError if it cannot be parsed."""
         manifest = manifest or parse_manifest(version.manifest)
         recorded = manifest.training.metrics
@@ -41,7 +41,7 @@ class Entry:
         fingerprint = manifest.backbone.fingerprint
         return cls(replace(version, manifest=""), manifest.task, fingerprint, metrics, num_dimensions)
 
-    def marked(self, version: Version) -> "Entry":
+    def marked(self, version: VersionRecord) -> "Entry":
         """The same version with the current marks of `version`; its manifest never changes."""
         bare = replace(version, manifest="")
         return self if bare == self.version else replace(self, version=bare)

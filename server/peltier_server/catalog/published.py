@@ -9,7 +9,7 @@ from typing import Self
 from peltier_adapters.errors import ArtifactError
 from peltier_client.errors import VersionNotFound
 from peltier_client.protocol import Adapter, AdapterSummary, TaskReference
-from peltier_store.registry import AdapterRecord, Alias, Version
+from peltier_store.registry import AdapterRecord, AliasRecord, VersionRecord
 
 from peltier_server.catalog.entry import Entry
 from peltier_server.catalog.split import Split
@@ -33,7 +33,7 @@ class Published:
     is_public: bool
     entries: Mapping[int, Entry]
     deleted: frozenset[int]
-    aliases: Mapping[str, Alias]
+    aliases: Mapping[str, AliasRecord]
     splits: Mapping[str, Split]
     newest: Entry
     preferred: Entry
@@ -137,7 +137,7 @@ def _read(record: AdapterRecord, known: Mapping[int, Entry]) -> dict[int, Entry]
     return entries
 
 
-def _entry(version: Version, known: Entry | None) -> Entry:
+def _entry(version: VersionRecord, known: Entry | None) -> Entry:
     if known is None or known.digest != version.digest:
         return Entry.of(version)
     return known.marked(version)

@@ -15,7 +15,7 @@ from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import ArtifactRefused, InferenceFailed
 from peltier_client.protocol import check_alias, check_name
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry import Registry, RegistryError, Version
+from peltier_store.registry import Registry, RegistryError, VersionRecord
 
 from peltier_server.auth.caller import Caller
 from peltier_server.catalog.catalog import Catalog
@@ -140,7 +140,7 @@ class Publisher:
         finally:
             self._slots.retire(owned)
 
-    async def _commit(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[Version, bool]:
+    async def _commit(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[VersionRecord, bool]:
         try:
             version, created = await self._record(artifact, data, target)
         except BaseException:
@@ -149,7 +149,7 @@ class Publisher:
         await self._store.sync.sync_after_write()
         return version, created
 
-    async def _record(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[Version, bool]:
+    async def _record(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[VersionRecord, bool]:
         registry, owner, name = self._store.registry, target.owner, target.name or artifact.manifest.name
         manifest = await asyncio.to_thread(_text_of, artifact.manifest)
         reservation = await registry.reserve(artifact.digest)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.answers.entities import Aggregation, TextTokens, find_entities, join_windows
+from peltier_adapters.answers.entities import AggregationStrategy, TextTokens, find_entities, join_windows
 from peltier_adapters.answers.tags import split_tag
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
@@ -42,9 +42,9 @@ def _logits(row: Encoded) -> Tensor:
     return logits
 
 
-@pytest.mark.parametrize("aggregation", get_args(Aggregation))
+@pytest.mark.parametrize("aggregation", get_args(AggregationStrategy))
 @pytest.mark.parametrize("text", TEXTS)
-def test_entities_equal_those_of_the_pipeline(text: str, aggregation: Aggregation, minilm: Backbone):
+def test_entities_equal_those_of_the_pipeline(text: str, aggregation: AggregationStrategy, minilm: Backbone):
     """Characters and labels are equal, and scores to 1e-6."""
     (row,) = minilm.tokenizer.read_windows(text, max_tokens=128).rows()
     found = find_entities(LABELS, join_windows([row], [_logits(row)]), aggregation)

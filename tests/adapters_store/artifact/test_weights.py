@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.artifact import weights as weights_module
-from peltier_adapters.artifact.weights import Layout, Memory, Pages, Weights
+from peltier_adapters.artifact.weights import AdapterWeights, Layout, Memory, Pages
 from torch import Tensor
 
 PAGE = 4096
@@ -88,7 +88,7 @@ def _random(layout_shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, T
 def test_what_is_found_is_what_was_put_in(shapes: dict[str, tuple[int, ...]]):
     """Bit by bit, for any shapes."""
     layout, tensors = Layout(shapes), _random(shapes, 0)
-    found = layout.views(Weights.copy(layout, tensors).flat)
+    found = layout.views(AdapterWeights.copy(layout, tensors).flat)
     assert found.keys() == tensors.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
 
@@ -96,7 +96,7 @@ def test_what_is_found_is_what_was_put_in(shapes: dict[str, tuple[int, ...]]):
 @given(shapes=_shapes)
 def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...]]):
     """Each begins at a multiple of 64 bytes, and less than that is lost for it."""
-    weights = Weights.copy(Layout(shapes), _random(shapes, 0))
+    weights = AdapterWeights.copy(Layout(shapes), _random(shapes, 0))
     starts = [tensor.data_ptr() % 64 for tensor in weights.values()]
     assert starts == [0] * len(shapes)
     assert 4 * len(weights.flat) <= sum(4 * prod(shape) + 60 for shape in shapes.values())
@@ -105,7 +105,7 @@ def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...
 def test_weights_are_a_mapping_of_their_tensors():
     """Names, order and values are those given."""
     tensors = _random({"b": (2, 3), "a": (), "c": (5,)}, 0)
-    weights = Weights.copy(Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()}), tensors)
+    weights = AdapterWeights.copy(Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()}), tensors)
     assert list(weights) == ["b", "a", "c"]
     assert len(weights) == 3
     assert all(torch.equal(weights[name], tensor) for name, tensor in tensors.items())
@@ -116,11 +116,11 @@ def test_memory_that_is_used_again_shows_nothing_of_another_adapter(monkeypatch:
     """The gaps between tensors are zero, whatever was there before."""
     monkeypatch.setattr(weights_module, "_PAGES", Pages())
     layout = Layout({"a": (3,), "b": (2, 9)})
-    first = Weights(layout)
+    first = AdapterWeights(layout)
     address = first.flat.data_ptr()
     first.flat.fill_(float("nan"))
     del first
-    again = Weights.copy(layout, {"a": torch.zeros(3), "b": torch.zeros(2, 9)})
+    again = AdapterWeights.copy(layout, {"a": torch.zeros(3), "b": torch.zeros(2, 9)})
     assert again.flat.data_ptr() == address
     assert not again.flat.any()
 
@@ -132,7 +132,7 @@ def test_memory_goes_back_to_the_system(megabytes: float, monkeypatch: pytest.Mo
     layout = Layout({"a": (int(megabytes * 250_000),)})
     ones = {"a": torch.ones(int(megabytes * 250_000))}
     before = _resident_bytes()
-    kept = [Weights.copy(layout, ones) for _ in range(200)]
+    kept = [AdapterWeights.copy(layout, ones) for _ in range(200)]
     full = _resident_bytes() - before
     assert full >= 0.95 * 200 * kept[0].nbytes
     del kept[::2]

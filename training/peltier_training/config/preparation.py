@@ -8,7 +8,7 @@ from typing import Any
 from peltier_adapters.artifact.manifest import backbone_mismatches, read_manifest
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.tasks import TOKEN_TYPES
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
@@ -64,7 +64,7 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
         find_template(run.text.template, run.data.inputs)
 
 
-def _check_pooling(run: Run, settings: Settings) -> None:
+def _check_pooling(run: Run, settings: PresetSettings) -> None:
     """Refuse a head that does not fit the type of the task."""
     pooling = settings.get("pooling", "auto")
     if run.task_type in TOKEN_TYPES and pooling != "tokens":

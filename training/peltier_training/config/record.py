@@ -6,14 +6,16 @@ from importlib.metadata import version
 from typing import Any
 
 from peltier_adapters.artifact.manifest import TrainingRecord
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 
 from peltier_training.config.run import Run
 
 _VERSIONS = ("peltier", "torch", "transformers")
 
 
-def create_record(run: Run, settings: Settings, sizes: Mapping[str, Any], found: Mapping[str, float]) -> TrainingRecord:
+def create_record(
+    run: Run, settings: PresetSettings, sizes: Mapping[str, Any], found: Mapping[str, float]
+) -> TrainingRecord:
     """The record of a resolved run, with the `sizes` of its data and the metrics that it `found`."""
     data = {
         "train": run.data.train.name,

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from peltier_adapters.spec.tasks import Inputs, TaskType
+from peltier_adapters.spec.tasks import InputForm, TaskType
 from typer import Option
 
 from peltier_training.data.label_cells import check_separator
 from peltier_training.errors import TrainingError
 
 LABEL_COLUMN = "label"
-_INPUTS: Mapping[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
+_INPUTS: Mapping[int, InputForm] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Data:
         return self.labels is not None and not self.labels_found
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> InputForm:
         """The name of a task's inputs with this many texts."""
         return _INPUTS[len(self.text_columns)]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 
 from peltier_training.data import conll
 from peltier_training.data.bad_rows import BadRow, refuse
@@ -25,7 +25,7 @@ _KINDS = (".jsonl", ".csv", ".tsv", ".json")
 class Example:
     """One input, its label as in the file, and its place in `where` (file:line)."""
 
-    input: Input
+    input: TaskInput
     label: Any
     where: str
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.batch.row import RowOutput
 from torch import Tensor
 
@@ -26,7 +26,7 @@ class Evaluation:
     """
 
     metrics: Mapping[str, float]
-    inputs: Sequence[Input]
+    inputs: Sequence[TaskInput]
     gold: Sequence[Any]
     found: Sequence[Any]
     gates: Gates | None = None

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from peltier_adapters.answers.texts import TextAnswer, text_answer
 from peltier_adapters.artifact.label_tree import LabelTree, build_label_tree, create_tree
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.generation.generation import create_draft, generate
 from peltier_adapters.generation.search import Decoding
@@ -94,7 +94,7 @@ def _read_texts(
 ) -> Evaluation:
     from peltier_training.evaluate.text_metrics import compute_texts  # its libraries take two seconds to import
 
-    questions: dict[Input, list[str]] = {}
+    questions: dict[TaskInput, list[str]] = {}
     for example, text in zip(examples, gold_texts(task, examples), strict=True):
         questions.setdefault(example.input, []).append(text)
     trees = [_reference_tree(backbone, task, texts) for texts in questions.values()]

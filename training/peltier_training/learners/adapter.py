@@ -6,7 +6,7 @@ from functools import cached_property, partial
 import torch
 from peltier_adapters.artifact.manifest import Manifest, TrainingRecord, read_manifest
 from peltier_adapters.golden.proof import Candidate
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import TaskSpec
@@ -47,7 +47,7 @@ class AdapterLearner:
         self.device = self.backbone.device
         self.task = create_task(run, self.backbone, data.labels, data.train.examples)
         self.model = _create_model(run, self.backbone, self.task)
-        self.settings: Settings = self.model.settings
+        self.settings: PresetSettings = self.model.settings
         start_at_mean(self.model, self.task, data.train.examples)
         self.pooling: str | None = next((part.pooling for part in self.model.parts if isinstance(part, HeadSpec)), None)
 

@@ -6,7 +6,7 @@ import torch
 from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.presets.baselines import BASELINES
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.load import load_backbone
@@ -38,7 +38,7 @@ class BaselineLearner:
         config = load_config(checkpoint)
         check_baseline(BASELINES[run.preset], run, config, checkpoint)
         self._run, self._method, self._config = run, BASELINES[run.preset], config
-        self.settings: Settings = self._method.settings(run.overrides, config)
+        self.settings: PresetSettings = self._method.settings(run.overrides, config)
         # The frozen backbone is only needed to create the task. Its memory is freed when this returns.
         backbone = load_backbone(run.backbone, device=run.device)
         self.task = create_task(run, backbone, data.labels, data.train.examples)

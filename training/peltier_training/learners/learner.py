@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 from peltier_adapters.artifact.manifest import Manifest, TrainingRecord
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 
 from peltier_training.data.examples import Example
 from peltier_training.evaluate.evaluation import Evaluation
@@ -18,7 +18,7 @@ from peltier_training.report.report import Subject
 class Learner(Protocol):
     """The model of one resolved run. `pooling` is that of an encoder's head."""
 
-    settings: Settings
+    settings: PresetSettings
     device: torch.device
     pooling: str | None
 

@@ -14,7 +14,7 @@ from peltier_adapters.ops.op import Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import HeadSpec, Parts
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Packed
@@ -30,7 +30,7 @@ class TrainableAdapter(nn.Module):
     """An adapter on a frozen backbone; `served` gives the tensors of the artifact."""
 
     def __init__(
-        self, backbone: Backbone, parts: Parts, settings: Settings, *, seed: int, dropout: Dropout = NO_DROPOUT
+        self, backbone: Backbone, parts: Parts, settings: PresetSettings, *, seed: int, dropout: Dropout = NO_DROPOUT
     ) -> None:
         super().__init__()
         self.backbone, self.parts, self.settings, self._dropout = backbone, parts, settings, dropout

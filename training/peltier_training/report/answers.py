@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.maps import Spec
 from sklearn.metrics import confusion_matrix
 
@@ -88,7 +88,7 @@ class Residuals(Spec):
 class Sample(Spec):
     """An input of a text2text task, its references, and the generated text."""
 
-    input: Input
+    input: TaskInput
     references: tuple[str, ...]
     text: str
 

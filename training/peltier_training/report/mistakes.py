@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from peltier_adapters.answers.labels import scores
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
 
@@ -117,7 +117,7 @@ def _of_entities(evaluation: Evaluation) -> tuple[Mistake, ...]:
     )
 
 
-def _entities(value: Input, entities: Sequence[GoldEntity]) -> str:
+def _entities(value: TaskInput, entities: Sequence[GoldEntity]) -> str:
     assert isinstance(value, str), "a token classification has single texts"
     return _cut(", ".join(describe_entities(value, entities)) or _NO_ENTITY, MAX_LABEL_LEN)
 
@@ -138,7 +138,7 @@ def _names(labels: Sequence[str], chosen: Sequence[bool]) -> str:
     )
 
 
-def _texts(value: Input) -> tuple[str, ...]:
+def _texts(value: TaskInput) -> tuple[str, ...]:
     texts = (value,) if isinstance(value, str) else tuple(value)
     return tuple(_cut(text, MAX_TEXT_LEN) for text in texts)
 

@@ -17,7 +17,7 @@ from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile,
 from peltier_adapters.importers.shared.head import create_head, label_names, take_dense, take_head, type_of_class
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, SavedHead
 from peltier_adapters.importers.shared.module_sites import base_names
-from peltier_adapters.spec.parts import Pooling
+from peltier_adapters.spec.parts import PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _FILES = ("adapter.safetensors", "pytorch_adapter.bin")
@@ -26,8 +26,8 @@ _DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
 _CONTAINERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
 _WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
 
-Reader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
-_READERS: dict[str, Reader] = {
+PartReader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
+_READERS: dict[str, PartReader] = {
     "bottleneck": read_bottleneck,
     "lora": read_lora,
     "prefix_tuning": read_prefix,
@@ -178,7 +178,7 @@ def _flexible_head(config: ConfigFile, checkpoint: Checkpoint, name: str, backbo
     task_type = _HEAD_TYPES[kind]
     outputs = len(SPAN_LABELS) if task_type == "span" else None
     output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", outputs, hidden)
-    pooling: Pooling = "pooler" if config.get("use_pooler", False) else "first"
+    pooling: PoolingKind = "pooler" if config.get("use_pooler", False) else "first"
     return SavedHead(create_head(output, "tokens" if task_type in TOKEN_TYPES else pooling, dense), task_type=task_type)
 
 

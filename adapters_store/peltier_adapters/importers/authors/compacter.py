@@ -17,11 +17,11 @@ from peltier_adapters.importers.shared.module_sites import ModuleSite, find_site
 from peltier_adapters.importers.shared.prefix import create_prompt
 from peltier_adapters.importers.shared.replaced import take_biases, take_norms
 from peltier_adapters.parts.norm import backbone_norms
-from peltier_adapters.spec.parts import Activation, NormSpec
+from peltier_adapters.spec.parts import BottleneckActivation, NormSpec
 
 _ADAPTER = r".*\.adapter_controller\.adapters\.([^.]+)\..*"
 # Nothing in the checkpoint says it; every configuration that the authors published has this one.
-_ACTIVATION: Activation = "gelu_new"
+_ACTIVATION: BottleneckActivation = "gelu_new"
 
 
 def read_compacter(path: Path, backbone: Backbone) -> ImportedAdapter:

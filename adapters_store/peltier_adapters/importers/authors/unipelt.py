@@ -13,7 +13,7 @@ from peltier_adapters.importers.authors.authors import finish_frozen, only_task,
 from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck, take_maps
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile
 from peltier_adapters.importers.shared.head import take_head
-from peltier_adapters.importers.shared.imported import Gate, ImportedAdapter, ImportedPart, take_gate
+from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedGate, ImportedPart, take_gate
 from peltier_adapters.importers.shared.lora import LoraPair, create_lora, lora_modules
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.shared.prefix import KeysValues, create_prefix, evaluate_prefix, unfold_prefix
@@ -122,7 +122,7 @@ def _take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone
     return create_bottleneck(found, Kind("relu", "normed"), backbone.config)
 
 
-def _used(gate: Gate | None, config: ConfigFile, flag: str) -> Gate | None:
+def _used(gate: ImportedGate | None, config: ConfigFile, flag: str) -> ImportedGate | None:
     """The gate if its flag is on, which is the default. If the flag is set, the gate must exist."""
     if gate is None and config.get(flag, False):
         raise AdapterError(f"{config.where}: {flag} is true, but the checkpoint has no such gate")

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.imported import Gate, ImportedPart, stacked, stacked_gates
+from peltier_adapters.importers.shared.imported import ImportedGate, ImportedPart, stacked, stacked_gates
 from peltier_adapters.importers.shared.module_sites import ModuleSite
 from peltier_adapters.spec.maps import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap
-from peltier_adapters.spec.parts import Activation, BottleneckSpec, Site
+from peltier_adapters.spec.parts import BottleneckActivation, BottleneckSpec, Site
 
-_ACTIVATIONS: dict[str, Activation] = {
+_ACTIVATIONS: dict[str, BottleneckActivation] = {
     "relu": "relu",
     "gelu": "gelu",
     "gelu_new": "gelu_new",
@@ -36,19 +36,19 @@ class Bottleneck:
 
     down: Mapping[str, Tensor]
     up: Mapping[str, Tensor]
-    gate: Gate | None = None
+    gate: ImportedGate | None = None
 
 
 @dataclass(frozen=True)
 class Kind:
     """Properties of all adapters of a checkpoint; `rule` is that of LPHM."""
 
-    activation: Activation
+    activation: BottleneckActivation
     input: Literal["output", "normed", "sum"] = "output"
     rule: Tensor | None = None
 
 
-def served_activation(name: str, where: object) -> Activation:
+def served_activation(name: str, where: object) -> BottleneckActivation:
     """The activation for its name in a foreign configuration."""
     if name not in _ACTIVATIONS:
         raise AdapterError(f"{where}: the activation is {name!r}; it must be one of {', '.join(_ACTIVATIONS)}")

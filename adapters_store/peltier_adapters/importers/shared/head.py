@@ -18,7 +18,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.imported import ImportedPart, SavedHead
 from peltier_adapters.importers.shared.module_sites import base_names
-from peltier_adapters.spec.parts import HeadActivation, HeadSpec, Pooling
+from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TaskType
 
 _CLASSES: Mapping[str, TaskType] = {"ForTokenClassification": "token-classification", "ForQuestionAnswering": "span"}
@@ -44,7 +44,7 @@ def take_dense(checkpoint: Checkpoint, name: str, out: int | None, width: int | 
 
 
 def create_head(
-    output: Dense, pooling: Pooling, hidden: Dense | None = None, act: HeadActivation = "tanh"
+    output: Dense, pooling: PoolingKind, hidden: Dense | None = None, act: HeadActivation = "tanh"
 ) -> ImportedPart:
     """The part of an output layer, after the layer `hidden` with the activation `act` if it is given."""
     used: HeadActivation = act if hidden is not None else "tanh"
@@ -55,7 +55,7 @@ def create_head(
     return ImportedPart(spec, tensors)
 
 
-def vector_head(pooling: Pooling, config: BackboneConfig) -> ImportedPart:
+def vector_head(pooling: PoolingKind, config: BackboneConfig) -> ImportedPart:
     """The head of an embedding that is the pooled vector itself."""
     return ImportedPart(HeadSpec(pooling=pooling, projection=False, outputs=config.hidden_size), {})
 
@@ -161,7 +161,7 @@ def _read_modules(path: Path) -> list[tuple[str, str]]:
         raise AdapterError(f"{path} is not a list of modules: {error!r}") from None
 
 
-def _read_pooling(directory: Path) -> Pooling:
+def _read_pooling(directory: Path) -> PoolingKind:
     try:
         pooling = read_sentence_pooling(directory)
     except BackboneError as error:
@@ -171,7 +171,7 @@ def _read_pooling(directory: Path) -> Pooling:
     return pooling
 
 
-def _read_dense(directory: Path, pooling: Pooling, config: BackboneConfig) -> ImportedPart:
+def _read_dense(directory: Path, pooling: PoolingKind, config: BackboneConfig) -> ImportedPart:
     """A linear layer is the head's own. With a tanh after it, it is the head's hidden layer, before the identity."""
     settings = read_config(find_file(directory, ("config.json",)))
     checkpoint = read_checkpoint(find_file(directory, _DENSE_FILES))

@@ -47,20 +47,20 @@ def stacked(found: Mapping[At, Tensor], leading: tuple[int, ...], shape: tuple[i
 
 
 @dataclass(frozen=True)
-class Gate:
+class ImportedGate:
     """A linear score per token: weight [hidden], bias []."""
 
     weight: Tensor
     bias: Tensor
 
 
-def take_gate(checkpoint: Checkpoint, name: str, hidden: int) -> Gate | None:
+def take_gate(checkpoint: Checkpoint, name: str, hidden: int) -> ImportedGate | None:
     """The gate `name`, a linear layer with one output, or None if there is none."""
     weight = checkpoint.take_if(f"{name}.weight", 1, hidden)
-    return None if weight is None else Gate(weight[0], checkpoint.take(f"{name}.bias", 1)[0])
+    return None if weight is None else ImportedGate(weight[0], checkpoint.take(f"{name}.bias", 1)[0])
 
 
-def stacked_gates(found: Mapping[At, Gate], leading: tuple[int, ...], hidden: int) -> dict[str, Tensor]:
+def stacked_gates(found: Mapping[At, ImportedGate], leading: tuple[int, ...], hidden: int) -> dict[str, Tensor]:
     """The gate tensors of a part; none without gates."""
     if not found:
         return {}

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.imported import Gate, ImportedPart, stacked, stacked_gates, take_gate
+from peltier_adapters.importers.shared.imported import ImportedGate, ImportedPart, stacked, stacked_gates, take_gate
 from peltier_adapters.importers.shared.module_sites import ModuleSite, find_sites
 from peltier_adapters.spec.parts import ALL_LINEAR, FEED_FORWARD, LoraSpec, LoraStack, LoraTarget
 
@@ -35,7 +35,7 @@ class LoraPair:
     a: Tensor
     b: Tensor
     scale: float = 1.0
-    gate: Gate | None = None
+    gate: ImportedGate | None = None
 
     @property
     def scaled_b(self) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
 from peltier_adapters.importers.shared.head import take_dense
-from peltier_adapters.importers.shared.imported import Gate, ImportedPart, stacked, stacked_gates
+from peltier_adapters.importers.shared.imported import ImportedGate, ImportedPart, stacked, stacked_gates
 from peltier_adapters.spec.parts import PrefixSpec, PromptSpec
 
 
@@ -20,7 +20,7 @@ class KeysValues:
 
     keys: Tensor
     values: Tensor
-    gate: Gate | None = None
+    gate: ImportedGate | None = None
 
 
 def prefix_width(config: BackboneConfig) -> int:

@@ -18,7 +18,7 @@ from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.garbage import Collector
 from peltier_store.ownership import require_own
 from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError
-from peltier_store.registry.contents import Line
+from peltier_store.registry.contents import DumpedRow
 
 from tests.adapters_store.store.test_garbage import Old
 from tests.support.postgres_server import PostgresServer, run_postgres
@@ -85,11 +85,11 @@ async def fill(registry: Registry, blobs: Blobs) -> None:
     await registry.delete_version("default", "demo", 3, actor=ACTOR)
 
 
-async def contents(registry: Registry) -> list[Line]:
+async def contents(registry: Registry) -> list[DumpedRow]:
     """All rows; the revision of a row is the registry's own."""
-    lines: list[Line] = []
+    lines: list[DumpedRow] = []
     await registry.contents.dump(lines.append)
-    return [Line(line.table, {key: line.row[key] for key in line.row.keys() - {"revision"}}) for line in lines]
+    return [DumpedRow(line.table, {key: line.row[key] for key in line.row.keys() - {"revision"}}) for line in lines]
 
 
 async def stored(blobs: Blobs) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from peltier_adapters.artifact.source import Source
+from peltier_adapters.artifact.source import ByteSource
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
 from peltier_store.blobs.location import locate
 
@@ -244,13 +244,13 @@ async def test_damaged_bytes_are_called_damaged_whatever_their_reader_says(
     await blobs.put(DATA)
     await overwrite(location, bytes(num_bytes))
 
-    def accept_all(source: Source) -> bytes:
+    def accept_all(source: ByteSource) -> bytes:
         return source.read(source.num_bytes)
 
-    def accept_none(source: Source) -> None:
+    def accept_none(source: ByteSource) -> None:
         return None
 
-    def refuse(source: Source) -> None:
+    def refuse(source: ByteSource) -> None:
         raise ValueError(source.read(5))
 
     for parse in (accept_all, accept_none, refuse):

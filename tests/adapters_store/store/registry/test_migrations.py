@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
-from peltier_store.registry import Quotas, Registry, RegistryError, Snapshot, Version
+from peltier_store.registry import Quotas, Registry, RegistryError, RegistrySnapshot, VersionRecord
 from peltier_store.registry.database import MIGRATIONS, database_url
 from peltier_store.registry.engines import Access, create_engines
 from sqlalchemy import Connection, text
@@ -50,7 +50,9 @@ def test_a_database_of_the_first_schema_keeps_all_it_has(config: Config) -> None
     versions, tenants, next_number = asyncio.run(upgrade_and_look(url))
     moment = datetime(2026, 11, 1, 12, tzinfo=UTC)
     expected = [("acme", 5, "sha256:a"), ("acme", 7, "sha256:b"), ("zenith", 1, "sha256:a")]
-    assert versions == [Version(tenant, "sst2", n, digest, 3, "lora", "{}", moment) for tenant, n, digest in expected]
+    assert versions == [
+        VersionRecord(tenant, "sst2", n, digest, 3, "lora", "{}", moment) for tenant, n, digest in expected
+    ]
     assert tenants == ["acme", "default", "zenith"]
     assert next_number == 8
 
@@ -102,14 +104,14 @@ async def execute(url: str, statements: tuple[str, ...]) -> None:
     await engines.close()
 
 
-async def upgrade_and_read(url: str) -> Snapshot:
+async def upgrade_and_read(url: str) -> RegistrySnapshot:
     registry = await Registry.open(url)
     snapshot = await registry.snapshot()
     await registry.close()
     return snapshot
 
 
-async def upgrade_and_look(url: str) -> tuple[list[Version], list[str], int]:
+async def upgrade_and_look(url: str) -> tuple[list[VersionRecord], list[str], int]:
     registry = await Registry.open(url)
     assert len((await registry.snapshot()).adapters) == 2
     found = await registry.versions(), [tenant.name for tenant in (await registry.snapshot()).tenants]

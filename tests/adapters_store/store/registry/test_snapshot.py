@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from peltier_store.registry import AdapterRecord, Key, Quotas, Registry, Snapshot, Tenant
+from peltier_store.registry import AdapterRecord, Key, Quotas, Registry, RegistrySnapshot, TenantRecord
 
 from tests.adapters_store.store.registry.conftest import publish
 
@@ -14,10 +14,10 @@ class RegistryCopy:
     def __init__(self) -> None:
         self.revision = 0
         self.adapters: dict[tuple[str, str], AdapterRecord] = {}
-        self.tenants: dict[str, Tenant] = {}
+        self.tenants: dict[str, TenantRecord] = {}
         self.keys: dict[str, Key] = {}
 
-    async def follow(self, registry: Registry) -> Snapshot:
+    async def follow(self, registry: Registry) -> RegistrySnapshot:
         snapshot = await registry.snapshot(self.revision)
         self.revision = snapshot.revision
         self.adapters |= {(adapter.tenant, adapter.name): self._whole(adapter) for adapter in snapshot.adapters}
@@ -63,7 +63,7 @@ async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) 
     assert (snapshot.tenants, [key.prefix for key in snapshot.keys]) == ((), ["wxyz1234"])
     await registry.revoke_key("abcd1234", actor="ann")
     assert [key.prefix for key in (await follower.follow(registry)).keys] == ["abcd1234"]
-    assert await follower.follow(registry) == Snapshot(await registry.revision(), (), ())
+    assert await follower.follow(registry) == RegistrySnapshot(await registry.revision(), (), ())
 
 
 async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
@@ -107,7 +107,7 @@ async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Regist
         await registry.deprecate("acme", "sst2", 2, "old", actor="ann")
         return has_manifest(await registry.snapshot(seen))
 
-    def has_manifest(snapshot: Snapshot) -> list[bool]:
+    def has_manifest(snapshot: RegistrySnapshot) -> list[bool]:
         return [version.manifest != "" for version in snapshot.adapters[0].versions]
 
     assert has_manifest(await registry.snapshot()) == [False, True]

@@ -12,7 +12,7 @@ from peltier_store.registry import (
     Registry,
     RegistryConflict,
     TenantUnknown,
-    Version,
+    VersionRecord,
     VersionUnknown,
 )
 
@@ -25,7 +25,9 @@ async def test_a_version_says_what_was_published(registry: Registry) -> None:
     version, created = await publish(registry, b"one")
     assert created
     assert before <= version.created_at <= datetime.now(UTC)
-    expected = Version("acme", "sst2", 1, digest_of(b"one"), 3, "compacter", '{"name": "é"}', version.created_at, "ann")
+    expected = VersionRecord(
+        "acme", "sst2", 1, digest_of(b"one"), 3, "compacter", '{"name": "é"}', version.created_at, "ann"
+    )
     assert version == expected
     assert await registry.versions() == [expected]
 
