@@ -40,7 +40,7 @@ class TooManyWindows(Exception):
     """A text has `excess` more windows than are allowed."""
 
     def __init__(self, excess: int) -> None:
-        super().__init__(f"the text has {excess} windows too many")
+        super().__init__(f"the text has {excess} more windows than allowed")
         self.excess = excess
 
 

@@ -34,8 +34,8 @@ class TextTokens(NamedTuple):
 
 
 def join_windows(rows: Sequence[Encoded], logits: Sequence[Tensor]) -> TextTokens:
-    """The tokens of a text from its windows. Of tokens that are in two windows, the first half is taken from the
-    first, so that each token has as much context as there is; words stay whole."""
+    """The tokens of a text from its windows. The tokens that two windows share are divided between them: the first half
+    is taken from the first window, so that each token has the most context. Words are not divided."""
     cuts = [_cut(before, after) for before, after in pairwise(rows)]
     offsets, words, kept = list[Span](), list[int](), list[Tensor]()
     for row, own, first, end in zip(rows, logits, [0, *cuts], [*cuts, _end(rows[-1])], strict=True):
@@ -48,12 +48,12 @@ def join_windows(rows: Sequence[Encoded], logits: Sequence[Tensor]) -> TextToken
 
 
 def _end(row: Encoded) -> int:
-    """The end of its last character."""
+    """The end of the row's last character."""
     return max((end for _, end in row.offsets), default=0)
 
 
 def _cut(before: Encoded, after: Encoded) -> int:
-    """The character from which on the tokens of two windows are those of the second."""
+    """The character at which the tokens of the second window begin to replace those of the first."""
     end = _end(before)
     shared = [
         (start, word)
@@ -82,7 +82,7 @@ def _units(tokens: TextTokens, aggregation: AggregationStrategy) -> Iterator[tup
     """The characters, the best label and its probability of each token, or of each word."""
     if not tokens.words:
         return
-    probabilities = tokens.logits.softmax(-1).numpy()  # to read it by numpy does not release the GIL
+    probabilities = tokens.logits.softmax(-1).numpy()  # unlike torch, numpy does not release the GIL
     starts = np.arange(len(tokens.words))
     if aggregation not in ("none", "simple"):
         starts = np.flatnonzero(np.diff(tokens.words, prepend=NO_WORD))
@@ -108,7 +108,7 @@ def _of_words(probabilities: NDArray[Any], starts: NDArray[Any], aggregation: Ag
 
 
 def _groups(units: Sequence[EntitySpan]) -> Iterator[tuple[str, list[EntitySpan]]]:
-    """Neighbours of one label, of which only the first may begin an entity."""
+    """Runs of neighbours with the same label. A tag that begins an entity begins a new run."""
     group, label = list[EntitySpan](), OUTSIDE
     for unit in units:
         begins, own = split_tag(unit.label)

@@ -68,7 +68,8 @@ def _probabilities(task: TaskSpec, logits: Tensor, values: list[float], top: flo
 
 def ranking_answer(output: Tensor, *, raw_scores: bool = False) -> dict[str, Any]:
     """The `score` of a document for its query, from the output [1] of a row: its sigmoid, between 0 and 1, or with
-    `raw_scores` the output itself. Scores of one query compare; their scale depends on the training loss."""
+    `raw_scores` the output itself. Scores of one query can be compared; their scale depends on the training
+    loss."""
     value = float(output[0])
     return {"score": value if raw_scores else _sigmoid(value)}
 

@@ -67,8 +67,8 @@ class TrainingRecord(Spec):
 
 
 class Golden(Spec):
-    """An input and the trainer's output for it, in float32: the logits of the labels, token after token if each token
-    has some; the values of an embedding; on T5 the log-likelihoods of the targets, for text2text the mean
+    """An input and the trainer's output for it, in float32: the logits of the labels, one token after another if the
+    task reads tokens; the values of an embedding; on T5 the log-likelihoods of the targets, and for text2text the mean
     log-probability of the tokens of `text`."""
 
     input: TaskInput
@@ -129,9 +129,13 @@ class Manifest(Spec):
             wanted = "of every token" if task.reads_tokens else "of one vector for each input"
             raise ValueError(f"a {task.type} task needs a head {wanted}, not one with pooling {head.pooling!r}")
         if task.padded and self.backbone.family == "modernbert":
-            raise ValueError("a padded task is for encoders in which a token sees its whole row, not for modernbert")
+            raise ValueError(
+                "padded tasks are for encoders in which each token attends to the whole row; modernbert's do not"
+            )
         if task.padded and head.pooling in ("mean", "max"):
-            raise ValueError(f"a head that reads the {head.pooling} over tokens would read the pads of a padded task")
+            raise ValueError(
+                f"a padded task cannot have a head with pooling {head.pooling!r}, which would include the padding"
+            )
 
     def _check_golden(self) -> None:
         wrong = [number for number, golden in enumerate(self.golden) if not self._is_output(golden.output)]

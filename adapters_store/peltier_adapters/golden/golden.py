@@ -101,8 +101,8 @@ def judge_golden(
 
 
 def judge_stored(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput]) -> list[str]:
-    """Like `judge_golden`, for an artifact that a server has accepted, maybe in another precision. Its weights are the
-    recorded ones, so it is only asked how far this precision moves its answers; that needs no twins."""
+    """Like `judge_golden`, for an artifact that a server has accepted, maybe in another precision. Its weights are
+    known to be right, so the check only measures how far this precision moves the outputs, without twins."""
     found = [output.logits for output in outputs[:-1]]
     allowed = _MAX_DIFFERENCE if backbone.precision in _TOLERANCES else _MAX_FLOAT32_DIFFERENCE
     return _not_finite(found) or _differences(backbone, manifest, found, allowed)

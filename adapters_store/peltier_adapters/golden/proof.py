@@ -51,7 +51,7 @@ class Candidate:
 
     def unproved(self, backbone: Backbone, inputs: Sequence[TaskInput]) -> Artifact:
         """The adapter as a server would load it, with placeholders as golden outputs."""
-        # A token's values are enough where an output has those of each token.
+        # The values of one token are enough if an output has values for each token.
         zeros = (0.0,) * _num_values(self.parts, self.task)
         text = _PLACEHOLDER_TEXT if self.task.type == "text2text" else None
         golden = [Golden(input=value, output=zeros, text=text) for value in inputs]
@@ -83,8 +83,9 @@ def prove(
     record: TrainingRecord,
     trained_on: Backbone | None = None,
 ) -> bytes:
-    """The artifact's bytes, with golden examples for `inputs`. They are read and checked again, as a server would; also
-    on `trained_on`, the same backbone in another precision, which the manifest then names among those it is proved in.
+    """The artifact's bytes, with golden examples for `inputs`. They are read and checked again, as a server would
+    do. `trained_on` is the same backbone in another precision. If the check on it succeeds too, the manifest's `proved`
+    names that precision.
 
     Raises `AdapterError` if the check on `backbone` fails, or if the outputs are not finite. If only that on
     `trained_on` fails, it logs a warning."""
@@ -129,6 +130,6 @@ def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[str]:
 
 
 def _texts(backbone: Backbone, written: Sequence[str], inputs: Sequence[TaskInput]) -> Iterator[str]:
-    """Golden texts; for an empty generated text, the text of the input, which serves as well."""
+    """Golden texts: the generated ones, and the text of the input if the generated one is empty."""
     for text, value in zip(written, inputs, strict=True):
         yield text if backbone.tokenizer.ids(text) else (value if isinstance(value, str) else value[0])

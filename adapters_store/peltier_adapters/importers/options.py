@@ -109,9 +109,9 @@ class TaskOptions:
 
 
 def _type_of(head: HeadSpec) -> TaskType:
-    """The type of a head that says none."""
+    """The type of a task whose checkpoint does not name it."""
     if head.pooling == "tokens":
-        return "span"  # a classifier reads tokens only where the type says so
+        return "span"  # other heads that read tokens come with their type
     return "regression" if head.outputs == 1 else "classification"
 
 

@@ -25,10 +25,10 @@ from peltier_adapters.spec.tasks import TaskType
 _WRAPPER = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
 _POOLER = "pooler.dense"
-# Others (pissa, olora, corda, loftq, …) change the base model's weights, and their adapters need these.
+# Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 _FILES = ("adapter_model.safetensors", "adapter_model.bin")
-# Task types by PEFT's; None depends on the head.
+# Task types by PEFT's names of them; where it is None, the type follows from the head.
 _TASKS: Mapping[str | None, TaskType | None] = {
     None: None,
     "SEQ_CLS": None,
@@ -60,10 +60,10 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
     task_type = None if backbone.config.generates else _task_type(config)
     head = None if backbone.config.generates else take_head(checkpoint, backbone.config, task_type)
     if head is not None and task_type == "embedding":
-        task_type = None  # a model of features with a head of its own
+        task_type = None  # a feature extractor with its own head
     pooled = task_type == "embedding" and bool(checkpoint.matches(_POOLER_TENSORS))
     if pooled:
-        checkpoint.skip(_POOLER_TENSORS)  # an embedding does not read it
+        checkpoint.skip(_POOLER_TENSORS)  # embeddings do not use it
     pieces += take_biases(checkpoint, places, backbone) + take_norms(checkpoint, places, backbone)
     checkpoint.finish()
     if not pieces:
@@ -73,7 +73,7 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
 
 
 def _task_type(config: ConfigFile) -> TaskType | None:
-    """What the configuration says; without a type PEFT saves the base model's class."""
+    """The type in the configuration, or the type of the base model's class, which PEFT saves if there is no type."""
     named, mapping = config.get("task_type"), config.get("auto_mapping")
     found = type_of_class(mapping.get("base_model_class")) if isinstance(mapping, dict) else None
     return _TASKS[named] or found
@@ -100,7 +100,9 @@ def _read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -
 
 def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
     if config.get("use_dora", False) or checkpoint.matches(r".*lora_magnitude_vector.*"):
-        raise AdapterError(f"{config.where}: DoRA, which rescales the frozen weights, is not supported; LoRA is")
+        raise AdapterError(
+            f"{config.where}: DoRA, which rescales the frozen weights, is not supported; only LoRA without it is"
+        )
     config.only("init_lora_weights", *_PLAIN_STARTS)
     config.only("bias", "none", "all", "lora_only")
     # The tensors have the ranks and the biases; dropout applies only to training.
@@ -167,7 +169,7 @@ def _prompt(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> R
 
 
 def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
-    """PEFT has evaluated an MLP (`prefix_projection`) when it saved the prefix."""
+    """A saved prefix needs no MLP (`prefix_projection`): PEFT evaluates it before it saves."""
     if backbone.config.generates:
         raise AdapterError(
             f"{config.where}: PEFT's prefix on a T5 acts only on the decoder's self-attention, with its own order of "

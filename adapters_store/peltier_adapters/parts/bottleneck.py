@@ -37,7 +37,7 @@ MapSteps = tuple[MatmulStep, ...]
 
 
 def init(spec: BottleneckSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """Fresh tensors: an LPHM adapter starts as the identity to 1e-5, the others near it."""
+    """Fresh tensors: an LPHM adapter starts within 1e-5 of the identity, the others near it."""
     shapes, std = spec.shapes(backbone.config), _TEXT_STD if backbone.config.generates else _ENCODER_STD
     tensors = {name: torch.zeros(shape) for name, shape in shapes.items() if name.endswith("bias")}
     for side in _SIDES:

@@ -1,7 +1,7 @@
 """Compacter's maps (Karimi Mahabadi et al. 2021; docs/methods/compacter.md).
 
-PHM (Eq. 3-4): W = sum_i A_i (x) B_i, with n rules A_i [n, n] and n factors B_i [in / n, out / n]. It is built as it is
-loaded, and is then a dense map (`kronecker`).
+PHM (Eq. 3-4): W = sum_i A_i (x) B_i, with n rules A_i [n, n] and n factors B_i [in / n, out / n]. It is built when
+it is loaded, and is then a dense map (`kronecker`).
 
 LPHM (Eq. 5-6): B_i = s_i t_i of rank r, and all maps of an adapter share the rules. W is never built. With
 x_a the n blocks of x and y_c those of y = x W:
@@ -62,5 +62,5 @@ def folded_steps(tensors: PartTensors, n: int, device: torch.device) -> list[tup
 
 
 def bias_picks(n: int, rows: int, device: torch.device) -> Tensor:
-    """The constant [n * rows] that adds to each of n blocks its own of T's last n rows."""
+    """The constant [n * rows] that selects for each of n blocks its row among the last n rows of T."""
     return torch.cat((torch.zeros(n, rows - n, device=device), torch.eye(n, device=device)), -1).view(-1)

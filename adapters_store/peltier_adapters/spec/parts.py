@@ -70,7 +70,9 @@ def part_conflicts(parts: Parts) -> list[str]:
         return ["central_gate: it needs a lora and a prefix without gates of their own"]
     skips = {part.skip for part in parts if isinstance(part, LoraSpec | PrefixSpec | CentralGateSpec)}
     if len(skips) > 1:
-        return [f"central_gate: it, the lora and the prefix skip {sorted(skips)} blocks; they must skip equally many"]
+        return [
+            f"central_gate: it, the lora and the prefix skip {sorted(skips)} blocks; they must skip the same number"
+        ]
     fed = [target for part in scaled if isinstance(part, LoraSpec) for target in part.targets if target in FEED_FORWARD]
     if fed:
         return [f"central_gate: it divides between the parts of an attention; lora has the target {fed[0]!r}"]

@@ -118,9 +118,9 @@ class TaskSpec(Spec):
     def _inputs_fit(self) -> Self:
         wanted = INPUTS_OF.get(self.type, self.inputs)
         if self.inputs != wanted:
-            raise ValueError(f"{self.type} has {wanted} inputs, not {self.inputs} ones")
+            raise ValueError(f"{self.type} has {wanted} inputs, not {self.inputs} inputs")
         if self.span is not None and self.type != "span":
-            raise ValueError(f"the settings of spans are for the type span; this is {self.type}")
+            raise ValueError(f"span settings are only for tasks of the type span; this task is {self.type}")
         if self.stride is not None and (problem := self.stride_problem(self.stride)):
             raise ValueError(problem)
         return self
@@ -159,7 +159,7 @@ class TaskSpec(Spec):
 
     def _check_targets(self) -> None:
         if self.type == "multilabel":
-            raise ValueError("multilabel is not served on T5: one text cannot name any set of labels")
+            raise ValueError("multilabel is not served on T5: a text names one label, not a set of labels")
         if len(set(self.targets)) != len(self.targets):
             raise ValueError("two targets are the same text")
         if self.type == "classification" and len(self.targets) != len(self.labels):
@@ -178,8 +178,8 @@ class TaskSpec(Spec):
 
     @property
     def num_outputs(self) -> int:
-        """Values of an output: one for each label or target, or one for a text. A token classification and a span have
-        as many for each token. An embedding's are those of its head."""
+        """Values of an output: one for each label or target, or one for a text. Token classification and span have as
+        many for each token. The values of an embedding are those of its head."""
         return len(self.targets) or len(self.labels) or 1
 
     @property

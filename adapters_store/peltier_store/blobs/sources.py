@@ -16,7 +16,7 @@ T = TypeVar("T")
 _REST_BYTES = 1024 * 1024
 # Hashing fewer bytes takes less time than waking another thread to check them meanwhile.
 _BYTES_OF_TWO_THREADS = 512 * 1024
-# Of one call of the operating system (IOV_MAX).
+# The most pieces of one call of the operating system (IOV_MAX).
 _MAX_PIECES = 1024
 
 
@@ -58,8 +58,8 @@ def _after(count: int, pieces: Sequence[memoryview]) -> list[memoryview]:
 
 
 class CheckedSource:
-    """The bytes of the blob with this digest; see `ByteSource`. What was read is right once `require_digest` returns. A
-    failure to read is a BlobError."""
+    """The bytes of the blob with this digest; see `ByteSource`. The bytes are known to be right once `require_digest`
+    returns. A failure to read is a BlobError."""
 
     def __init__(self, digest: str, source: ByteSource, executor: Executor) -> None:
         """`executor` runs what follows a long read while this thread hashes, if it has a thread and a core for it."""

@@ -1,7 +1,7 @@
 """Aliases: names for versions, changed atomically, with a history for rollbacks.
 
 Each change is a row, and rows are never removed. The newest row is the current state. Each row refers to the row of the
-split that was in force before, which is where a rollback goes. So two rollbacks go two steps back, and rolling back a
+split that was in force before, which a rollback restores. So two rollbacks go two steps back, and rolling back a
 deletion restores the alias. A split names only live versions, because a version that an alias names cannot be deleted.
 """
 

@@ -58,7 +58,7 @@ def write_lines(writing: WriteTransaction, lines: Iterable[DumpedRow]) -> None:
     for name, group in groupby(lines, key=lambda line: line.table):
         table = _TABLES.get(name)
         if table is None:
-            raise InvalidRecord(f"a registry has no table {name!r}")
+            raise InvalidRecord(f"the table {name!r} is unknown")
         rows = (_from_json(table, line.row, writing.revision) for line in group)
         while chunk := list(islice(rows, _CHUNK)):
             writing.connection.execute(insert(table), chunk)

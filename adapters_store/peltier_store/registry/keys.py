@@ -54,7 +54,7 @@ def check_scopes(scopes: Iterable[str]) -> None:
     """Raises InvalidRecord unless these are one or more known scopes."""
     given = set(scopes)
     if not given or given - SCOPES:
-        raise InvalidRecord(f"the scopes {sorted(given)} are not one or more of {', '.join(sorted(SCOPES))}")
+        raise InvalidRecord(f"the scopes {sorted(given)} are invalid: give one or more of {', '.join(sorted(SCOPES))}")
 
 
 def select_keys() -> Select[*tuple[object, ...]]:

@@ -159,7 +159,8 @@ def check_name(kind: str, name: str) -> None:
     """Raises InvalidRecord unless `name` is a valid name of a tenant or an alias; `kind` says which."""
     if re.fullmatch(NAME_PATTERN, name) is None:
         raise InvalidRecord(
-            f"the {kind} {name!r} is not a letter or digit and up to 62 more, '.', '_' or '-', in lower case"
+            f"the {kind} {name!r} is invalid: it must have at most 63 lower-case letters, digits, '.', '_' or '-', and "
+            "begin with a letter or digit"
         )
 
 

@@ -79,7 +79,7 @@ class Transactions:
     def __init__(self, url: URL) -> None:
         self._url = url
         self._engines = create_engines(url)
-        # SQLite wakes waiting writers in no order, so the writers of this process wait here in theirs.
+        # SQLite wakes waiting writers in any order. Here the writers of this process wait in the order of their calls.
         self._turn = asyncio.Lock()
         self._unfinished: set[asyncio.Task[object]] = set()
         self._identity: str | None = None
@@ -104,7 +104,7 @@ class Transactions:
         return found
 
     def saw(self, revision: int) -> None:
-        """This process has seen that revision, so an older one is an older state of the registry."""
+        """Notes that this process has seen that revision. A lower revision is then an older state of the registry."""
         self._seen_revision = max(self._seen_revision, revision)
 
     def require_newer(self, revision: int, than: int) -> None:

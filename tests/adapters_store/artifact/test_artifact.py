@@ -316,7 +316,7 @@ def _long_after_a_prefix(manifest: Json) -> None:
         (_set("parts", -1, "projection", to=False), "a head without a projection is for embeddings"),
         (_embedding, "golden example 0 does not have one value per output of the head"),
         (_set("task", "type", to="regression"), "regression has one label, not 3"),
-        (_mean_over_pads, "would read the pads of a padded task"),
+        (_mean_over_pads, "which would include the padding"),
         (_set("task", "max_length", to=10**6), "task max_length is 1000000; this backbone takes 96 tokens"),
         (
             _long_after_a_prefix,

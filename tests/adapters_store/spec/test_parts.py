@@ -48,7 +48,7 @@ def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
         ((GATE,), "needs a lora and a prefix without gates of their own"),
         ((GATE, PREFIX), "needs a lora and a prefix"),
         ((GATE, PREFIX.model_copy(update={"gated": True}), LORA), "without gates of their own"),
-        ((GATE, PREFIX, LORA.model_copy(update={"skip": 2})), "skip [0, 2] blocks; they must skip equally many"),
+        ((GATE, PREFIX, LORA.model_copy(update={"skip": 2})), "skip [0, 2] blocks; they must skip the same number"),
         ((GATE, PREFIX, FED), "between the parts of an attention; lora has the target 'intermediate'"),
     ],
     ids=str,

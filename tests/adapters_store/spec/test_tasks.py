@@ -67,7 +67,7 @@ def test_only_some_types_have_an_output_for_each_token():
     [
         ({"type": "token-classification", "labels": ("O",)}, "token-classification needs at least two labels"),
         ({"type": "span", "labels": ("a", "b"), "inputs": "pair"}, "span has the labels start and end, not a, b"),
-        ({"type": "span", "labels": ("start", "end")}, "span has pair inputs, not single ones"),
+        ({"type": "span", "labels": ("start", "end")}, "span has pair inputs, not single inputs"),
         ({"type": "ranking", "labels": ("a", "b"), "inputs": "pair"}, "ranking has one label, not 2"),
         ({"type": "embedding"}, "embedding has no labels; its answer is a vector"),
         ({"type": "token-classification", "normalized": True}, "normalized is for embeddings; the task is token-cl"),

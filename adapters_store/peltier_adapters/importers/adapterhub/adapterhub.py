@@ -36,7 +36,7 @@ _READERS: dict[str, PartReader] = {
 _ORDER = ("prefix_tuning", "lora", "bottleneck")
 _HEAD_CONFIG = "head_config.json"
 _HEAD_FILES = ("model_head.safetensors", "pytorch_model_head.bin")
-# Task types by AdapterHub's name of a head; None depends on the outputs: one output is a regression.
+# Task types by AdapterHub's name of a head. Where it is None, the type follows from the outputs: one is a regression.
 _HEAD_TYPES: Mapping[str, TaskType | None] = {
     "classification": None,
     "multilabel_classification": "multilabel",

@@ -41,7 +41,7 @@ _PREFIX_TABLE = "prefix_tuning.prefix_tunings.T.self_prefix"
 
 
 def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
-    """The part. Layers, sizes, gates and factors are those of the tensors, whatever the configuration says."""
+    """The part. Layers, sizes, gates and factors are read from the tensors, not from the configuration."""
     _check_bottleneck(config)
     kind = Kind(
         served_activation(str(config.get("non_linearity")), config.where),

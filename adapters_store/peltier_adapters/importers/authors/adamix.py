@@ -47,8 +47,8 @@ def read_adamix(path: Path, backbone: Backbone) -> ImportedAdapter:
 
 
 def _merge(checkpoint: Checkpoint, name: str, shape: tuple[int | None, int], experts: set[int]) -> dict[str, Tensor]:
-    """The experts of one projection, each of `shape` [out, in], weighted by the softmax of their scores: uniformly, for
-    the scores are frozen zeros. A projection that all experts share is its own mean."""
+    """The experts of one projection, each of `shape` [out, in], weighted by the softmax of their scores. The
+    weights are equal, because the scores are frozen zeros. A projection that all experts share stays as it is."""
     pattern = rf"{re.escape(name)}\.deepspeed_experts\.(\d+)\.weight"
     members = sorted(int(match[1]) for match in checkpoint.matches(pattern))
     if not members or members != list(range(len(members))):
@@ -58,7 +58,7 @@ def _merge(checkpoint: Checkpoint, name: str, shape: tuple[int | None, int], exp
     weights: list[Tensor] = []
     for one in members:
         weights.append(checkpoint.take(f"{name}.deepspeed_experts.{one}.weight", *shape))
-        shape = (len(weights[0]), shape[1])  # of as many outputs as the first
+        shape = (len(weights[0]), shape[1])  # the others must have as many outputs as the first
     biases = [checkpoint.take(f"{name}.deepspeed_experts.{one}.bias", shape[0]) for one in members]
     merged = torch.einsum("e,eoi->io", shares, torch.stack(weights))
     return {"weight": merged, "bias": shares @ torch.stack(biases)}

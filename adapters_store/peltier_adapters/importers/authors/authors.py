@@ -36,11 +36,11 @@ def read_settings(path: Path) -> ConfigFile:
 
 
 def only_task(checkpoint: Checkpoint, pattern: str) -> str | None:
-    """The one task that names matching `pattern` have in their first group; None where no name matches."""
+    """The task in the first group of the names that match `pattern`; None if no name matches."""
     tasks = sorted({match[1] for match in checkpoint.matches(pattern)})
     if len(tasks) > 1:
         raise AdapterError(
-            f"{checkpoint.where} holds adapters of {len(tasks)} tasks: {', '.join(tasks)}; an artifact is of one"
+            f"{checkpoint.where} holds adapters of {len(tasks)} tasks: {', '.join(tasks)}; an artifact has one"
         )
     return tasks[0] if tasks else None
 

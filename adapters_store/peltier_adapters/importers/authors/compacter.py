@@ -20,7 +20,7 @@ from peltier_adapters.parts.norm import backbone_norms
 from peltier_adapters.spec.parts import BottleneckActivation, NormSpec
 
 _ADAPTER = r".*\.adapter_controller\.adapters\.([^.]+)\..*"
-# Nothing in the checkpoint says it; every configuration that the authors published has this one.
+# The checkpoint does not name it. Every configuration that the authors published has this one.
 _ACTIVATION: BottleneckActivation = "gelu_new"
 
 

@@ -105,8 +105,8 @@ def _take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone
     elsewhere = checkpoint.matches(_ELSEWHERE)
     if elsewhere:
         raise AdapterError(
-            f"{checkpoint.where}: {elsewhere[0][0]!r} belongs to an adapter at another place; UniPELT's are only "
-            "after the feed-forward blocks"
+            f"{checkpoint.where}: {elsewhere[0][0]!r} belongs to an adapter at another place; only "
+            "adapters after the feed-forward blocks are supported"
         )
     _check_adapter(config, task)
     found: dict[ModuleSite, Bottleneck] = {}

@@ -68,8 +68,8 @@ def take_head(checkpoint: Checkpoint, config: BackboneConfig, task_type: TaskTyp
     hidden = config.hidden_size
     if isinstance(config, ModernBertConfig) and "classifier.weight" in checkpoint:
         raise AdapterError(
-            f"{checkpoint.where}: a ModernBERT's classifier reads a layer and a norm of its own, which are not "
-            "supported; embeddings are"
+            f"{checkpoint.where}: a ModernBERT's classifier has its own dense layer and norm, which are not "
+            "supported; only embeddings are"
         )
     if "qa_outputs.weight" in checkpoint:
         return create_head(take_dense(checkpoint, "qa_outputs", len(SPAN_LABELS), hidden), "tokens")
@@ -124,7 +124,7 @@ def read_plain_head(path: Path, task_type: TaskType | None, config: BackboneConf
 
 
 def _describe(path: Path, task_type: TaskType | None) -> SavedHead:
-    """What the model's configuration says of its head."""
+    """The labels and the task type in the model's configuration."""
     if not (path / "config.json").is_file():
         return SavedHead(task_type=task_type)
     config = read_config(path / "config.json")
@@ -172,7 +172,7 @@ def _read_pooling(directory: Path) -> PoolingKind:
 
 
 def _read_dense(directory: Path, pooling: PoolingKind, config: BackboneConfig) -> ImportedPart:
-    """A linear layer is the head's own. With a tanh after it, it is the head's hidden layer, before the identity."""
+    """A linear layer becomes the output layer. With a tanh after it, it becomes the hidden layer before an identity."""
     settings = read_config(find_file(directory, ("config.json",)))
     checkpoint = read_checkpoint(find_file(directory, _DENSE_FILES))
     dense = take_dense(checkpoint, "linear", None, config.hidden_size)

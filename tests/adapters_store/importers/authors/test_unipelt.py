@@ -98,7 +98,7 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(
         (
             "bert.encoder.layer.0.attention.output.adapters.mrpc.adapter_up.bias",
             torch.ones(48),
-            "belongs to an adapter at another place; UniPELT's are only after the feed-forward blocks",
+            "belongs to an adapter at another place; only adapters after the feed-forward blocks are supported",
         ),
         ("bert.encoder.layer.1.output.adapters.mrpc.gate.weight", torch.ones(1, 96), r"it must be \[1, 48\]"),
         ("bert.encoder.prefix_embed_MLP.2.weight", torch.ones(96, 8), r"it must be \[288, 8\]"),

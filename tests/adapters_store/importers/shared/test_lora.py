@@ -46,5 +46,5 @@ def test_a_module_of_several_maps_has_one_pair(modernbert: Backbone):
 def test_a_classifier_of_a_modernbert_is_refused(modernbert: Backbone):
     """It reads a norm that no head has."""
     weight = torch.ones(2, modernbert.config.hidden_size)
-    with pytest.raises(AdapterError, match="a ModernBERT's classifier reads a layer and a norm of its own"):
+    with pytest.raises(AdapterError, match="a ModernBERT's classifier has its own dense layer and norm"):
         take_head(Checkpoint({"classifier.weight": weight}, Path("head")), modernbert.config)

@@ -342,7 +342,7 @@ CHANGES: dict[str, tuple[Callable[[Members], object], str]] = {
     ),
     "an unknown table": (
         lambda members: replace_rows(members, b'{"table": "secrets", "row": {}}\n'),
-        "a registry has no table 'secrets'",
+        "the table 'secrets' is unknown",
     ),
     "an unknown column": (
         lambda members: replace_rows(members, b'{"table": "tenants", "row": {"rank": 1}}\n'),

@@ -46,7 +46,12 @@ async def test_an_alias_names_what_it_was_set_to_last(registry: Registry) -> Non
         ("production", {1: 2.0, 2: -1.0}, "alias 'production' gives version 2 the share -1.0: it must be above 0"),
         ("production", {1: float("nan")}, "alias 'production' gives version 1 the share nan: it must be above 0"),
         ("3", {1: 1.0}, "the alias '3' looks like a version number"),
-        ("A b", {1: 1.0}, "the alias 'A b' is not a letter or digit and up to 62 more, '.', '_' or '-', in lower case"),
+        (
+            "A b",
+            {1: 1.0},
+            "the alias 'A b' is invalid: it must have at most 63 lower-case letters, digits, '.', '_' or '-', and "
+            "begin with a letter or digit",
+        ),
     ],
 )
 async def test_an_alias_that_makes_no_sense_is_refused(

@@ -45,7 +45,7 @@ async def test_a_prefix_belongs_to_one_key(registry: Registry) -> None:
 @pytest.mark.parametrize("scopes", [set(), {"root"}, {"predict", "Publish"}])
 async def test_scopes_are_those_that_there_are(registry: Registry, scopes: set[str]) -> None:
     """One or more of three."""
-    with pytest.raises(InvalidRecord, match=r"are not one or more of admin, metrics, predict, publish$"):
+    with pytest.raises(InvalidRecord, match=r"are invalid: give one or more of admin, metrics, predict, publish$"):
         await create_key(registry, scopes=scopes)
 
 
