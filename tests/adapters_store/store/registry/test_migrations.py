@@ -43,7 +43,7 @@ def test_the_migrations_make_the_tables_that_the_code_expects(config: Config) ->
 
 
 def test_a_database_of_the_first_schema_keeps_all_it_has(config: Config) -> None:
-    """Its tenants become tenants, its versions stay what they were, live and numbered as before."""
+    """Its tenants become tenants, and its versions stay live under their numbers."""
     command.upgrade(config, "0001")
     url = config.get_main_option("sqlalchemy.url", "")
     asyncio.run(execute(url, FIRST_ROWS))
@@ -58,8 +58,8 @@ def test_a_database_of_the_first_schema_keeps_all_it_has(config: Config) -> None
 
 
 def test_an_upgrade_opens_and_limits_nothing(config: Config) -> None:
-    """What the first schema could not say is said in nobody's name: adapters are private, no version is deprecated or
-    deleted, nothing has an alias, no tenant a quota, and nobody a key."""
+    """The new columns have neutral values: adapters are private, no version is deprecated or deleted, and there are no
+    aliases, quotas or keys."""
     command.upgrade(config, "0001")
     url = config.get_main_option("sqlalchemy.url", "")
     asyncio.run(execute(url, FIRST_ROWS))
@@ -76,7 +76,7 @@ def test_an_upgrade_opens_and_limits_nothing(config: Config) -> None:
 
 
 def test_a_reader_upgrades_nothing(config: Config) -> None:
-    """An older schema is one sentence and stays what it is; the newest is read without migrating."""
+    """An older schema is refused in one sentence and not changed; the newest schema is read without a migration."""
     command.upgrade(config, "0001")
     url = config.get_main_option("sqlalchemy.url", "")
     for _ in range(2):

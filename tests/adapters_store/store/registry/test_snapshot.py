@@ -42,7 +42,7 @@ class RegistryCopy:
 
 
 async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) -> None:
-    """Whole adapters, tenants and keys; nothing where nothing changed."""
+    """It has whole adapters, tenants and keys, and is empty if nothing has changed."""
     follower = RegistryCopy()
     await follower.follow(registry)
     await publish(registry, b"one", name="a")
@@ -67,7 +67,7 @@ async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) 
 
 
 async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
-    """After each one, what a replica has is what it would read anew; deleted versions come with their mark."""
+    """After each change a replica's state equals a fresh read; deleted versions are marked."""
     follower = RegistryCopy()
     await publish(registry, b"one")
     await publish(registry, b"two")
@@ -121,7 +121,7 @@ async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Regist
 
 
 async def test_no_change_is_missed_while_many_write(registry: Registry, url: str) -> None:
-    """Two replicas write as fast as they can while a third follows: whenever it stops, it has everything until then."""
+    """Two replicas write as fast as they can while a third follows: its state is complete at every revision."""
     replicas = [await Registry.open(url) for _ in range(2)]
     follower, done = RegistryCopy(), asyncio.Event()
 

@@ -12,14 +12,14 @@ QUOTAS = Quotas(10.5, 1e6, 4, 2**40, 1000, weight=2.0)
 
 
 async def test_there_is_a_default_tenant_without_limits(registry: Registry) -> None:
-    """It is there from the first migration on."""
+    """The first migration creates it."""
     (default,) = [tenant for tenant in (await registry.snapshot()).tenants if tenant.name == "default"]
     assert default.quotas == Quotas(None, None, None, None, None, weight=1.0)
     assert (await registry.snapshot()).keys == ()
 
 
 async def test_quotas_are_kept_as_given(registry: Registry) -> None:
-    """Those of the beginning, and each later set in place of all before."""
+    """The first quotas are recorded, and an update replaces all of them."""
     made = await registry.create_tenant("umbra", QUOTAS, actor="operator")
     assert made in (await registry.snapshot()).tenants
     await registry.update_tenant("umbra", Quotas(max_adapters=0), actor="operator")
@@ -29,7 +29,7 @@ async def test_quotas_are_kept_as_given(registry: Registry) -> None:
 
 
 async def test_a_tenant_is_made_once(registry: Registry) -> None:
-    """A second one of its name is refused, and an unknown one cannot be changed."""
+    """A second tenant of the same name is refused, and an unknown tenant cannot be updated."""
     with pytest.raises(RegistryConflict, match=r"^tenant 'acme' exists already$"):
         await registry.create_tenant("acme", actor="operator")
     with pytest.raises(TenantUnknown, match=r"^tenant 'umbra' does not exist$"):
@@ -38,7 +38,7 @@ async def test_a_tenant_is_made_once(registry: Registry) -> None:
 
 @pytest.mark.parametrize("name", ["", "Acme", "-a", "a b", "a\n", "ä", "a" * 64, "a:b"])
 async def test_a_bad_name_is_refused(registry: Registry, name: str) -> None:
-    """Tenants stand in references, so their names follow the rule of adapters' names."""
+    """Names of tenants follow the rule of adapters' names, because both occur in references."""
     with pytest.raises(
         InvalidRecord, match=r"(?s)^the tenant '.*' is invalid: it must have at most 63 lower-case letters"
     ):
@@ -69,7 +69,7 @@ async def limit(registry: Registry, quotas: Quotas) -> None:
 
 
 async def test_a_tenant_has_as_many_adapters_as_it_may(registry: Registry) -> None:
-    """More versions of one are no more adapters, a deleted one makes room, and bringing it back needs room too."""
+    """Versions of one adapter count once; a deleted adapter frees its place, and an undelete needs a free place."""
     await limit(registry, Quotas(max_adapters=1))
     await publish(registry, b"one", name="a")
     await publish(registry, b"two", name="a")
@@ -83,7 +83,7 @@ async def test_a_tenant_has_as_many_adapters_as_it_may(registry: Registry) -> No
 
 
 async def test_each_version_counts_until_it_is_purged(registry: Registry) -> None:
-    """Also a version that shares its bytes, so that no tenant can fill the registry with records of one file."""
+    """A version that shares its bytes counts too, so that no tenant can fill the registry with records of one file."""
     await limit(registry, Quotas(max_stored_bytes=12))
     for name in ("a", "b"):
         await publish(registry, b"12345", name=name)
@@ -108,7 +108,7 @@ async def test_each_version_counts_until_it_is_purged(registry: Registry) -> Non
 
 
 async def test_a_refused_upload_leaves_nothing(registry: Registry) -> None:
-    """No number is taken, and it is not in the audit log."""
+    """It takes no version number and has no entry in the audit log."""
     await limit(registry, Quotas(max_stored_bytes=0))
     with pytest.raises(QuotaReached):
         await publish(registry, b"one")
@@ -118,7 +118,7 @@ async def test_a_refused_upload_leaves_nothing(registry: Registry) -> None:
 
 
 async def test_what_would_be_refused_is_known_before_it_is_stored(registry: Registry) -> None:
-    """And what is live already is not refused: publishing it again takes nothing."""
+    """Bytes that are already live are not refused, because publishing them again takes no space."""
     version, _ = await publish(registry, b"one")
     await limit(registry, Quotas(max_stored_bytes=0, max_adapters=1))
     await registry.require_room("acme", "sst2", digest=version.digest, size_bytes=3)
@@ -129,7 +129,7 @@ async def test_what_would_be_refused_is_known_before_it_is_stored(registry: Regi
 
 
 async def test_uploads_at_the_same_moment_do_not_pass_a_quota_together(registry: Registry, url: str) -> None:
-    """Of many through two replicas, exactly as many succeed as may."""
+    """Of many concurrent uploads through two replicas, exactly as many succeed as the quota allows."""
     await limit(registry, Quotas(max_adapters=3))
     other = await Registry.open(url)
     uploads = (publish(one, b"x", name=f"a{number}") for number, one in enumerate([registry, other] * 5))

@@ -20,7 +20,7 @@ from tests.adapters_store.store.registry.conftest import publish
 
 
 async def test_a_version_says_what_was_published(registry: Registry) -> None:
-    """The first version has number 1, every field as given, and the time in UTC."""
+    """The first version has number 1, all fields as given, and its time in UTC."""
     before = datetime.now(UTC)
     version, created = await publish(registry, b"one")
     assert created
@@ -33,7 +33,7 @@ async def test_a_version_says_what_was_published(registry: Registry) -> None:
 
 
 async def test_publishing_the_same_bytes_again_is_the_same_version(registry: Registry) -> None:
-    """A repeated upload gets the version it made the first time, also after newer ones."""
+    """A repeated upload returns the version that has these bytes, even if newer versions exist."""
     first, _ = await publish(registry, b"one")
     await publish(registry, b"two")
     assert await publish(registry, b"one") == (first, False)
@@ -41,7 +41,7 @@ async def test_publishing_the_same_bytes_again_is_the_same_version(registry: Reg
 
 
 async def test_names_and_tenants_are_numbered_apart(registry: Registry) -> None:
-    """The same bytes under another name, or of another tenant, are that adapter's own first version."""
+    """The same bytes under another name, or in another tenant, become the first version of that adapter."""
     for tenant, name in [("acme", "sst2"), ("acme", "trec"), ("zenith", "sst2")]:
         version, created = await publish(registry, b"one", tenant=tenant, name=name)
         assert created
@@ -51,7 +51,7 @@ async def test_names_and_tenants_are_numbered_apart(registry: Registry) -> None:
 
 
 async def test_concurrent_publishes_of_the_same_bytes_make_one_version(registry: Registry, url: str) -> None:
-    """Exactly one caller created the version, though they share no connection, and all are told the same one."""
+    """Callers without a common connection all get the same version, and exactly one of them created it."""
     other = await Registry.open(url)
     results = await asyncio.gather(*(publish(opened, b"one") for opened in [registry, other] * 10))
     await other.close()
@@ -60,7 +60,7 @@ async def test_concurrent_publishes_of_the_same_bytes_make_one_version(registry:
 
 
 async def test_concurrent_publishes_of_different_bytes_get_different_numbers(registry: Registry, url: str) -> None:
-    """Numbers are handed out without a gap or a repetition."""
+    """The numbers have no gaps and no duplicates."""
     other = await Registry.open(url)
     uploads = (publish(opened, bytes([index])) for index, opened in enumerate([registry, other] * 10))
     results = await asyncio.gather(*uploads)
@@ -70,7 +70,8 @@ async def test_concurrent_publishes_of_different_bytes_get_different_numbers(reg
 
 
 async def test_an_alias_names_a_version_from_the_moment_it_is_live(registry: Registry) -> None:
-    """One transaction: a name that no alias can have makes no version either. Bytes that are live are named too."""
+    """One transaction does both: an invalid alias creates no version. An alias may also name bytes that are already
+    live."""
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
     seen = await registry.revision()
     reservation = await registry.reserve(digest_of(b"one"))
@@ -87,14 +88,14 @@ async def test_an_alias_names_a_version_from_the_moment_it_is_live(registry: Reg
 
 
 async def test_an_unknown_tenant_owns_nothing(registry: Registry) -> None:
-    """Operators create tenants; an upload never does."""
+    """Only operators create tenants; an upload does not."""
     with pytest.raises(TenantUnknown, match=r"^tenant 'nobody' does not exist$"):
         await publish(registry, b"one", tenant="nobody")
     assert [tenant.name for tenant in (await registry.snapshot()).tenants] == ["acme", "default", "zenith"]
 
 
 async def test_a_deprecated_version_is_live_and_says_why(registry: Registry) -> None:
-    """The last reason counts, and no reason takes it back."""
+    """A second reason replaces the first, and None removes the mark."""
     version, _ = await publish(registry, b"one")
     for reason in ("old data", "a bug"):
         deprecated = await registry.deprecate("acme", "sst2", 1, reason, actor="ann")
@@ -105,7 +106,7 @@ async def test_a_deprecated_version_is_live_and_says_why(registry: Registry) -> 
 
 
 async def test_only_what_is_live_is_marked(registry: Registry) -> None:
-    """A deleted version cannot be advised against, and a deleted adapter not be opened."""
+    """A deleted version cannot be deprecated, and a deleted adapter cannot be made public."""
     await publish(registry, b"one")
     await publish(registry, b"two")
     await registry.delete_version("acme", "sst2", 1, actor="ann")
@@ -117,7 +118,7 @@ async def test_only_what_is_live_is_marked(registry: Registry) -> None:
 
 
 async def test_a_reason_is_text_that_can_be_kept(registry: Registry) -> None:
-    """On either database."""
+    """Both databases refuse text that one of them cannot store."""
     await publish(registry, b"one")
     with pytest.raises(InvalidRecord, match="the reason"):
         await registry.deprecate("acme", "sst2", 1, "a\0b", actor="ann")
@@ -125,7 +126,7 @@ async def test_a_reason_is_text_that_can_be_kept(registry: Registry) -> None:
 
 
 async def test_an_adapter_is_private_until_it_is_opened(registry: Registry) -> None:
-    """And again once it is closed."""
+    """It is private again after it is closed."""
     await publish(registry, b"one")
     for public in (False, True, False):
         await registry.set_public("acme", "sst2", public, actor="ann")
@@ -133,7 +134,7 @@ async def test_an_adapter_is_private_until_it_is_opened(registry: Registry) -> N
 
 
 async def test_a_deleted_number_is_never_given_out_again(registry: Registry) -> None:
-    """Neither deleting the newest version nor the whole adapter makes a number free, not even for the same bytes."""
+    """Neither a deletion of the newest version nor of the adapter frees a number, even for the same bytes."""
     await publish(registry, b"one")
     await publish(registry, b"two")
     await registry.delete_version("acme", "sst2", 2, actor="ann")
@@ -146,7 +147,7 @@ async def test_a_deleted_number_is_never_given_out_again(registry: Registry) -> 
 
 
 async def test_a_deletion_takes_nothing_else_with_it(registry: Registry) -> None:
-    """Deleting one adapter's version leaves its other versions and other tenants' adapters alone."""
+    """Other versions of the adapter and adapters of other tenants stay."""
     await publish(registry, b"one")
     kept, _ = await publish(registry, b"two")
     other, _ = await publish(registry, b"one", tenant="zenith")
@@ -157,7 +158,7 @@ async def test_a_deletion_takes_nothing_else_with_it(registry: Registry) -> None
 
 
 async def test_deleting_what_is_not_there_says_so(registry: Registry) -> None:
-    """Which of the two is unknown, the adapter or the version, is the error's class and its sentence."""
+    """The class and the sentence of the error say whether the adapter or the version is unknown."""
     await publish(registry, b"one")
     with pytest.raises(AdapterUnknown, match=r"^adapter 'trec' does not exist$"):
         await registry.delete_adapter("acme", "trec", actor="ann")
@@ -192,7 +193,7 @@ async def test_an_undeleted_version_is_what_it_was(registry: Registry) -> None:
 
 
 async def test_a_version_is_not_undeleted_beside_its_own_bytes(registry: Registry) -> None:
-    """Bytes that were published anew are live under the new number, and the error says which."""
+    """The error names the live version that has the same bytes."""
     await publish(registry, b"one")
     await registry.delete_version("acme", "sst2", 1, actor="ann")
     assert (await publish(registry, b"one"))[0].number == 2
@@ -201,7 +202,7 @@ async def test_a_version_is_not_undeleted_beside_its_own_bytes(registry: Registr
 
 
 async def test_purging_ends_what_was_deleted_before_and_nothing_else(registry: Registry) -> None:
-    """A version within its grace period stays, one that is over is gone, and its number stays taken."""
+    """A version within its grace period stays. A purged version is gone, and its number is not reused."""
     await publish(registry, b"one")
     await publish(registry, b"two")
     kept, _ = await publish(registry, b"three")
@@ -218,7 +219,7 @@ async def test_purging_ends_what_was_deleted_before_and_nothing_else(registry: R
 
 
 async def test_a_version_that_an_alias_names_is_not_deleted(registry: Registry) -> None:
-    """Callers of the alias keep an answer; deleting the whole adapter deletes its aliases."""
+    """Callers of the alias still get answers. Deleting the whole adapter deletes its aliases."""
     await publish(registry, b"one")
     await publish(registry, b"two")
     await registry.set_alias("acme", "sst2", "production", {1: 0.5, 2: 0.5}, actor="ann")
@@ -230,7 +231,7 @@ async def test_a_version_that_an_alias_names_is_not_deleted(registry: Registry) 
 
 
 async def test_a_name_that_is_taken_up_again_is_private(registry: Registry) -> None:
-    """That an adapter was public once says nothing of the next one of its name."""
+    """A new adapter is private even if a deleted adapter of the same name was public."""
     await publish(registry, b"one")
     await registry.set_public("acme", "sst2", True, actor="ann")
     await registry.delete_version("acme", "sst2", 1, actor="ann")
