@@ -27,20 +27,20 @@ def _num_values(value: object) -> int:
 
 @given(value=VALUES, escaped=st.booleans())
 def test_a_text_has_no_fewer_tokens_than_values(value: object, escaped: bool) -> None:
-    """For any content of its strings; the outermost value may have no token."""
+    """This holds for any contents of strings; only the outermost value may have no token."""
     text = json.dumps(value, ensure_ascii=escaped, separators=(",", ":")).encode(errors="replace")
     limit = _num_values(value) - 2
     assert limit < 0 or has_more_tokens(text, limit)
 
 
 def test_what_stands_in_strings_does_not_count() -> None:
-    """A text of commas and brackets is one token."""
+    """A string of commas and brackets is one token."""
     assert not has_more_tokens(json.dumps({"inputs": ',[{"\\' * 10_000}).encode(), 4)
     assert has_more_tokens(b'{"inputs": "a"}', 2)
 
 
 def test_any_bytes_are_counted_in_time_linear_in_their_length() -> None:
-    """Quotes that never close, and backslashes before the end: seconds would mean that something is read twice."""
+    """Unterminated strings and trailing backslashes are not read twice, which would take seconds."""
     for text in (b'"' * 2_000_001, b'"' + b'\\"' * 1_000_000, b"\\" * 2_000_000, b'"a' + b"\\" * 2_000_001):
         has_more_tokens(text, 10_000_000 // 5)
 
@@ -54,7 +54,7 @@ def test_any_bytes_are_counted_in_time_linear_in_their_length() -> None:
 def test_a_header_is_split_as_the_whole_text_is_read(
     metadata: object, table: dict[str, object], compact: bool, last: bool
 ) -> None:
-    """With any metadata and any table, in any order, with any spaces."""
+    """This holds for any metadata and table, in any order, with any spaces."""
     header = {**table, "__metadata__": metadata} if last else {"__metadata__": metadata, **table}
     found, rest = split_header(json.dumps(header, separators=(",", ":") if compact else None))
     assert found == metadata
@@ -73,26 +73,26 @@ def test_a_header_is_split_as_the_whole_text_is_read(
     ],
 )
 def test_what_is_not_json_is_refused(text: str) -> None:
-    """In either part, and between them."""
+    """The error may be in the metadata, in the table or between them."""
     with pytest.raises(json.JSONDecodeError):
         split_header(text)
 
 
 @pytest.mark.parametrize("text", ['{"__metadata__":{"a":NaN},"a":1}', '{"__metadata__":{},"a":Infinity}'])
 def test_constants_that_json_does_not_have_are_refused(text: str) -> None:
-    """In either part."""
+    """They are refused in the metadata and in the table."""
     with pytest.raises(ValueError, match="is not JSON"):
         split_header(text)
 
 
 def test_second_metadata_are_refused() -> None:
-    """In the part that follows the first ones too."""
+    """They are also found in the part that follows the first metadata."""
     with pytest.raises(ArtifactError, match=r"^the header names '__metadata__' twice$"):
         split_header('{"__metadata__":{},"a":1,"__metadata__":{}}')
 
 
 def test_equal_tables_are_one() -> None:
-    """After other metadata; and another table is another one."""
+    """Tables after different metadata are one object if their texts are equal."""
     headers = [{"__metadata__": {"number": number}, "a": ENTRY} for number in range(2)]
     one, two = (split_header(json.dumps(header, separators=(",", ":")))[1] for header in headers)
     other = split_header(json.dumps({**headers[0], "b": ENTRY}, separators=(",", ":")))[1]
@@ -103,7 +103,7 @@ def test_equal_tables_are_one() -> None:
 
 
 def test_a_long_table_is_not_kept() -> None:
-    """So that any number of files takes the memory of a few short tables."""
+    """So any number of files takes the memory of a few short tables."""
     header = {"__metadata__": {}, **{f"tensor-{number}": ENTRY for number in range(1000)}}
     text = json.dumps(header, separators=(",", ":"))
     assert not split_header(text)[1].shared

@@ -27,7 +27,7 @@ def _address(memory: Memory) -> int:
 
 
 def test_what_is_given_back_is_used_again():
-    """By the next who asks for as many pages, not for more or fewer."""
+    """The next request for the same number of pages gets it."""
     pages = Pages(max_kept_bytes=10 * PAGE)
     memory = pages.take(3 * PAGE - 5)
     address, size = _address(memory), len(memory)
@@ -50,7 +50,7 @@ def test_memory_stays_while_a_view_of_it_does():
 
 @given(sizes=st.lists(st.integers(0, 5 * PAGE), max_size=40), limit=st.integers(0, 12 * PAGE))
 def test_no_more_is_kept_than_allowed(sizes: list[int], limit: int):
-    """However much comes back, and what came back first goes first."""
+    """The memory that was freed first is returned first."""
     pages = Pages(max_kept_bytes=limit)
     held = [pages.take(size) for size in sizes]
     while held:
@@ -59,7 +59,7 @@ def test_no_more_is_kept_than_allowed(sizes: list[int], limit: int):
 
 
 def test_threads_share_no_memory():
-    """Each finds what it wrote until it lets go of it."""
+    """Each thread finds what it has written until it frees the memory."""
     pages, wrong = Pages(max_kept_bytes=4 * PAGE), []
 
     def work(number: int) -> Callable[[], None]:
@@ -86,7 +86,7 @@ def _random(layout_shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, T
 
 @given(shapes=_shapes)
 def test_what_is_found_is_what_was_put_in(shapes: dict[str, tuple[int, ...]]):
-    """Bit by bit, for any shapes."""
+    """Every bit is the same, for any shapes."""
     layout, tensors = Layout(shapes), _random(shapes, 0)
     found = layout.views(AdapterWeights.copy(layout, tensors).flat)
     assert found.keys() == tensors.keys()
@@ -95,7 +95,7 @@ def test_what_is_found_is_what_was_put_in(shapes: dict[str, tuple[int, ...]]):
 
 @given(shapes=_shapes)
 def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...]]):
-    """Each begins at a multiple of 64 bytes, and less than that is lost for it."""
+    """Each begins at a multiple of 64 bytes, and wastes less than that."""
     weights = AdapterWeights.copy(Layout(shapes), _random(shapes, 0))
     starts = [tensor.data_ptr() % 64 for tensor in weights.values()]
     assert starts == [0] * len(shapes)
@@ -113,7 +113,7 @@ def test_weights_are_a_mapping_of_their_tensors():
 
 
 def test_memory_that_is_used_again_shows_nothing_of_another_adapter(monkeypatch: pytest.MonkeyPatch):
-    """The gaps between tensors are zero, whatever was there before."""
+    """The gaps between tensors are set to zero."""
     monkeypatch.setattr(weights_module, "_PAGES", Pages())
     layout = Layout({"a": (3,), "b": (2, 9)})
     first = AdapterWeights(layout)
@@ -127,7 +127,7 @@ def test_memory_that_is_used_again_shows_nothing_of_another_adapter(monkeypatch:
 
 @pytest.mark.parametrize("megabytes", [0.1, 1.4])
 def test_memory_goes_back_to_the_system(megabytes: float, monkeypatch: pytest.MonkeyPatch):
-    """With the last reference, also in the middle of others that stay."""
+    """It is freed with the last reference, also between allocations that stay."""
     monkeypatch.setattr(weights_module, "_PAGES", Pages(max_kept_bytes=0))
     layout = Layout({"a": (int(megabytes * 250_000),)})
     ones = {"a": torch.ones(int(megabytes * 250_000))}

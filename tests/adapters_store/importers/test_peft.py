@@ -34,7 +34,7 @@ QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
 def test_settings_that_change_the_answers_are_refused(
     settings: dict[str, object], sentence: str, save_peft: SavePeft, bert: Backbone
 ) -> None:
-    """A setting that is not served, or not known, is named with its value."""
+    """The error names the unsupported or unknown setting with its value."""
     with pytest.raises(AdapterError, match=sentence):
         read_peft(save_peft(**settings), bert)
 
@@ -58,7 +58,7 @@ def test_settings_that_change_the_answers_are_refused(
 def test_tensors_that_do_not_fit_are_refused(
     name: str, tensor: torch.Tensor | None, sentence: str, save_peft: SavePeft, bert: Backbone
 ) -> None:
-    """A tensor that is missing, strange or of another width is named with what was expected."""
+    """The error names the missing, unknown or wrongly shaped tensor, and what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_peft(save_peft({name: tensor}), bert)
 
@@ -92,7 +92,7 @@ def test_maps_of_every_shape_keep_their_own_ranks_and_scales(save_peft: SavePeft
 
 
 def test_a_prefix_leaves_the_rest_of_the_positions_to_the_text(save_peft: SavePeft, bert: Backbone) -> None:
-    """The longest text is as much shorter as the prefix is long; one that leaves none for a text is refused."""
+    """The longest text is shorter by the length of the prefix; a prefix that leaves no room for a text is refused."""
     config, length = bert.config, bert.config.max_tokens - 3
     settings = {"peft_type": "PREFIX_TUNING", "num_virtual_tokens": length, "num_transformer_submodules": 1}
     off = {"r": None, "lora_alpha": None, "target_modules": None}
@@ -107,7 +107,7 @@ def test_a_prefix_leaves_the_rest_of_the_positions_to_the_text(save_peft: SavePe
 
 
 def test_integer_tensors_are_refused(save_peft: SavePeft, bert: Backbone) -> None:
-    """Quantised weights are not taken for numbers."""
+    """Quantised weights are not read as numbers."""
     with pytest.raises(AdapterError, match=r"has dtype torch.int64; weights are floating point"):
         read_peft(save_peft({f"{QUERY}.lora_A.weight": torch.ones(2, 48, dtype=torch.int64)}), bert)
 

@@ -13,7 +13,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
 
 @pytest.mark.parametrize("hidden", [96, 24])
 def test_a_bottleneck_of_another_width_is_refused(hidden: int, save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
-    """Neither cut off nor filled up, even where the settings do not say the width."""
+    """It is neither cut nor padded, even if the settings do not contain the width."""
     own = "bert.encoder.layer.0.output.adapters.intents"
     tensors = {
         f"{QUERY}.lora_A": None,
@@ -30,7 +30,7 @@ def test_a_bottleneck_of_another_width_is_refused(hidden: int, save_adapterhub: 
 
 
 def test_scales_are_one_or_one_a_value(save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
-    """Any other number of them has no meaning."""
+    """Any other number of scales is refused."""
     own = "bert.encoder.layer.0.output.adapters.intents"
     tensors = {
         f"{QUERY}.lora_A": None,
@@ -48,7 +48,7 @@ def test_scales_are_one_or_one_a_value(save_adapterhub: SaveAdapterHub, bert: Ba
 
 @pytest.mark.parametrize("length", [7, 600])
 def test_a_prefix_of_another_length_is_refused(length: int, save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
-    """The settings' length must be the tensor's."""
+    """The length in the settings must be that of the tensor."""
     tensors = {
         f"{QUERY}.lora_A": None,
         f"{QUERY}.lora_B": None,

@@ -35,12 +35,12 @@ def test_maps_are_read_as_products_from_the_right() -> None:
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(name: str, tensor: torch.Tensor, sentence: str) -> None:
-    """Both ends are as wide as the backbone, and the second map reads what the first gives."""
+    """The outer sizes must be the backbone's width, and the inner sizes must be equal."""
     with pytest.raises(AdapterError, match=sentence):
         take_maps(_checkpoint(**{name: tensor}), "down", "up", 6)
 
 
 def test_a_rule_is_a_cube() -> None:
-    """n matrices of n by n."""
+    """A rule has n matrices of n by n."""
     with pytest.raises(AdapterError, match=r"has shape \[4, 4, 2\]; a rule is \[n, n, n\]"):
         take_rule(Checkpoint({"rule": torch.ones(4, 4, 2)}, Path("here")), "rule")

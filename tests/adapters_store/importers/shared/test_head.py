@@ -49,7 +49,7 @@ def _answers(model: Any, backbone: Backbone) -> list[Any]:
 
 
 def test_tags_of_a_transformers_model(bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
-    """A directory says that its classifier reads tokens, and names the tags."""
+    """The directory says that its classifier reads tokens, and names the tags."""
     labels = {"label2id": TAGS, "id2label": {number: tag for tag, number in TAGS.items()}}
     model = BertForTokenClassification.from_pretrained(bert_directory, **labels)
     model.save_pretrained(tmp_path / "model")
@@ -62,7 +62,7 @@ def test_tags_of_a_transformers_model(bare: Path, bert: Backbone, bert_directory
 
 
 def test_a_file_does_not_say_what_its_classifier_reads(bare: Path, bert: Backbone, tmp_path: Path) -> None:
-    """The task type does."""
+    """The task type decides."""
     head = tmp_path / "head.safetensors"
     save_file({"classifier.weight": torch.ones(3, bert.config.hidden_size), "classifier.bias": torch.ones(3)}, head)
     options = TaskOptions(task_type="token-classification", labels=tuple(TAGS), stride=8)
@@ -87,7 +87,7 @@ def test_spans_of_a_transformers_model(bare: Path, bert: Backbone, bert_director
 def test_a_ranking_is_a_classifier_of_one_label(
     bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
-    """A cross-encoder says no more than that it has one; the user says what it is for."""
+    """A cross-encoder has one output; the user names the task type."""
     model = BertForSequenceClassification.from_pretrained(bert_directory, num_labels=1)
     model.save_pretrained(tmp_path / "model")
     options = TaskOptions(task_type="ranking")
@@ -105,7 +105,7 @@ def test_a_ranking_is_a_classifier_of_one_label(
 def test_a_classifier_has_the_activation_of_its_family(
     family: str, bare: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """DistilBERT's relu and ELECTRA's gelu."""
+    """DistilBERT has relu and ELECTRA gelu."""
     backbone: Backbone = request.getfixturevalue(family)
     model = AutoModelForSequenceClassification.from_pretrained(backbone.name, num_labels=3)
     for name, weight in model.named_parameters():
@@ -118,7 +118,7 @@ def test_a_classifier_has_the_activation_of_its_family(
 
 
 def test_a_classifier_without_the_layer_before_it_is_refused(bare: Path, distilbert: Backbone, tmp_path: Path) -> None:
-    """DistilBERT has no pooler to read in its place."""
+    """DistilBERT has no pooler that could replace the layer."""
     save_file({"classifier.weight": torch.ones(3, 48)}, tmp_path / "head.safetensors")
     with pytest.raises(AdapterError, match="reads 'pre_classifier', which the checkpoint does not have"):
         import_adapter(Import("peft", bare, "labels", head=tmp_path / "head.safetensors"), distilbert)
@@ -149,7 +149,7 @@ def _save_sentence_model(directory: Path, dense: dict[str, Any] | None = None, *
 def test_a_sentence_model_says_how_its_vectors_are_made(
     act: str | None, size: int, bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
-    """The mean of the states, after a layer with or without a tanh if there is one."""
+    """The mean of the states, optionally after a dense layer with or without a tanh."""
     dense = {"out_features": size, "activation_function": act} if act else None
     head = _save_sentence_model(tmp_path / "model", dense)
     wanted = Import("peft", bare, "vectors", head=head)
@@ -177,14 +177,14 @@ def test_a_sentence_model_says_how_its_vectors_are_made(
 def test_vectors_that_no_head_makes_are_refused(
     dense: dict[str, Any], sentence: str, bare: Path, bert: Backbone, tmp_path: Path
 ) -> None:
-    """With the activation and the sizes."""
+    """The error names the activation and the sizes."""
     head = _save_sentence_model(tmp_path / "model", dense)
     with pytest.raises(AdapterError, match=sentence):
         import_adapter(Import("peft", bare, "vectors", head=head), bert)
 
 
 def test_features_are_embeddings_once_their_pooling_is_known(save_peft: SavePeft, bert: Backbone) -> None:
-    """From the files beside the adapter, or an option; nothing is guessed."""
+    """The pooling comes from files beside the adapter or from an option; there is no default guess."""
     path = save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None}, task_type="FEATURE_EXTRACTION")
     with pytest.raises(AdapterError, match="does not say how its embeddings are pooled; give --pooling"):
         import_adapter(Import("peft", path, "vectors"), bert)
@@ -196,7 +196,7 @@ def test_features_are_embeddings_once_their_pooling_is_known(save_peft: SavePeft
 
 
 def test_a_pooling_other_than_the_heads_is_refused(save_peft: SavePeft, bert: Backbone) -> None:
-    """Instead of being ignored; the same one is accepted."""
+    """It is not ignored; the same pooling is accepted."""
     path = save_peft({})
     own = import_adapter(Import("peft", path, "labels"), bert).manifest.head.pooling
     with pytest.raises(
@@ -207,7 +207,7 @@ def test_a_pooling_other_than_the_heads_is_refused(save_peft: SavePeft, bert: Ba
 
 
 def test_a_pooling_other_than_that_of_the_modules_is_refused(save_peft: SavePeft, bert: Backbone) -> None:
-    """It would leave out the layer and the length that belong to it."""
+    """It would drop the dense layer and the normalisation of these modules."""
     path = save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None}, task_type="FEATURE_EXTRACTION")
     _save_sentence_model(path)
     with pytest.raises(AdapterError, match="has a head with the pooling mean, and --pooling is max"):
@@ -220,7 +220,7 @@ def test_a_pooling_other_than_that_of_the_modules_is_refused(save_peft: SavePeft
 def test_features_are_pooled_as_those_of_the_backbone(
     family: str, module: str, save_peft: SavePeft, request: pytest.FixtureRequest
 ) -> None:
-    """A sentence-transformers backbone of any family says how."""
+    """A sentence-transformers backbone of any family names its pooling."""
     backbone: Backbone = request.getfixturevalue(family)
     dropped = ("bert.encoder.layer.0.attention.self.query.lora_A", "bert.encoder.layer.0.attention.self.query.lora_B")
     tensors: dict[str, torch.Tensor | None] = {
@@ -237,7 +237,7 @@ def test_features_are_pooled_as_those_of_the_backbone(
 
 
 def test_other_modules_are_refused(bare: Path, bert: Backbone, tmp_path: Path) -> None:
-    """A module that no head is made of, and a file that is no list."""
+    """An unsupported module, and a file that is not a list."""
     head = _save_sentence_model(tmp_path / "model")
     modules = head / "modules.json"
     modules.write_text(modules.read_text().replace("models.Normalize", "models.LSTM"))
