@@ -28,7 +28,7 @@ def test_a_failure_is_one_line(peltier: Peltier, server: Any, refuse: Refuse) ->
 def test_a_refused_key_says_what_to_do(
     peltier: Peltier, monkeypatch: pytest.MonkeyPatch, server: Any, refuse: Refuse
 ) -> None:
-    """A wrong key and no key are told apart, each with the next step."""
+    """The errors for a wrong key and for no key name different next steps."""
     server.planned.append(refuse(401, "unauthorized", "the API key is not one of this server's, for this reason"))
     assert peltier("list").err == (
         "error: the API key is not one of this server's, for this reason; check PELTIER_API_KEY or --api-key\n"
@@ -43,7 +43,7 @@ def test_a_refused_key_says_what_to_do(
 def test_retries_are_silent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: Any, refuse: Refuse, has_structlog: bool
 ) -> None:
-    """Waiting for a full queue writes nothing but the answer, whichever way of logging stamina finds installed."""
+    """Waiting for a full queue writes only the answer, with and without structlog, which stamina would log to."""
     if has_structlog:
         (tmp_path / "structlog.py").write_text(
             "class Logger:\n"
@@ -58,7 +58,7 @@ def test_retries_are_silent(
 
 
 def test_no_server(server: Any) -> None:
-    """A refused connection names the address in one line."""
+    """The error names the address in one line."""
     server.close()
     done = run_in_a_process("list", "--url", server.url)
     assert done.returncode == 1
@@ -104,7 +104,7 @@ def test_wrong_usage(peltier: Peltier, server: Any, words: tuple[str, ...]) -> N
 
 
 def test_an_unreadable_file_is_named(peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What the operating system refuses about a file is one line with the file's name."""
+    """The error is one line with the file's name and the system's reason."""
     path = tmp_path / "film.safetensors"
     path.write_bytes(b"artifact")
 
@@ -150,14 +150,14 @@ def test_help_lists_everything_and_loads_nothing() -> None:
 
 
 def test_the_library_loads_no_command_line() -> None:
-    """Importing the client costs neither typer nor rich nor torch."""
+    """Importing the client imports neither typer nor rich nor torch."""
     program = "import sys, peltier_client; print(sorted({'typer', 'rich', 'torch'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
 def test_a_brought_command_runs(peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A plain typed function becomes a command with its options, help and exit status."""
+    """A typed function of a package becomes a command with options, help and an exit status."""
     bring(
         monkeypatch,
         tmp_path,
@@ -174,7 +174,7 @@ def test_a_brought_command_runs(peltier: Peltier, monkeypatch: pytest.MonkeyPatc
 def test_a_missing_extra_is_one_sentence(
     peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
 ) -> None:
-    """Whether at the import or in the call, a missing package names the extra that brings it."""
+    """The error names the extra with the missing package, at the import and in the call."""
     bring(monkeypatch, tmp_path, source)
     peltier.announce("serve", "brought:serve")
     sentence = 'error: peltier serve needs missing_package, which is not installed: pip install "peltier[server]"\n'
@@ -203,7 +203,7 @@ def test_errors_that_say_so_are_one_line(peltier: Peltier, monkeypatch: pytest.M
 def test_a_bug_keeps_its_traceback(
     peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, bug: type[Exception]
 ) -> None:
-    """A mistake in the code is not dressed up as the user's."""
+    """An error in the code is not reported as an error of the user."""
     bring(monkeypatch, tmp_path, source)
     peltier.announce("f", "brought:f")
     monkeypatch.setattr(sys, "argv", ["peltier", "f"])
@@ -212,14 +212,14 @@ def test_a_bug_keeps_its_traceback(
 
 
 def test_an_announced_command_never_replaces_ours(peltier: Peltier) -> None:
-    """The client's own words keep their meaning."""
+    """A package cannot replace a command of the client."""
     peltier.announce("list", "brought:nothing")
     assert "sst2" in peltier("list").out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
 def test_interrupting_is_quiet(server: Any, answer: Any) -> None:
-    """Ctrl-C while waiting ends with status 130 and not a word."""
+    """Ctrl-C during a request ends with status 130 and writes nothing."""
     asked, release = threading.Event(), threading.Event()
 
     def hang() -> None:

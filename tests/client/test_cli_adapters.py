@@ -11,7 +11,7 @@ __all__ = ["peltier"]
 
 
 def test_upload_list_delete(peltier: Peltier, tmp_path: Path) -> None:
-    """Each says what it did."""
+    """Each command prints what it did."""
     path = tmp_path / "film.safetensors"
     path.write_bytes(b"artifact")
     assert peltier("upload", str(path), "--name", "sst2").out.startswith("published sst2 version 1 (compacter, sha256:")
@@ -23,7 +23,7 @@ def test_upload_list_delete(peltier: Peltier, tmp_path: Path) -> None:
 def test_an_upload_of_known_bytes_names_the_version_that_is_live(
     peltier: Peltier, server: Any, answer: Any, tmp_path: Path
 ) -> None:
-    """Nothing was published, and which version answers is said; so it is where a new version does not answer yet."""
+    """The output says that nothing was published, and names the live version; so it does if a new one is not live."""
     path = tmp_path / "film.safetensors"
     path.write_bytes(b"artifact")
     live = {"live": {"2": 1.0}, "aliases": {"canary": {"3": 1.0}, "production": {"2": 1.0}}}
@@ -40,7 +40,7 @@ def test_an_upload_of_known_bytes_names_the_version_that_is_live(
 
 
 def test_every_command_speaks_json(peltier: Peltier, tmp_path: Path) -> None:
-    """One JSON document each."""
+    """Each command prints one JSON document."""
     path = tmp_path / "film.safetensors"
     path.write_bytes(b"artifact")
     assert json.loads(peltier("upload", str(path), "--json").out)["version"] == 1
@@ -49,7 +49,7 @@ def test_every_command_speaks_json(peltier: Peltier, tmp_path: Path) -> None:
 
 
 def test_which_version_answers_is_said(peltier: Peltier, server: Any) -> None:
-    """Each command says what now is; a rollback names the shares."""
+    """Each command prints the new state; a rollback prints the shares."""
     assert peltier("alias", "sst2", "live", "1").out == "sst2@live means version 1\n"
     assert peltier("alias", "sst2", "live", "1=0.9,2=0.1").out == "sst2@live means version 1 (0.9), version 2 (0.1)\n"
     assert json.loads(server.received[-1].body) == {"versions": {"1": 0.9, "2": 0.1}}
@@ -63,7 +63,7 @@ def test_which_version_answers_is_said(peltier: Peltier, server: Any) -> None:
 
 
 def test_what_an_alias_has_meant(peltier: Peltier) -> None:
-    """Newest first, with who said so; a deleted alias means nothing."""
+    """The history is newest first, with the author of each change; a deleted alias means nothing."""
     lines = peltier("alias", "sst2", "live", "--history").out.splitlines()
     said = [line for line in lines if "key:abcdefgh" in line]
     meanings = ("nothing", "version 1 (0.9), version 2 (0.1)", "version 1")
@@ -73,7 +73,8 @@ def test_what_an_alias_has_meant(peltier: Peltier) -> None:
 
 
 def test_versions_with_what_means_them(peltier: Peltier, server: Any, answer: Any) -> None:
-    """Newest first; what is live, and each alias, with a share where it is not all; why not to use one."""
+    """Newest first, with the live versions and aliases, their shares if they are split, and the reason of a
+    deprecation."""
     old = {**VERSION, "deprecation": "worse [than] 2"}
     live = {"1": 0.9, "2": 0.1}
     found = {"versions": [outlined({**VERSION, "version": 2}), outlined(old)]}
@@ -96,7 +97,7 @@ def test_versions_with_what_means_them(peltier: Peltier, server: Any, answer: An
 
 
 def test_the_aliases_of_an_adapter(peltier: Peltier, server: Any, answer: Any) -> None:
-    """What each means, since when and by whom; where there are none, how to make one."""
+    """Each alias has its versions, time and author; if there are none, the output says how to set one."""
     line = peltier("alias", "sst2").out.splitlines()[1]
     assert line.split() == ["live", "version", "1", *line.split()[3:5], "key:abcdefgh"]
     assert json.loads(peltier("alias", "sst2", "--json").out)["aliases"][0]["versions"] == {"1": 1.0}
@@ -105,7 +106,7 @@ def test_the_aliases_of_an_adapter(peltier: Peltier, server: Any, answer: Any) -
 
 
 def test_those_commands_speak_json_too(peltier: Peltier) -> None:
-    """One document each."""
+    """Each command prints one JSON document."""
     assert json.loads(peltier("alias", "sst2", "live", "1", "--json").out)["versions"] == {"1": 1.0}
     assert json.loads(peltier("rollback", "sst2", "live", "--json").out)["alias"] == "live"
     assert json.loads(peltier("deprecate", "sst2@1", "old", "--json").out)["deprecation"] == "old"

@@ -12,7 +12,7 @@ __all__ = ["peltier"]
 
 
 def test_predict_for_people(peltier: Peltier, server: Any) -> None:
-    """Each text has its label and score, and who answered is named."""
+    """Each text has its label and score, and the last line names the adapter."""
     outcome = peltier("predict", "sst2", "a gem of a [film]", "another")
     assert outcome.status == 0
     assert "a gem of a [film]" in outcome.out
@@ -35,13 +35,13 @@ def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: s
 
 
 def test_parameters_of_token_classifications_are_sent(peltier: Peltier, server: Any) -> None:
-    """As they are given; others are left to the server."""
+    """Given parameters are sent unchanged; the server has the defaults of the others."""
     assert peltier("predict", "ner", "text", "--stride", "16", "--aggregation", "max").status == 0
     assert json.loads(server.received[0].body)["parameters"] == {"stride": 16, "aggregation": "max"}
 
 
 def test_texts_for_people_and_pipes(peltier: Peltier, server: Any) -> None:
-    """Generated texts come as they are, one after the other; who wrote them is on stderr."""
+    """Generated texts are printed unchanged, one after another; the adapter is named on stderr."""
     words = ("--max-new-tokens", "5", "--num-beams", "2", "--temperature", "0", "--top-p", "0.5", "--seed", "-3")
     outcome = peltier("predict", "e2e", "one", "two", "--priority", "-2", *words)
     assert outcome.out == 2 * f"{''.join(PIECES)}\n"
@@ -52,7 +52,7 @@ def test_texts_for_people_and_pipes(peltier: Peltier, server: Any) -> None:
 
 
 def test_streams_for_people(peltier: Peltier, server: Any, refuse: Refuse) -> None:
-    """Each text comes as it is written, one request each; an error is one line."""
+    """Each text is printed while it is generated, with one request each; an error is one line."""
     assert peltier("predict", "e2e", "one", "two", "--stream").out == 2 * f"{''.join(PIECES)}\n"
     assert [json.loads(one.body)["stream"] for one in server.received] == [True, True]
     server.planned.append(refuse(422, "invalid_input", "no"))
@@ -62,7 +62,7 @@ def test_streams_for_people(peltier: Peltier, server: Any, refuse: Refuse) -> No
 
 @pytest.mark.parametrize("words", [(), ("--json",), ("--stream",)], ids=["people", "machines", "stream"])
 def test_truncated_inputs_are_a_warning(peltier: Peltier, words: tuple[str, ...]) -> None:
-    """One line on stderr, whatever stdout is for; none where every input was read whole."""
+    """The warning is one line on stderr for every form of output, and is absent if no input was truncated."""
     truncated = peltier("predict", "e2e-short", "one", "two", *words)
     assert truncated.status == 0
     assert "warning: 2 of 2 inputs exceed e2e-short's length and were truncated\n" in truncated.err
@@ -71,7 +71,7 @@ def test_truncated_inputs_are_a_warning(peltier: Peltier, words: tuple[str, ...]
 
 
 def test_predict_with_several_tasks(peltier: Peltier, server: Any) -> None:
-    """One line per task, or one document; a task that fails is named on stderr and fails the command."""
+    """One line for each task, or one document; a failed task is named on stderr and makes the command fail."""
     outcome = peltier("predict", "sst2,stsb@2,tri.*", "text", "--top-k", "1")
     assert outcome.status == 0
     assert [line.split()[0] for line in outcome.out.splitlines()[1:4]] == ["sst2", "stsb@2", "tri.*"]
@@ -96,7 +96,7 @@ def test_predict_for_machines(peltier: Peltier) -> None:
 
 
 def test_pairs(peltier: Peltier, server: Any) -> None:
-    """Each --pair and --third goes with the text of its rank, and a missing one is wrong usage."""
+    """Each --pair and --third belongs to the text of the same position; a missing one is wrong usage."""
     assert peltier("predict", "stsb", "a", "c", "--pair", "b", "--pair", "d").status == 0
     assert json.loads(server.received[0].body)["inputs"] == [["a", "b"], ["c", "d"]]
     outcome = peltier("predict", "stsb", "a", "c", "--pair", "b")

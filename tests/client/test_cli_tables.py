@@ -86,7 +86,7 @@ SECOND = {"versions": {**adapter("sst2"), "aliases": {LONG: {"1": 1.0}, "product
 
 @pytest.mark.parametrize("name", WIDE)
 def test_a_pipe_gets_whole_values(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
-    """Every row of every table is one line, with every value in one piece."""
+    """Each row of a table is one line with complete values."""
     words, body, values = WIDE[name]
     server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
     lines = peltier(*words).out.splitlines()
@@ -96,7 +96,7 @@ def test_a_pipe_gets_whole_values(peltier: Peltier, server: Any, answer: Any, na
 
 @pytest.mark.parametrize("name", WIDE)
 def test_what_is_a_table_is_also_one_document(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
-    """Whatever a command shows as a table, `--json` prints as one JSON document, and nothing beside it."""
+    """`--json` prints the contents of each table as one JSON document, and nothing else."""
     words, body, _ = WIDE[name]
     server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
     outcome = peltier(*words, "--json")
@@ -110,7 +110,7 @@ def test_what_is_a_table_is_also_one_document(peltier: Peltier, server: Any, ans
 def test_a_terminal_can_be_narrow(
     peltier: Peltier, monkeypatch: pytest.MonkeyPatch, server: Any, answer: Any, name: str, columns: int
 ) -> None:
-    """No line is longer than it, and no value is cut to a few letters: every word of ordinary length is whole."""
+    """No line is longer than the terminal, and every word of ordinary length is complete."""
     words, body, values = WIDE[name]
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -23,7 +23,7 @@ from tests.server.residency.fake_loader import (
 
 
 async def test_loads_of_one_adapter_are_one_load() -> None:
-    """Many callers at once cost one fetch."""
+    """Concurrent callers share one fetch."""
     loader = FakeLoader()
     slots = make_slots(loader)
 
@@ -37,7 +37,7 @@ async def test_loads_of_one_adapter_are_one_load() -> None:
 
 
 async def test_a_lease_says_where_the_adapter_was() -> None:
-    """From the store, then the device; after an eviction the host."""
+    """First the store, then the device; after an eviction the host."""
     slots = make_slots(FakeLoader(), device_bytes=5, host_bytes=100)
     tiers = []
     for digest in "aaba":
@@ -47,7 +47,7 @@ async def test_a_lease_says_where_the_adapter_was() -> None:
 
 
 async def test_each_resident_is_in_its_fastest_tier() -> None:
-    """On the device, or on the host only; what is in neither is no resident."""
+    """On the device or only on the host; None if it is on neither."""
     slots = make_slots(FakeLoader(), device_bytes=5, host_bytes=100)
     for digest in ("a", "b"):
         async with slots.lease(digest, "t"):
@@ -58,7 +58,7 @@ async def test_each_resident_is_in_its_fastest_tier() -> None:
 
 
 async def test_the_least_recently_used_goes_first() -> None:
-    """A lease renews the stay of its adapter."""
+    """A lease counts as a use."""
     loader = FakeLoader()
     slots = make_slots(loader, device_bytes=10)
     for digest in "abad":  # 3 + 4, then 2; b is now the oldest
@@ -69,14 +69,14 @@ async def test_the_least_recently_used_goes_first() -> None:
 
 
 async def test_what_the_device_can_never_hold_is_refused() -> None:
-    """Waiting would not help."""
+    """The refusal comes at once, because waiting would not help."""
     with pytest.raises(TooLarge, match="the adapter has 7 bytes; this server keeps 5 on the device"):
         async with make_slots(FakeLoader(), device_bytes=5).lease("e", "t"):
             pass
 
 
 async def test_a_failed_load_is_tried_again() -> None:
-    """A store that was away for a moment does not cost the adapter its life; the failure is counted."""
+    """A failure of the store is counted, and the next lease loads the adapter."""
     loader = FakeLoader(failing={"a"})
     slots = make_slots(loader)
     with pytest.raises(LoadFailed):
@@ -91,7 +91,7 @@ async def test_a_failed_load_is_tried_again() -> None:
 
 
 async def test_a_caller_who_gives_up_does_not_end_the_load() -> None:
-    """Others wait for it."""
+    """Other callers wait for the same load."""
     slots = make_slots(FakeLoader())
     first, second = Holder(slots, "a"), Holder(slots, "a")
     await asyncio.sleep(0)
@@ -103,7 +103,8 @@ async def test_a_caller_who_gives_up_does_not_end_the_load() -> None:
 
 
 async def test_a_lease_of_a_deleted_adapter_leaves_its_successor_evictable() -> None:
-    """A caller that waited for the deleted one gets it, while the same bytes, published again, are idle."""
+    """A caller that has waited for the deleted adapter gets it. The same bytes, published again, are a separate idle
+    resident."""
     slots = make_slots(FakeLoader(), device_bytes=13)
     first, small, large = (Holder(slots, digest, tenant) for digest, tenant in ("dt", "av", "cv"))
     await settle()
@@ -123,7 +124,8 @@ async def test_a_lease_of_a_deleted_adapter_leaves_its_successor_evictable() -> 
 
 
 async def test_the_last_caller_and_the_end_of_the_load_free_once() -> None:
-    """Both may meet in one turn of the loop: deleted while it loads, and its only caller gone as the load ends."""
+    """The adapter is deleted while it loads, and its only caller is cancelled when the load ends, in one turn of the
+    event loop."""
 
     class Meeting(FakeLoader):
         async def install(self, artifact: FakeArtifact) -> FakeResident:
@@ -144,7 +146,7 @@ async def test_the_last_caller_and_the_end_of_the_load_free_once() -> None:
 
 
 async def test_a_deleted_adapter_leaves_after_its_last_lease() -> None:
-    """Deletion is two-phase: the rows in flight still have their weights."""
+    """Running rows keep their weights until their lease ends."""
     loader = FakeLoader()
     slots = make_slots(loader)
     async with slots.lease("a", "t"):
@@ -157,7 +159,7 @@ async def test_a_deleted_adapter_leaves_after_its_last_lease() -> None:
 
 
 async def test_a_load_begins_before_its_lease() -> None:
-    """While a request is still being read; what it is told is where the adapter was when it came."""
+    """A prefetch loads while a request is still being read; the lease names the tier before the prefetch."""
     loader = FakeLoader()
     slots = make_slots(loader)
     slots.prefetch("a", "t")
@@ -172,7 +174,7 @@ async def test_a_load_begins_before_its_lease() -> None:
 
 
 async def test_what_nobody_leases_evicts_nobody() -> None:
-    """A request that is refused costs others nothing; what was fetched for it waits in the host tier."""
+    """A prefetch evicts no other adapter from the device; it keeps the fetched adapter in the host tier."""
     loader = FakeLoader()
     slots = make_slots(loader, device_bytes=5)
     async with slots.lease("b", "t"):
@@ -186,7 +188,7 @@ async def test_what_nobody_leases_evicts_nobody() -> None:
 
 
 async def test_a_prefetch_that_fails_is_tried_again() -> None:
-    """The failure of the prefetch reaches no request; the lease loads again."""
+    """No request gets the failure of the prefetch; the lease loads again."""
     loader = FakeLoader(failing={"a"})
     slots = make_slots(loader)
     slots.prefetch("a", "t")
@@ -197,7 +199,7 @@ async def test_a_prefetch_that_fails_is_tried_again() -> None:
 
 
 async def test_gauges_tell_what_the_device_holds() -> None:
-    """After loads, an eviction and a deletion under a lease."""
+    """They are right after loads, an eviction and a deletion during a lease."""
     metrics = Metrics()
     slots: Slots = Slots(FakeLoader(), Budget(10, 0), metrics, WEIGHTS.__getitem__)
 

@@ -15,7 +15,7 @@ from tests.server.residency.fake_loader import (
 
 
 async def test_loads_get_their_room_in_the_order_they_asked() -> None:
-    """Small adapters do not starve a large one."""
+    """A large adapter gets its memory although small adapters ask after it."""
     slots = make_slots(FakeLoader(), device_bytes=10)
     held, large, small = (Holder(slots, digest, tenant) for digest, tenant in ("ct", "eu", "av"))
     await settle()
@@ -29,7 +29,7 @@ async def test_loads_get_their_room_in_the_order_they_asked() -> None:
 
 
 async def test_a_load_that_nobody_waits_for_stands_in_nobodys_way() -> None:
-    """Its callers gave up, so those behind it get the room."""
+    """The next loads get the memory if all of its callers have given up."""
     slots = make_slots(FakeLoader(), device_bytes=10)
     held, large, small = (Holder(slots, digest, tenant) for digest, tenant in ("ct", "eu", "av"))
     await settle()
@@ -43,8 +43,8 @@ async def test_a_load_that_nobody_waits_for_stands_in_nobodys_way() -> None:
 
 
 async def test_one_tenant_never_leases_the_whole_device() -> None:
-    """At most three times what it leaves: the rest of its callers wait for its own leases, and others have theirs at
-    once."""
+    """It leases at most three times the memory that it leaves free. Its other callers wait for its own leases, and
+    other tenants get theirs at once."""
     slots = make_slots(FakeLoader(), device_bytes=100)
     flood = [Holder(slots, f"x{number}") for number in range(20)]
     await settle()
@@ -58,7 +58,7 @@ async def test_one_tenant_never_leases_the_whole_device() -> None:
 
 
 async def test_beyond_its_share_a_caller_is_refused_in_time() -> None:
-    """With a reason and a time to come back; it leaves nothing behind."""
+    """The refusal has a reason and a Retry-After, and the caller is charged for nothing."""
     slots = make_slots(FakeLoader(), device_bytes=30, host_bytes=0, seconds=0.01)
     held = [Holder(slots, f"x{number}") for number in range(2)]
     await settle()
@@ -74,7 +74,7 @@ async def test_beyond_its_share_a_caller_is_refused_in_time() -> None:
 
 
 async def test_each_tenant_is_charged_for_a_public_adapter_it_uses() -> None:
-    """With all of its bytes, once for any number of leases; on the device its bytes count once."""
+    """Each tenant is charged all of its bytes once for any number of leases; the device counts them once."""
     slots = make_slots(FakeLoader())
     holders = [Holder(slots, "b", tenant) for tenant in "ttu"]
     await settle()
@@ -85,8 +85,8 @@ async def test_each_tenant_is_charged_for_a_public_adapter_it_uses() -> None:
 
 
 async def test_leases_without_end_keep_nobody_waiting() -> None:
-    """Two tenants whose adapters fill the device renew their leases before the last one ends; a third has its room
-    once those that it found have ended, and then they take turns."""
+    """Two tenants whose adapters fill the device renew their leases without end. A third gets memory when the leases
+    that it found have ended, and then all take turns."""
     slots = make_slots(FakeLoader())
     hot = [Holder(slots, digest, tenant) for digest, tenant in ("ct", "bu")]
     await settle()
@@ -104,7 +104,7 @@ async def test_leases_without_end_keep_nobody_waiting() -> None:
 
 
 async def test_waiting_tenants_take_turns_by_weight() -> None:
-    """In bytes: of 1 and 2, the second has twice as many of the rooms that become free, however long the line."""
+    """With weights 1 and 2, the second tenant gets twice as many bytes, for any number of waiting callers."""
     order: list[str] = []
 
     async def use(tenant: str, number: int) -> None:
@@ -127,7 +127,7 @@ async def test_waiting_tenants_take_turns_by_weight() -> None:
 
 
 async def test_who_gives_up_as_the_grant_comes_gives_it_back() -> None:
-    """Both in one turn of the loop."""
+    """The grant and the cancellation happen in one turn of the event loop."""
     slots = make_slots(FakeLoader(), device_bytes=10)
     held, waits = Holder(slots, "x"), Holder(slots, "y", "u")
     await settle()
@@ -143,7 +143,7 @@ async def test_who_gives_up_as_the_grant_comes_gives_it_back() -> None:
 
 
 async def test_loads_begun_ahead_pass_nobody_who_waits() -> None:
-    """Room that somebody waits for is not free."""
+    """A prefetch does not take memory that a caller waits for."""
     slots = make_slots(FakeLoader())
     held = [Holder(slots, digest, tenant) for digest, tenant in ("ct", "du")]
     waits = Holder(slots, "e", "v")

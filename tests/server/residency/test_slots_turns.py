@@ -16,7 +16,7 @@ from tests.server.residency.fake_loader import (
 
 
 async def test_a_store_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each hanging load has its own timeout; loads from the host tier wait for none of them."""
+    """Each hanging load has its own timeout; loads from the host tier do not wait for it."""
     monkeypatch.setattr(fetches_module, "_FETCH_SECONDS", 0.05)
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 4)
     loader = FakeLoader(hanging={"a", "b"})
@@ -41,7 +41,7 @@ async def test_a_store_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.M
 
 
 async def test_a_load_waits_for_its_turn_no_longer_than_others_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With every turn taken by a load that hangs, the next one comes through once their time is over."""
+    """If hanging loads have all turns, the next load begins after their timeout."""
     monkeypatch.setattr(fetches_module, "_FETCH_SECONDS", 0.05)
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 4)
     loader = FakeLoader(hanging={"a", "b", "d"})
@@ -54,7 +54,7 @@ async def test_a_load_waits_for_its_turn_no_longer_than_others_hang(monkeypatch:
 
 
 async def test_a_load_that_nobody_waits_for_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers who gave up while it stood in line do not cost those behind them a turn."""
+    """A queued load without callers takes no turn."""
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 1)
     loader = FakeLoader(hanging={"a"})
     slots = make_slots(loader)
@@ -69,7 +69,7 @@ async def test_a_load_that_nobody_waits_for_is_not_fetched(monkeypatch: pytest.M
 
 
 async def test_one_tenants_cold_adapters_leave_turns_at_the_store() -> None:
-    """On a store that hangs one tenant has twelve of sixteen turns, also by loads that are begun ahead."""
+    """On a store that hangs one tenant has twelve of the sixteen turns, prefetches included."""
     names = [f"x{number}" for number in range(20)]
     loader = FakeLoader(hanging=set(names))
     slots = make_slots(loader, device_bytes=100)
@@ -84,7 +84,7 @@ async def test_one_tenants_cold_adapters_leave_turns_at_the_store() -> None:
 
 
 async def test_a_turn_at_the_store_comes_in_time_or_is_refused() -> None:
-    """What waits behind its own tenant's loads is told so."""
+    """The refusal names the number of loads in progress, of the tenant and of all tenants."""
     names = [f"x{number}" for number in range(13)]
     slots = make_slots(FakeLoader(hanging=set(names)), device_bytes=1000, seconds=0.01)
     flood = [Holder(slots, name) for name in names[:-1]]
@@ -99,7 +99,7 @@ async def test_a_turn_at_the_store_comes_in_time_or_is_refused() -> None:
 
 
 async def test_a_load_waits_in_the_line_of_each_tenant_that_wants_it() -> None:
-    """A public adapter at the end of one tenant's long line comes to the store by the turn of another."""
+    """A public adapter at the end of one tenant's queue is fetched in the turn of another tenant."""
     names = [f"x{number}" for number in range(20)]
     loader = FakeLoader(hanging=set(names))
     slots = make_slots(loader, device_bytes=100)
