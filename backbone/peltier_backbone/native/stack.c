@@ -29,9 +29,10 @@ typedef struct {
     int64_t window;
 } layer;
 
-/* Sub-layers read a norm of the sum so far (T5), whose end has a `final` norm; or if `post` the sum itself, of which a norm
- * takes the place (BERT). Attention is `rounded` as for `peltier_attend`. With `block_biases` each layer has heads of biases of
- * its own, which follow those of the layer before. */
+/* The layers, and what they share. Without `post` (T5), a sub-layer reads a norm of the sum so far, and the `final`
+ * norm follows the last layer. With `post` (BERT), a sub-layer reads the sum itself, and a norm replaces the sum after
+ * it. Attention is `rounded` as for `peltier_attend`. With `block_biases` each layer has its own biases, which follow
+ * those of the layer before. */
 typedef struct {
     const layer *layers;
     int64_t count;
@@ -162,7 +163,7 @@ static void add_to_sum(const run *r) {
     share_out(add_share, r, r->c->tokens, r->c->tokens * r->s->hidden >= ELEMENTS_WORTH_THREADS);
 }
 
-/* Before a sub-layer with the norm `n`. */
+/* Prepares the input of a sub-layer with the norm `n`. */
 static int begin(const run *r, const stack_norm *n) {
     if (r->s->post) return 0;
     if (n->weight) return normalise(r, n, r->input, (matrix){0});
@@ -170,7 +171,7 @@ static int begin(const run *r, const stack_norm *n) {
     return 0;
 }
 
-/* After it. */
+/* Adds the result of the sub-layer to the sum, or normalises both. */
 static int end(const run *r, const stack_norm *n) {
     if (r->s->post) return normalise(r, n, r->x, r->y);
     add_to_sum(r);
