@@ -1,4 +1,4 @@
-"""docs/reference/python.md: the public names of `peltier_client`, from its sources."""
+"""reference/python.md: the public names of `peltier_client`, from its sources."""
 
 import inspect
 from collections.abc import Iterable, Iterator

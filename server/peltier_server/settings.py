@@ -79,7 +79,7 @@ _provider = partial(_setting, panel="Identity provider")
 class Settings(BaseSettings):
     """The settings of one server. Flags win over `PELTIER_*` variables, and variables over the TOML file `config`.
 
-    `cli.py` and `docs/reference/settings.md` are made from these fields. No other code reads the environment, except
+    `cli.py` and the reference of settings are made from these fields. No other code reads the environment, except
     `telemetry/`, which reads the standard variables of OpenTelemetry.
     """
 

@@ -21,7 +21,7 @@ def check(flags: Mapping[str, Any]) -> Iterator[Finding]:
     try:
         settings = load_settings(flags)
     except SettingsError as error:
-        step = "correct the flag, the PELTIER_* variable or the file; see docs/reference/settings.md"
+        step = "correct the flag, the PELTIER_* variable or the file; see peltier serve --help"
         yield Finding(subject="settings", level="broken", text=str(error), next_step=step)
         return
     yield from check_processor(settings)
