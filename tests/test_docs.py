@@ -95,6 +95,25 @@ def test_code_cites_only_what_is_in_the_repository():
     assert wrong == []
 
 
+# "so many" without a comparison, "what cannot be answered", a comment "Of each row the ...": say what the thing is.
+RIDDLE = re.compile(
+    r"\bso many\b(?! (?:that|as|more))|\bwhat cannot be\b|/\* Of (?:a|an|the|each|two)\b", re.IGNORECASE
+)
+# Records of measurements; the changes of versions.
+RECORDS = {ROOT / "docs/results.md", ROOT / "CHANGELOG.md"}
+
+
+def test_documents_and_comments_in_c_have_no_riddles():
+    """The few patterns that readers stumbled over most: relative numbers without a noun, inverted sentences."""
+    files = {*tracked("*.md", "*.c", "*.h")} - RECORDS
+    found = [
+        f"{file.relative_to(ROOT)}: {one.group()}"
+        for file in sorted(files)
+        for one in RIDDLE.finditer(file.read_text())
+    ]
+    assert found == []
+
+
 def test_example_adapters_are_small_and_made_by_the_committed_script():
     """Together under 5 MB, one for each call of examples/train.sh."""
     script = (ROOT / "examples/train.sh").read_text()

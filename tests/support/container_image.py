@@ -20,6 +20,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 _PROGRAMS = ("podman", "runc", "debootstrap")
 _BASE, _IMAGE = "localhost/debian-python:test", "localhost/peltier:test"
+_DASHBOARDS = "localhost/peltier-dashboards:test"
 # Python as Debian 12 has it: the version of the Dockerfile's base.
 _DEBIAN = ("--variant=minbase", "--include=python3,python3-venv,ca-certificates", "bookworm")
 
@@ -44,14 +45,21 @@ class Podman:
 
     def build(self) -> str:
         """The name of the image that the Dockerfile makes on a local base."""
-        self._import_base()
+        self.import_base()
+        return self._build(_IMAGE, "--build-arg", f"TORCH_INDEX={_pip_index()}")
+
+    def build_dashboards(self) -> str:
+        """The name of the first stage of Grafana's image, which writes the dashboards. The base has been imported."""
+        return self._build(_DASHBOARDS, "--file", "deploy/grafana/Dockerfile", "--target", "build")
+
+    def _build(self, name: str, *flags: str) -> str:
         self(
             *("build", "--isolation", "chroot", "--pull=never", "--layers=false", "--format", "docker"),
-            *("--build-arg", f"BASE_IMAGE={_BASE}", "--build-arg", f"TORCH_INDEX={_pip_index()}"),
+            *("--build-arg", f"BASE_IMAGE={_BASE}", *flags),
             *_pip_volumes(self._directory / "pip.conf"),
-            *("--tag", _IMAGE, "."),
+            *("--tag", name, "."),
         )
-        return _IMAGE
+        return name
 
     def start(self, name: str, *flags: str, image: str = _IMAGE, arguments: tuple[str, ...] = ()) -> None:
         """A container in the background, on this machine's network, hardened as docker-compose.yml has it."""
@@ -60,7 +68,8 @@ class Podman:
         limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000")
         self("run", "--detach", "--name", name, "--network", "host", *hardened, *limits, *flags, image, *arguments)
 
-    def _import_base(self) -> None:
+    def import_base(self) -> None:
+        """Fills a Debian and makes an image of it."""
         base = self._directory / "base"
         made = subprocess.run([_path("debootstrap"), *_DEBIAN, base], capture_output=True, text=True)
         assert made.returncode == 0, made.stdout[-4000:]
