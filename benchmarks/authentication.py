@@ -6,7 +6,6 @@ It times these steps: authentication (`Authenticator.caller`), admission by the 
 and the rate headers of the answer. Tokens of an identity provider are signed with RS256.
 """
 
-import argparse
 import asyncio
 import json
 import statistics
@@ -18,6 +17,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
+from common.options import create_parser
 from cryptography.hazmat.primitives.asymmetric import rsa
 from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.caller import OPERATOR
@@ -131,7 +131,7 @@ async def main(redis: str | None, num_keys: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--redis", help="also count in this Redis")
     parser.add_argument("--keys", type=int, default=10_000, help="keys in the keyring")
     given = parser.parse_args()

@@ -19,7 +19,7 @@ _MULTIPLES = {"query_key_value": 3, "intermediate": 4}
 
 
 @dataclass(frozen=True)
-class Case:
+class LayerOps:
     """All ops of one layer that the adapters of a preset have in the backbone. `flops` and `nbytes` are the least that
     must be computed and moved."""
 
@@ -74,19 +74,19 @@ class Case:
         return drawn.to(self.backbone.device, self.backbone.dtype)
 
 
-def create_cases(backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> list[Case]:
+def create_cases(backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> list[LayerOps]:
     """One case for each preset, whose adapters share a program."""
     count = len(groups) // len(PRESETS)
     cases = []
     for number, preset in enumerate(PRESETS):
         own = groups[number * count : (number + 1) * count]
         assert own[0].program is not None, "every preset acts in the backbone"
-        cases.append(Case(preset, own[0].program, own, lengths[:count], backbone))
+        cases.append(LayerOps(preset, own[0].program, own, lengths[:count], backbone))
     return cases
 
 
 def compare_ops(
-    bench: Bench, cases: Sequence[Case], exact: Sequence[Case], limits: dict[str, float], labels: dict[str, str]
+    bench: Bench, cases: Sequence[LayerOps], exact: Sequence[LayerOps], limits: dict[str, float], labels: dict[str, str]
 ) -> None:
     """Each case against torch in float32 on the same device; then timed, also replayed from a CUDA graph."""
     for case, reference in zip(cases, exact, strict=True):
