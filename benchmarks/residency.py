@@ -117,7 +117,7 @@ async def measure_memory(shelf: Shelf, preset: str, count: int) -> tuple[float, 
 
 
 def counted(shelf: Shelf) -> tuple[int, ...]:
-    """The first five numbers of a `EvictionCycle`."""
+    """The first five numbers of an `EvictionCycle`."""
     evictions, held = shelf.metrics.evictions.labels, shelf.metrics.adapter_bytes.labels
     shown = (shelf.metrics.loads, evictions("device"), evictions("host"), held("device"), held("host"))
     return tuple(int(next(iter(one.collect())).samples[0].value) for one in shown)
@@ -200,7 +200,8 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=20)
     add_json(parser, "what was measured")
     options = parser.parse_args()
-    keep_freed_memory()  # as the server does, and
+    # Both as the server does.
+    keep_freed_memory()
     sys.setswitchinterval(0.0002)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:

@@ -5,7 +5,7 @@
 The server has one thread and MiniLM. First one tenant floods it with one kind of rows, which gives its rate alone. Then
 two tenants flood it, each with its kind. A tenant's share of the time is its rate beside the other tenant divided by
 its rate alone, so the shares are equal if both are slowed down equally. The target is a ratio of the shares within 1 :
-1.25. FloodRates are rows per CPU second of the server's process, which depends little on other programs.
+1.25. Rates are rows per CPU second of the server's process, which depends little on other programs.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""TenantClients of a running server, each with a client of its own key."""
+"""Tenants of a running server, each with a client of its own key."""
 
 import asyncio
 import re
