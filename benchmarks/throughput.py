@@ -16,16 +16,7 @@ from pathlib import Path
 
 import torch
 from common.options import add_json, create_parser, write_json
-from common.passes import (
-    BATCH,
-    FOUR,
-    Adapters,
-    Batches,
-    bare_pass,
-    batches_of,
-    mixed_pass,
-    transformers_pass,
-)
+from common.passes import BATCH, FOUR, Adapters, Batches, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
 from common.turns import Call, Rounds, median_ratio, time_by_turns
 from peltier_backbone.backbone import Backbone

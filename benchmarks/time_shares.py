@@ -47,12 +47,7 @@ BOTTLENECK = RowKind("bottleneck 2048", "pfeiffer", {"bottleneck": 2048})
 PHM = RowKind("phm 1024, n = 32", "phm", {"n": 32, "bottleneck": 1024})
 LONG = RowKind("compacter, long", "compacter", long=True)
 KINDS = (COMPACTER, PREFIX, BOTTLENECK, PHM, LONG)
-PAIRS = (
-    *((COMPACTER, other) for other in KINDS),
-    (PREFIX, BOTTLENECK),
-    (PREFIX, LONG),
-    (PHM, LONG),
-)
+PAIRS = (*((COMPACTER, other) for other in KINDS), (PREFIX, BOTTLENECK), (PREFIX, LONG), (PHM, LONG))
 
 
 class FloodRates:

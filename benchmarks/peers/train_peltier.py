@@ -28,9 +28,4 @@ def logits(rows: list[Row]) -> Tensor:
     return model(backbone.pack([Encoded(tuple(ids), (0,) * len(ids)) for ids, _ in rows]))
 
 
-answer(
-    {
-        "nothing": lambda: None,
-        "epoch": lambda: train_epoch(ROWS, list(model.parameters()), logits, 3e-3),
-    }
-)
+answer({"nothing": lambda: None, "epoch": lambda: train_epoch(ROWS, list(model.parameters()), logits, 3e-3)})
