@@ -98,7 +98,7 @@ def baseline_step(
     t5 = T5ForConditionalGeneration.from_pretrained(directory, dtype=torch.float32, dropout_rate=0.0)
     model = TunedT5(create_body(t5, BASELINES[preset].settings({}, backbone.config), seed=0)).train()
     padded = pad_texts(batch.rows, backbone.config)
-    labels = padded["said"][padded["said"] != IGNORED]
+    labels = padded["label_grid"][padded["label_grid"] != IGNORED]
     return model, lambda: F.cross_entropy(model(**padded), labels)
 
 
