@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from bench import Bench
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.ops.op import FusedMatmul, Program
 from peltier_adapters.ops.torch import TORCH
@@ -91,7 +91,7 @@ def compare_ops(
     """Each case against torch in float32 on the same device; then timed, also replayed from a CUDA graph."""
     for case, reference in zip(cases, exact, strict=True):
         own = {**labels, "preset": case.preset}
-        kernels = case.call(backend.choose_backend(bench.device, case.backbone.dtype))
+        kernels = case.call(choice.choose_backend(bench.device, case.backbone.dtype))
         bench.check("ops check", _error(kernels(), reference.call(TORCH)()), TOLERANCE[labels["dtype"]], **own)
         calls: dict[str, Callable[[], object]] = {"kernels": kernels}
         if bench.device.type == "cuda":

@@ -14,7 +14,7 @@ from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.heads import read_heads
 from peltier_adapters.batch.row import Row, RowOutput, adapt, group_rows, row_gates
 from peltier_adapters.batch.sharing import Batch, Stage, plan_stages, run_stages
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 
 
@@ -82,7 +82,7 @@ def has_frames(backbone: Backbone) -> bool:
     layers, whose windows depend on the lengths of rows."""
     if isinstance(backbone.model, ModernBert):
         return False
-    return backend.choose_backend(backbone.device, backbone.dtype).name == "triton"
+    return choice.choose_backend(backbone.device, backbone.dtype).name == "triton"
 
 
 def _compute_frame(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:

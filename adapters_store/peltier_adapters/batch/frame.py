@@ -19,7 +19,7 @@ from peltier_adapters.batch.adaptation import SiteAdaptation
 from peltier_adapters.batch.indices import Indices
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.shape import Shape
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.kernels.attention import ROW_WORDS
 from peltier_adapters.ops.kernels.pool import MODES, pool
@@ -161,7 +161,7 @@ def _sizes(shape: Shape) -> dict[str, int]:
 
 def find_kernels(backbone: Backbone, dtype: torch.dtype) -> TritonBackend:
     """The kernels of a backbone whose batches are frames."""
-    chosen = backend.choose_backend(backbone.device, dtype)
+    chosen = choice.choose_backend(backbone.device, dtype)
     assert isinstance(chosen, TritonBackend), "other backends compute no frames"
     return chosen
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peltier_adapters.batch.row import Row
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.residency.bank import Resident, head_spec
 
@@ -81,7 +81,7 @@ def _logits(headed: Sequence[_Read], pooled: Pooling, device: torch.device) -> T
     widest = max(head_spec(run[0].resident.head).outputs for run in runs if run[0].resident)
     y = torch.zeros(len(x), widest, device=device)
     lengths = [len(read) for read in headed]
-    ops = backend.choose_backend(device, torch.float32).group([_group(run) for run in runs], lengths)
+    ops = choice.choose_backend(device, torch.float32).group([_group(run) for run in runs], lengths)
     return ops.act("head", 0, y, x)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree
 from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.residency.bank import Bank, Resident, Slot
 
@@ -92,7 +92,7 @@ def adapt(
 ) -> BatchAdaptation:
     """The adaptation of `rows`, which are in `Row.order` and have `lengths` tokens."""
     groups = group_rows(rows, record_gates=record_gates)
-    return BatchAdaptation(backbone, groups, lengths, backend.choose_backend(backbone.device, backbone.dtype))
+    return BatchAdaptation(backbone, groups, lengths, choice.choose_backend(backbone.device, backbone.dtype))
 
 
 def group_rows(rows: Sequence[Row], *, record_gates: bool) -> list[AdapterGroup]:

@@ -14,7 +14,7 @@ from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.scoring import pack_targets
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.ops.op import AddedBias, Program
 from peltier_adapters.ops.torch import TORCH
@@ -32,7 +32,7 @@ def warm_up(backbone: Backbone) -> None:
     compare rows without an adapter, which compiles the other kernels for the shape of `backbone`; on T5 also label
     trees and a step of a text. So no batch waits for a compiler. If kernels fail, the log has the reason and torch is
     chosen."""
-    chosen = [backend.choose_backend(backbone.device, dtype) for dtype in (backbone.dtype, torch.float32)]
+    chosen = [choice.choose_backend(backbone.device, dtype) for dtype in (backbone.dtype, torch.float32)]
     if any(one.name != "triton" for one in chosen):
         return
     try:
@@ -44,7 +44,7 @@ def warm_up(backbone: Backbone) -> None:
                 _check(backbone, *(_encode(backbone, rows, one) for one in (chosen[0], TORCH)))
                 forward(backbone, [Row(one) for one in rows])
     except Exception as error:  # Triton, its compilers and the driver have no common error
-        backend.leave_out_kernels(backbone.device, error)
+        choice.leave_out_kernels(backbone.device, error)
 
 
 def _check(backbone: Backbone, found: Tensor, expected: Tensor) -> None:

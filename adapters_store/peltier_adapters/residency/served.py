@@ -9,7 +9,7 @@ from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.artifact.weights import Weights, layout_of
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import Backend
 from peltier_adapters.parts import bottleneck
 from peltier_adapters.spec.parts import BottleneckSpec, Parts
@@ -36,7 +36,7 @@ def split_head(parts: Parts) -> tuple[Parts, Parts]:
 def find_backend(parts: Parts, backbone: Backbone) -> Backend:
     """The backend of a body or of a head. Heads compute in float32."""
     is_head = any(part.kind == "head" for part in parts)
-    return backend.choose_backend(backbone.device, torch.float32 if is_head else backbone.dtype)
+    return choice.choose_backend(backbone.device, torch.float32 if is_head else backbone.dtype)
 
 
 def build_served(parts: Parts, tensors: Mapping[str, Tensor], config: BackboneConfig) -> Weights:

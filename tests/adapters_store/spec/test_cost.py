@@ -13,7 +13,7 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.artifact.label_tree import create_tree
 from peltier_adapters.batch.row import Row, adapt, adapt_tokens
 from peltier_adapters.batch.scoring import pack_targets
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import head
 from peltier_adapters.presets.preset import Preset
@@ -80,7 +80,7 @@ def _macs(backbone: Backbone, resident: Resident | None) -> int:
     packed = backbone.pack([row.prompted])
     # With gradients on, so that torch computes the backbone too, and not the native kernels.
     with Counted() as counted, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+        patch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
         patch.setattr(NativeLinear, "multiply", lambda own, x, _: F.linear(x, *own.weights()))
         adaptation = adapt(backbone, [row], packed.lengths)
         if backbone.config.generates:

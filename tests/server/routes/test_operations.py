@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.artifact.manifest import Manifest
-from peltier_adapters.ops.backend import choose_backend
+from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.native.choice import kernels_in_use
 

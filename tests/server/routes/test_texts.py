@@ -9,7 +9,7 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.generation.generation import Generator
-from peltier_adapters.ops.backend import choose_backend
+from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext
