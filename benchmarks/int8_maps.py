@@ -79,7 +79,7 @@ def _matches(path: str, pattern: str) -> bool:
 def states(backbone: Backbone, texts: Sequence[str]) -> Tensor:
     """The last hidden states of an encoder, [tokens, hidden]."""
     packed = backbone.pack([backbone.tokenizer.encode(text, max_tokens=128) for text in texts])
-    return backbone.t5.encode(packed) if backbone.config.generates else backbone.bert(packed)
+    return backbone.encode(packed)
 
 
 def measure(backbone: Backbone, artifacts: Sequence[Artifact], rows: Sequence[Sequence[Example]]) -> list[Evaluation]:

@@ -38,7 +38,7 @@ def batches_of(rows: list[Encoded]) -> Batches:
 def bare_pass(backbone: Backbone, batches: Batches) -> None:
     with torch.inference_mode():
         for batch in batches:
-            backbone.model(backbone.pack(batch))
+            backbone.encode(backbone.pack(batch))
 
 
 def mixed_pass(backbone: Backbone, batches: list[list[Row]]) -> None:

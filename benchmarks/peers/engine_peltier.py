@@ -34,7 +34,7 @@ def encoded(batch: Batch) -> list[Encoded]:
 @torch.inference_mode()
 def bare(batch: Batch) -> Array:
     """Without adapters."""
-    return backbone.bert(backbone.pack(encoded(batch))).float().numpy()
+    return backbone.encode(backbone.pack(encoded(batch))).float().numpy()
 
 
 class Adapted:

@@ -43,7 +43,7 @@ def text(width: int) -> Encoded:
 @torch.inference_mode()
 def bare(width: int) -> None:
     """Our backbone without adapters."""
-    backbone.model(backbone.pack([text(width)] * ROWS))
+    backbone.encode(backbone.pack([text(width)] * ROWS))
 
 
 @torch.inference_mode()

@@ -223,7 +223,7 @@ def test_a_tied_t5_keeps_its_embedding_once(t5_int8: Backbone, t5_gated_int8: Ba
 
 def _states(backbone: Backbone, texts: list[str]) -> Tensor:
     with torch.inference_mode():
-        return backbone.bert(backbone.pack([backbone.tokenizer.encode(text) for text in texts]))
+        return backbone.encode(backbone.pack([backbone.tokenizer.encode(text) for text in texts]))
 
 
 def test_int8_states_are_near_float32(minilm: Backbone, minilm_int8: Backbone):

@@ -69,7 +69,7 @@ def _assert_parity(name: str, sizes: Mapping[str, int], directory: Path, tokeniz
     backbone = _load(model, file, directory, tokenizer, "float32")
     rows = _rows((*LENGTHS, backbone.config.max_tokens), backbone.config)
     with torch.inference_mode():
-        found = backbone.bert(backbone.pack(rows))
+        found = backbone.encode(backbone.pack(rows))
     torch.testing.assert_close(found, _encode(model, rows, backbone.config), atol=1e-4, rtol=0)
 
 

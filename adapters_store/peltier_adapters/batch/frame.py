@@ -105,7 +105,7 @@ class Frame:
         attention = _Attention(ops, placed, shape.longest, self._backbone.config.num_heads)
         read = _Read(indices["ids"], indices["types"], indices["positions"])
         model = self._backbone.model
-        assert isinstance(model, Bert), "`has_frames` is asked first"
+        assert isinstance(model, Bert), "`choose_runner` chooses frames for it"
         hidden = model.encode(read, SiteAdaptation(ops), attention)
         pool(self._vectors, hidden, rows, indices["modes"])
         if shape.uses_pooler:

@@ -34,7 +34,7 @@ class FrameAdaptation(SiteAdaptation):
     """The adaptation of rows whose vectors are on the device; attention reads prefixes where they lie."""
 
     def prefix(self, attention: int, span: int, x: Tensor) -> PlacedPrefixes | RowKernels | None:
-        return self._ops.placed_prefixes(attention, x)
+        return self.ops.placed_prefixes(attention, x)
 
 
 class RowVectors:
@@ -174,7 +174,7 @@ class TreePass:
         adaptation = FrameAdaptation(TritonOps(rows, self._adapters.tables))
         own, cross = (Places(indices[name], 1, model.config.num_heads) for name in ("own", "cross"))
         view = _NodeView(own, cross, memory, model.decoder.bias)
-        hidden = model.decoder.run(model.embedding(indices["node_ids"]), view, adaptation)
+        hidden = model.decoder(model.embedding(indices["node_ids"]), view, adaptation)
         return model.logits(hidden, adaptation)
 
     def _positions(self, seen: Tensor) -> Tensor:

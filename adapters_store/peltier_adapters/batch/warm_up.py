@@ -9,8 +9,8 @@ from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree, create_tree
-from peltier_adapters.batch import steps
 from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.scoring import pack_targets
@@ -69,8 +69,9 @@ def _decode(backbone: Backbone, encoded: Sequence[Encoded], chosen: Backend) -> 
     trees, rows = _trees(backbone, encoded), [Row(one) for one in encoded]
     logits, _ = read_trees(backbone, rows, [AdapterGroup(len(rows))], trees, {})
     cache = Cache(backbone.t5.config, backbone.device, backbone.kept_dtype)
-    slots = [slot for own in steps.join(backbone, rows, [1] * len(rows), cache) for slot in own]
-    step = steps.arrange(backbone, rows, slots, cache)([backbone.t5.config.start_token_id] * len(rows))
+    runner = choose_runner(backbone)
+    slots = [slot for own in runner.join(rows, [1] * len(rows), cache) for slot in own]
+    step = runner.arrange(rows, slots, cache)([backbone.t5.config.start_token_id] * len(rows))
     return torch.cat((logits, step, _add_bias(backbone, chosen))).float()
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 from peltier_backbone.linear.activation import activate
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation, PlacedOps, PlacedPrefixes
+from peltier_backbone.native.program import Activation, PlacedPrefixes
 from torch import Tensor
 
 from peltier_adapters.ops.op import Program
@@ -68,10 +68,6 @@ class GroupedOps(Protocol):
     def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes | RowKernels | None:
         """The prefixes of attention `number` and their gates, for kernels that read them in place; None in other
         backends."""
-        return None
-
-    def place_ops(self) -> PlacedOps | None:
-        """All ops in the layers for one native call; None in other backends, and if gates are recorded."""
         return None
 
 

@@ -16,7 +16,7 @@ from peltier_backbone.attention.attention import Prefix
 from peltier_backbone.linear.activation import activate
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import NO_OPS, Activation, PlacedOps, PlacedPrefixes
+from peltier_backbone.native.program import Activation, PlacedPrefixes
 
 Projection = Literal[
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
@@ -64,10 +64,6 @@ class Adaptation(Protocol):
     def gate(self, x: Tensor, activation: Activation) -> Tensor:
         """The first half of the columns of `x` activated, times the second half. May change x in place."""
 
-    def place_ops(self) -> PlacedOps | None:
-        """All changes in the layers, for a native call that runs them all; None if Python must call the methods above.
-        They do not include `embed`, the norm of BERT's embeddings, and `project` at "key_value" and "lm_head"."""
-
 
 class NoAdaptation:
     """An adaptation that changes nothing."""
@@ -96,15 +92,5 @@ class NoAdaptation:
     def gate(self, x: Tensor, activation: Activation) -> Tensor:
         return activate(x, activation, gated=True)
 
-    def place_ops(self) -> PlacedOps | None:
-        return None
 
-
-class _Bare(NoAdaptation):
-    """The bare model, which a native call can run too."""
-
-    def place_ops(self) -> PlacedOps:
-        return NO_OPS
-
-
-NO_ADAPTATION = _Bare()
+NO_ADAPTATION = NoAdaptation()

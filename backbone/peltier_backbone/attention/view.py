@@ -24,8 +24,12 @@ class View(SelfView, Protocol):
         """Cross-attention of decoder block `layer`; queries are [tokens, attention]."""
 
 
-class NativeView(View, Protocol):
-    """A view that one native call of all blocks reads too."""
+class PlacedView(Protocol):
+    """What a native call of all layers reads."""
 
     def place(self, prefixes: Table | None) -> StackRows:
-        """The same for all blocks in one native call; `prefixes`, if there are any, are of whole rows or of tokens."""
+        """The keys that the queries of each row see; `prefixes`, if there are any, are of whole rows or of tokens."""
+
+
+class NativeView(View, PlacedView, Protocol):
+    """What a decoder's tokens attend to, for calls of each attention and for one call of all layers."""

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention.attention import Span
-from peltier_backbone.attention.native_stack import run_stack
 from peltier_backbone.attention.span_attention import SpanAttention
+from peltier_backbone.attention.view import PlacedView
 from peltier_backbone.bert.layer import Attention, Layer
 from peltier_backbone.bert.stack import lay_out
 from peltier_backbone.checkpoint.bert_config import BertConfig
@@ -80,10 +80,6 @@ class Bert:
 
     def advance(self, x: Tensor, packed: Packed, adaptation: Adaptation, layers: range) -> Tensor:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]."""
-        stack = None if self._native is None else self._native.part(layers.start, layers.stop)
-        states = run_stack(stack, x, _View(packed), adaptation)
-        if states is not None:
-            return states
         attention = SpanAttention(packed, adaptation, self.config.num_heads, self.span_kind)
         return self._run(x, adaptation, attention, layers)
 
@@ -101,8 +97,13 @@ class Bert:
             x = self.layers[index](x, index, attention, adaptation)
         return x
 
+    def view(self, packed: Packed) -> PlacedView:
+        """What each token sees, for the native kernels."""
+        return _View(packed)
+
     @cached_property
-    def _native(self) -> NativeStack | None:
+    def native(self) -> NativeStack | None:
+        """The layers for the native kernels; None if these do not compute all maps."""
         return lay_out(self.layers, self.config.num_heads, rounded=self.span_kind.rounded)
 
     def norms(self) -> list[LayerNorm]:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention.attention import Span
-from peltier_backbone.attention.native_stack import run_stack
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.attention.span_attention import SpanAttention
+from peltier_backbone.attention.view import PlacedView
 from peltier_backbone.bert.layer import Attention
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.linear.norm import LayerNorm
@@ -73,12 +73,8 @@ class ModernBert:
 
     def advance(self, x: Tensor, packed: Packed, adaptation: Adaptation, layers: range) -> Tensor:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]. The final norm
-        follows the last layer; the kernels compute no layers without it."""
+        follows the last layer."""
         last = len(self.layers)
-        stack = self._native.part(layers.start, last) if self._native is not None and layers.stop == last else None
-        states = run_stack(stack, x, _View(packed), adaptation)
-        if states is not None:
-            return states
         far, near = self._attentions(packed, adaptation)
         for layer in self.layers[layers.start : layers.stop]:
             x = layer.attention(x, near if layer.attention.local else far, adaptation)
@@ -94,8 +90,13 @@ class ModernBert:
             _Rotating(self.local_rotary, packed.positions, near),
         )
 
+    def view(self, packed: Packed) -> PlacedView:
+        """What each token sees, for the native kernels."""
+        return _View(packed)
+
     @cached_property
-    def _native(self) -> NativeStack | None:
+    def native(self) -> NativeStack | None:
+        """The layers for the native kernels; None if these do not compute all maps."""
         rotaries = self.global_rotary, self.local_rotary
         return lay_out(self.config, self.layers, self.final_norm, rotaries, rounded=self.span_kind.rounded)
 

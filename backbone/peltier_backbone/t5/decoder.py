@@ -7,10 +7,9 @@ from functools import cached_property
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation
-from peltier_backbone.attention.native_stack import run_stack
 from peltier_backbone.attention.prefix_attention import PrefixAttention
 from peltier_backbone.attention.relative import RelativeBias
-from peltier_backbone.attention.view import NativeView, View
+from peltier_backbone.attention.view import View
 from peltier_backbone.linear.norm import Norm, RMSNorm
 from peltier_backbone.native.stack import NativeStack
 from peltier_backbone.t5.stack import lay_out
@@ -36,14 +35,9 @@ class Decoder:
     norm: RMSNorm
     norm_index: int
 
-    def __call__(self, x: Tensor, view: NativeView, adaptation: Adaptation) -> Tensor:
+    def __call__(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded tokens `x`, both [tokens, hidden]. Each token is one row of the
         adaptation."""
-        states = run_stack(self._native, x, view, adaptation)
-        return self.run(x, view, adaptation) if states is None else states
-
-    def run(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
-        """The same, block by block."""
         prefixed = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
         for layer, block in enumerate(self.blocks):
             x = block.own(x, layer, view, prefixed, adaptation)
@@ -52,7 +46,8 @@ class Decoder:
         return adaptation.norm(self.norm_index, x, self.norm)
 
     @cached_property
-    def _native(self) -> NativeStack | None:
+    def native(self) -> NativeStack | None:
+        """The blocks for the native kernels; None if these do not compute all maps."""
         layers = [(block.own, block.cross, block.feed_forward) for block in self.blocks]
         return lay_out(layers, self.norm, self.norm_index, self.bias)
 

@@ -7,7 +7,6 @@ from functools import cached_property
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation
-from peltier_backbone.attention.native_stack import run_stack
 from peltier_backbone.attention.prefix_attention import Attended, PrefixAttention, Prefixes
 from peltier_backbone.attention.ragged_attention import RaggedAttention
 from peltier_backbone.attention.relative import RelativeBias, RowBias
@@ -28,7 +27,7 @@ class EncoderBlock:
 
 
 @dataclass(frozen=True)
-class _RowView:
+class RowView:
     """Each token sees its whole row."""
 
     rows: RaggedAttention
@@ -53,10 +52,12 @@ class Encoder:
 
     def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded packed rows `x` of `lengths` tokens, both [tokens, hidden]."""
+        return self.run(x, self.view(x, lengths), lengths, adaptation)
+
+    def view(self, x: Tensor, lengths: Sequence[int]) -> RowView:
+        """What each token of packed rows sees, which are embedded as x."""
         biases = RowBias(self.bias, max(lengths))
-        view = _RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases), self.bias)
-        states = run_stack(self._native, x, view, adaptation)
-        return self.run(x, view, lengths, adaptation) if states is None else states
+        return RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases), self.bias)
 
     def run(self, x: Tensor, view: SelfView, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
         """The same, block by block, of tokens that attend as `view` says."""
@@ -67,7 +68,8 @@ class Encoder:
         return adaptation.norm(2 * len(self.blocks), x, self.norm)
 
     @cached_property
-    def _native(self) -> NativeStack | None:
+    def native(self) -> NativeStack | None:
+        """The blocks for the native kernels; None if these do not compute all maps."""
         layers = [(block.attention, None, block.feed_forward) for block in self.blocks]
         return lay_out(layers, self.norm, 2 * len(self.blocks), self.bias)
 

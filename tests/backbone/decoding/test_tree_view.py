@@ -21,7 +21,7 @@ def _logits(
 ) -> list[Tensor]:
     packed, model = backbone.pack(rows), backbone.t5
     targets = Targets.create(ids, parents, backbone.device)
-    hidden = model.decode(targets, model.project_kv(packed, model.encode(packed)))
+    hidden = backbone.decode(targets, model.project_kv(packed, backbone.encode(packed)))
     return list(model.logits(hidden).split(targets.lengths))
 
 

@@ -80,7 +80,7 @@ def _reference(model: ModernBertModel, rows: list[Encoded]) -> Tensor:
 
 @torch.inference_mode()
 def _ours(backbone: Backbone, rows: list[Encoded]) -> Tensor:
-    return backbone.bert(backbone.pack(rows))
+    return backbone.encode(backbone.pack(rows))
 
 
 def _distance(one: Tensor, other: Tensor) -> float:

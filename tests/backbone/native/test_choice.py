@@ -148,7 +148,7 @@ def test_a_backbone_keeps_the_kernels_of_its_maps(bert: Backbone) -> None:
         other = load_backbone(bert.name)
     with torch.inference_mode(), forced_level(fastest_level()):
         packed = other.pack([row])
-        torch.testing.assert_close(other.bert(packed), load_backbone(bert.name).bert(packed), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(other.encode(packed), load_backbone(bert.name).encode(packed), atol=1e-5, rtol=1e-5)
 
 
 def test_the_names_say_what_torch_computes(bert_directory: str) -> None:

@@ -95,9 +95,9 @@ def _reference(model: PreTrainedModel, rows: list[Encoded], texts: Tensor) -> tu
 @torch.inference_mode()
 def _ours(backbone: Backbone, rows: list[Encoded], texts: Tensor) -> tuple[Tensor, Tensor]:
     packed, model = backbone.pack(rows), backbone.t5
-    states = model.encode(packed)
+    states = backbone.encode(packed)
     targets = Targets.create(texts.tolist(), None, backbone.device)
-    return states, model.logits(model.decode(targets, model.project_kv(packed, states)))
+    return states, model.logits(backbone.decode(targets, model.project_kv(packed, states)))
 
 
 def test_float32_equals_transformers(pair: tuple[PreTrainedModel, Path]):
@@ -130,11 +130,11 @@ def test_steps_equal_teacher_forcing(pair: tuple[PreTrainedModel, Path], dtype: 
     backbone = load_backbone(str(pair[1]), dtype=dtype)
     rows, texts = _rows(), _texts(len(LENGTHS))
     packed, model = backbone.pack(rows), backbone.t5
-    memory = model.project_kv(packed, model.encode(packed))
-    forced = model.decode(Targets.create(texts.tolist(), None, backbone.device), memory)
+    memory = model.project_kv(packed, backbone.encode(packed))
+    forced = backbone.decode(Targets.create(texts.tolist(), None, backbone.device), memory)
     cache = Cache(model.config, backbone.device, backbone.dtype)
     slots = [slot for own in cache.join(memory) for slot in own]
-    steps = torch.stack([model.step(column, model.arrange(slots, cache)) for column in texts.t()], 1).flatten(0, 1)
+    steps = torch.stack([backbone.step(column, model.arrange(slots, cache)) for column in texts.t()], 1).flatten(0, 1)
     assert steps.dtype == backbone.dtype
     if dtype == "float32":
         assert _distance(steps, forced) < 1e-4
@@ -153,11 +153,11 @@ def test_greedy_texts_equal_generate(pair: tuple[PreTrainedModel, Path]):
     )
     packed = backbone.pack(rows)
     cache = Cache(backbone.t5.config, backbone.device, backbone.dtype)
-    joined = cache.join(backbone.t5.project_kv(packed, backbone.t5.encode(packed)))
+    joined = cache.join(backbone.t5.project_kv(packed, backbone.encode(packed)))
     slots, tokens = [slot for own in joined for slot in own], torch.zeros(len(rows), dtype=torch.long)
     texts = [tokens]
     for logits in theirs.logits:
-        found = backbone.t5.logits(backbone.t5.step(tokens, backbone.t5.arrange(slots, cache)))
+        found = backbone.t5.logits(backbone.step(tokens, backbone.t5.arrange(slots, cache)))
         assert _distance(found, logits) < 1e-4
         tokens = found.argmax(-1)
         texts.append(tokens)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import torch
 from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.batch.forward import Pooled
+from peltier_adapters.batch.heads import Pooled
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
