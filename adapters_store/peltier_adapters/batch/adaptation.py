@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 
 import torch
-from peltier_backbone.attention.adaptation import NoAdaptation, Projection, Sublayer
-from peltier_backbone.attention.attention import Prefix
+from peltier_backbone.attention.adaptation import NoAdaptation, Prefix, Projection, Sublayer
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels

@@ -8,11 +8,10 @@ their layer. While an encoder-decoder decodes, each decoder token is one row.
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from peltier_backbone.attention.attention import Prefix
 from peltier_backbone.linear.activation import activate
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
@@ -22,6 +21,13 @@ Projection = Literal[
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
 ]  # "query" and "key_value" are cross-attention's; self-attention fuses them
 Sublayer = Literal["attention", "ffn"]
+
+
+class Prefix(NamedTuple):
+    """Extra keys and values in front of each row of a span: [rows, heads, prefix, head size]."""
+
+    keys: Tensor
+    values: Tensor
 
 
 class Adaptation(Protocol):

@@ -6,12 +6,13 @@ batch is one span. Elsewhere rows with a prefix form their own spans, and other 
 """
 
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.attention.adaptation import Prefix
 from peltier_backbone.attention.groups import Groups
 from peltier_backbone.attention.near_attention import attend_near
 from peltier_backbone.attention.padding import Padding
@@ -32,13 +33,6 @@ def kernel_name(device: torch.device, dtype: torch.dtype) -> str:
         return "sdpa-padded"
     native = choose_kernels(dtype).library
     return "by-row" if native is None else f"native-{native.name}"
-
-
-class Prefix(NamedTuple):
-    """Extra keys and values in front of each row of a span: [rows, heads, prefix, head size]."""
-
-    keys: Tensor
-    values: Tensor
 
 
 class Span:

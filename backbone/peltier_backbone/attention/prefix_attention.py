@@ -9,8 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from peltier_backbone.attention.adaptation import Adaptation
-from peltier_backbone.attention.attention import Prefix
+from peltier_backbone.attention.adaptation import Adaptation, Prefix
 from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
 

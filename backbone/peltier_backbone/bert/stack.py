@@ -6,8 +6,8 @@ from itertools import starmap
 
 import torch
 
-from peltier_backbone.attention.native_stack import place_map, place_norm
 from peltier_backbone.bert.layer import ACTIVATION, Layer
+from peltier_backbone.linear.placing import place_map, place_norm
 from peltier_backbone.native.program import ACTIVATIONS
 from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout
 

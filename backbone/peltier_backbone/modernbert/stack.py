@@ -5,11 +5,11 @@ from ctypes import addressof
 
 import torch
 
-from peltier_backbone.attention.native_stack import place_map, place_norm
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import LayerNorm
+from peltier_backbone.linear.placing import place_map, place_norm
 from peltier_backbone.modernbert.layer import Layer
 from peltier_backbone.native.program import ACTIVATIONS
 from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm

@@ -5,10 +5,10 @@ from ctypes import addressof
 
 import torch
 
-from peltier_backbone.attention.native_stack import place_map, place_norm
 from peltier_backbone.attention.relative import RelativeBias
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import RMSNorm
+from peltier_backbone.linear.placing import place_map, place_norm
 from peltier_backbone.native.program import ACTIVATIONS
 from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout
 from peltier_backbone.t5.sublayers import CrossAttention, FeedForward, SelfAttention

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from peltier_backbone.attention.attention import Prefix, Span
+from peltier_backbone.attention.adaptation import Prefix
+from peltier_backbone.attention.attention import Span
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.text.packing import Encoded, Packed

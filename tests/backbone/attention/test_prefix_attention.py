@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from peltier_backbone.attention.adaptation import NoAdaptation
-from peltier_backbone.attention.attention import Prefix
+from peltier_backbone.attention.adaptation import NoAdaptation, Prefix
 from peltier_backbone.attention.prefix_attention import Attended, PrefixAttention, attend
 from torch import Tensor
 

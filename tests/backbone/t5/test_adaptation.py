@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation, NoAdaptation, Norm
-from peltier_backbone.attention.attention import Prefix
+from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation, NoAdaptation, Norm, Prefix
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.decoding.targets import Targets
