@@ -25,7 +25,7 @@ SOURCES := pyproject.toml constraints.txt hatch_build.py backbone/peltier_backbo
 .DELETE_ON_ERROR:
 # Two installs into one environment at a time would corrupt it.
 .NOTPARALLEL:
-.PHONY: help install serve test test-slow check check-floors check-client check-console console lock bench reference docs
+.PHONY: help install serve test test-slow check check-floors check-client check-console console lock bench reference dashboards docs
 
 help:
 	@echo "make install   create $(VENV) with the server, the training and the minilm backbone"
@@ -38,7 +38,8 @@ help:
 	@echo "make console   build the console from its sources (needs node 20 or newer; the repository has a build)"
 	@echo "make check-console   check the console's sources, and that the build in the repository is made from them"
 	@echo "make lock      write constraints.txt and floors.txt from pyproject.toml (newer versions: ARGS=--upgrade)"
-	@echo "make reference   write docs/reference from the code, and the drawings and tables of docs/methods"
+	@echo "make reference   write the pages that are made from the code to build/docs, as Markdown"
+	@echo "make dashboards   write the dashboards for Grafana to build/dashboards, as JSON"
 	@echo "make docs      write the documentation site to site/, a folder for each version; a warning is an error"
 	@echo "make bench     run the short benchmarks: throughput, HTTP, uploads; fail on a loss over 10 %"
 
@@ -101,7 +102,7 @@ check-client: $(INSTALLED_DEV)
 	$(UV) --python $(CLIENT)/bin/python --constraint constraints.txt --build-constraint constraints.txt \
 		--editable . hypothesis pytest pytest-asyncio
 	$(CLIENT)/bin/python -m compileall -q backbone adapters_store server training client
-	$(CLIENT)/bin/python -m pytest -p no:cacheprovider -p tests.skips --confcutdir tests/client \
+	$(CLIENT)/bin/python -m pytest -p no:cacheprovider -p tests.support.skips --confcutdir tests/client \
 		$(CLIENT_TESTS) $(ARGS)
 
 # Only these targets need node. The lock of npm pins every package with its digest. `npm ci` would refuse it, because the
@@ -142,9 +143,13 @@ lock: | $(BIN)/python
 	$(call compile,constraints.txt)
 	$(call compile,floors.txt,--resolution lowest-direct)
 
-# These pages are generated from the code; a test fails if one of them is stale.
+# The reference, and the pages of the methods with their drawings and tables. `make docs` builds them for the site.
 reference: $(INSTALLED_DEV)
-	$(BIN)/python -m docs.generator
+	$(BIN)/python -m docs.generator build
+
+# docker-compose.yml builds them too, into its image of Grafana.
+dashboards: $(INSTALLED_DEV)
+	$(BIN)/python deploy/grafana/generate.py build/dashboards
 
 # A folder of static files: any web server can show it, below any path. Releases are read from the tags.
 docs: $(INSTALLED_DEV)

@@ -9,7 +9,6 @@ CPU time of the forward passes, which does not depend on other programs, and wal
 while the event loop and the callers use a second core.
 """
 
-import argparse
 import json
 import random
 import statistics
@@ -22,6 +21,8 @@ from pathlib import Path
 import torch
 from common.adapters import make_bytes
 from common.callers import ask_for, predict_bytes, run
+from common.options import add_json, create_parser, write_json
+from common.passes import FOUR
 from common.sentences import load_sentences
 from common.serving import Server, serving
 from common.stock import stock, variant
@@ -29,14 +30,14 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
-PRESETS = ("compacter", "unipelt-apl", "lora", "adamix")
 NUM_TASKS, NUM_SENTENCES = 32, 2000
 
 
 @dataclass(frozen=True)
-class Taken:
+class UsedTime:
     """The time that a number of requests, or rows, took."""
 
     count: int
@@ -54,7 +55,7 @@ class Taken:
         return self.count / self.seconds
 
 
-class Engine:
+class ForwardPasses:
     """Runs the forward passes alone, on batches of the sizes that a server has formed."""
 
     def __init__(self, backbone: Backbone, residents: list[Resident], sentences: list[str]) -> None:
@@ -63,7 +64,7 @@ class Engine:
         self._encoded = [backbone.tokenizer.encode(text, max_tokens=128) for text in sentences]
         self._draw = random.Random(0)
 
-    def compute(self, sizes: Counter[int], seconds: float) -> Taken:
+    def compute(self, sizes: Counter[int], seconds: float) -> UsedTime:
         """Computes batches until `seconds` are over."""
         count, used, begun = 0, time.process_time(), time.perf_counter()
         while time.perf_counter() - begun < seconds:
@@ -71,26 +72,24 @@ class Engine:
             texts, residents = self._draw.sample(self._encoded, size), self._draw.choices(self._residents, k=size)
             forward(self._backbone, [Row(*one) for one in zip(texts, residents, strict=True)])
             count += size
-        return Taken(count, time.process_time() - used, time.perf_counter() - begun)
+        return UsedTime(count, time.process_time() - used, time.perf_counter() - begun)
 
 
-def ask(server: Server, requests: list[bytes], clients: int, seconds: float) -> tuple[Taken, Counter[int]]:
+def ask(server: Server, requests: list[bytes], clients: int, seconds: float) -> tuple[UsedTime, Counter[int]]:
     """The time that the server's process took, and how many batches of each size it formed."""
     used = server.cpu_seconds
     answers = run(ask_for(server.url, requests, clients, seconds))
     rows = Counter(json.loads(body)["batch"]["rows"] for _, body in answers)
     # Each of the n rows of a batch reports n. The last batches are small, because some callers have ended.
     sizes = Counter({size: max(1, round(count / size)) for size, count in rows.items()})
-    taken = Taken(len(answers), server.cpu_seconds - used, answers[-1][0])
+    taken = UsedTime(len(answers), server.cpu_seconds - used, answers[-1][0])
     return taken, sizes
 
 
-def report(rounds: list[tuple[Taken, Taken]], sizes: Counter[int], clients: int) -> dict[str, float]:
+def report(rounds: list[tuple[UsedTime, UsedTime]], sizes: Counter[int], clients: int) -> dict[str, float]:
     """Prints rates and their ratios: medians of the rounds."""
     mean_rows = sum(size * count for size, count in sizes.items()) / sizes.total()
-    print(
-        f"{clients} clients, one text each, {NUM_TASKS} tasks of {len(PRESETS)} presets; {mean_rows:.1f} rows a batch"
-    )
+    print(f"{clients} clients, one text each, {NUM_TASKS} tasks of {len(FOUR)} presets; {mean_rows:.1f} rows a batch")
     print(f"{'':18}{'a second of CPU time':>22}{'a second by the clock':>24}")
     found = {"rows_a_batch": mean_rows}
     for place, name in enumerate(("server, requests", "engine, rows")):
@@ -104,22 +103,21 @@ def report(rounds: list[tuple[Taken, Taken]], sizes: Counter[int], clients: int)
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each, in each round")
-    parser.add_argument("--json", type=Path, help="also write the ratios here")
+    add_json(parser, "the ratios")
     given = parser.parse_args()
     torch.set_num_threads(1)
     backbone = load_backbone("minilm")
     banks = Banks(backbone)
-    originals = {preset: make_bytes(backbone, preset, 0) for preset in PRESETS}
+    originals = {preset: make_bytes(backbone, preset, 0) for preset in FOUR}
     sentences, draw = load_sentences(None, NUM_SENTENCES), random.Random(0)
     with tempfile.TemporaryDirectory() as directory:
         tasks = stock(Path(directory) / "store", originals, NUM_TASKS)
-        files = [variant(originals[PRESETS[number % len(PRESETS)]], number) for number in range(NUM_TASKS)]
-        engine = Engine(backbone, [banks.add(read_artifact(data, backbone)) for data in files], sentences)
+        files = [variant(originals[FOUR[number % len(FOUR)]], number) for number in range(NUM_TASKS)]
+        engine = ForwardPasses(backbone, [banks.add(read_artifact(data, backbone)) for data in files], sentences)
         requests = [predict_bytes(draw.choice(tasks), text) for text in sentences]
         with serving(Path(directory) / "store") as server:
             _, sizes = ask(server, requests, given.clients, given.seconds)
@@ -129,8 +127,7 @@ def main() -> None:
                 taken, sizes = ask(server, requests, given.clients, given.seconds)
                 rounds.append((taken, engine.compute(sizes, given.seconds)))
     found = report(rounds, sizes, given.clients)
-    if given.json:
-        given.json.write_text(json.dumps(found))
+    write_json(given, found)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ It prints a line when it begins, runs until SIGTERM, and prints how many answers
 caller sends its request again at once and ignores `Retry-After`.
 """
 
-import argparse
 import asyncio
 import itertools
 import json
@@ -19,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from common.callers import Line, lines, request_bytes, run
+from common.callers import HttpConnection, connections, request_bytes, run
+from common.options import create_parser
 
 Sender = Callable[["Attacker"], Coroutine[Any, Any, None]]
 NUM_COSTLY, NUM_HOGS, NUM_LISTED = 32, 64, 100
@@ -72,9 +72,9 @@ async def ask(attacker: Attacker) -> None:
     """Sends the next request as soon as the last one is answered."""
     while True:
         try:
-            async with lines(attacker.url, 1) as (line,):
+            async with connections(attacker.url, 1) as (connection,):
                 while True:
-                    attacker.statuses[await _status(line, next(attacker.requests))] += 1
+                    attacker.statuses[await _status(connection, next(attacker.requests))] += 1
         except OSError:
             attacker.statuses["broken"] += 1
 
@@ -83,8 +83,8 @@ async def hang_up(attacker: Attacker) -> None:
     """Sends a whole request, and closes the connection before it can be answered."""
     while True:
         try:
-            async with lines(attacker.url, 1) as (line,):
-                answer = line.ask(next(attacker.requests))
+            async with connections(attacker.url, 1) as (connection,):
+                answer = connection.ask(next(attacker.requests))
                 done, _ = await asyncio.wait([answer], timeout=_HANG_UP_SECONDS)
                 attacker.statuses["answered" if done else "left"] += 1
             if not done:
@@ -126,9 +126,9 @@ async def send_slowly(attacker: Attacker) -> None:
             attacker.statuses["broken"] += 1
 
 
-async def _status(line: Line, request: bytes) -> str:
+async def _status(connection: HttpConnection, request: bytes) -> str:
     try:
-        await line.ask(request)
+        await connection.ask(request)
     except RuntimeError as error:
         return str(error).split(" ", 2)[1]
     return "200"
@@ -204,8 +204,7 @@ async def run_attack(attack: Attack, url: str, key: str) -> Counter[str]:
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("name", choices=list(ATTACKS))
     parser.add_argument("--url", required=True)
     parser.add_argument("--key", required=True)

@@ -6,7 +6,6 @@ It times these steps: authentication (`Authenticator.caller`), admission by the 
 and the rate headers of the answer. Tokens of an identity provider are signed with RS256.
 """
 
-import argparse
 import asyncio
 import json
 import statistics
@@ -18,17 +17,17 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
+from common.options import create_parser
 from cryptography.hazmat.primitives.asymmetric import rsa
 from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.caller import OPERATOR
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import Keyring
-from peltier_server.auth.oidc import Provider, Tokens
+from peltier_server.auth.oidc import OidcTokens, Provider
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
-from peltier_store.registry import Key, Quotas, Snapshot, Tenant
+from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
 from starlette.datastructures import Headers
-from starlette.types import Message
 
 _NUM_BATCHES, _BATCH = 41, 100
 _SCOPES = frozenset({"predict"})
@@ -42,7 +41,7 @@ def make_keyring(num_keys: int) -> tuple[Keyring, str]:
     keyring.unlock(credentials)
     issued = [credentials.issue() for _ in range(num_keys)]
     keys = tuple(Key(one.prefix, "a", one.digest, _SCOPES, "", _NOW, "", None, None) for one in issued)
-    keyring.apply(Snapshot(1, (), (Tenant("a", _NOW, Quotas()),), keys))
+    keyring.apply(RegistrySnapshot(1, (), (TenantRecord("a", _NOW, Quotas()),), keys))
     return keyring, issued[num_keys // 2].text
 
 
@@ -91,20 +90,14 @@ async def measure(name: str, call: Callable[[], Awaitable[object]]) -> None:
     print(f"{name:52} {statistics.median(taken):8.1f} µs")
 
 
-async def _send(message: Message) -> None:
-    """Drops the message."""
-
-
 def visit(enforcer: QuotaEnforcer) -> Callable[[], Awaitable[None]]:
     """One whole request of 32 tokens."""
 
     async def call() -> None:
-        one = enforcer.slot("a")
-        send = one.with_ratelimit_headers(_send)
-        async with one:
+        async with enforcer.slot("a") as slot:
             async with enforcer.spend("a", 32):
                 pass
-            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await slot.headers(200)
 
     return call
 
@@ -114,7 +107,7 @@ async def main(redis: str | None, num_keys: int) -> None:
     keyring, key = make_keyring(num_keys)
     keys, token = make_token()
     with serving_keys(keys) as url:  # they are fetched once, by the first token
-        tokens = Tokens(Provider("issuer", "peltier", url))
+        tokens = OidcTokens(Provider("issuer", "peltier", url))
         authenticator = Authenticator(
             keyring, fixed_keys={"the operator's": OPERATOR}, tokens=tokens, may_be_open=False
         )
@@ -131,7 +124,7 @@ async def main(redis: str | None, num_keys: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--redis", help="also count in this Redis")
     parser.add_argument("--keys", type=int, default=10_000, help="keys in the keyring")
     given = parser.parse_args()

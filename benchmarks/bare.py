@@ -21,9 +21,7 @@ app = FastAPI()
 _ANSWER = PredictResponse(
     task="task-00000",
     adapter=AdapterRef(tenant="default", name="task-00000", version=1, digest=f"sha256:{0:064}", preset="compacter"),
-    predictions=[
-        ClassificationPrediction(label="positive", score=0.75, scores={"negative": 0.25, "positive": 0.75}),
-    ],
+    predictions=[ClassificationPrediction(label="positive", score=0.75, scores={"negative": 0.25, "positive": 0.75})],
     usage=Usage(tokens=24),
     timings_ms=Timings(queue=0.123, load=0.0, compute=0.123, total=1.234),
     batch=BatchInfo(rows=16, adapters=16),

@@ -5,22 +5,25 @@
 oneDNN prepares code for each number of tokens and keeps it. Two processes compute the same batches by turns: one with
 the kernel that `peltier serve` takes, one with oneDNN's products of prepacked weights, of which it keeps as many as by
 default. The sizes of batches are fixed, those of single short texts, of up to 32 texts, or any number up to
-`--max-tokens`. Seconds are CPU time, each the least of its round's passes. `--soak` computes so many batches of random
-sizes as `peltier serve` does, after one batch of the largest size, and says how far memory grew.
+`--max-tokens`. Milliseconds are CPU time, the least of the rounds. `--soak N` computes N batches of random sizes as
+`peltier serve` does, after one batch of the largest size, and reports how far memory grew.
 """
 
 import argparse
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any
+
+from common.memory import ProcessMemory
+from common.options import create_parser
+from common.turns import by_turns, median_ratio
 
 LIBRARIES_OWN = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "1024", "LRU_CACHE_CAPACITY": "1024"}
 ROW_TOKENS = 128
@@ -28,8 +31,7 @@ BATCHES = 48
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--backbone", default="minilm")
     parser.add_argument("--preset", default="compacter")
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"])
@@ -58,12 +60,11 @@ def compare(given: argparse.Namespace, dtype: str) -> None:
         with ExitStack() as stack:
             both = [stack.enter_context(child(given, dtype, environment)) for environment in ({}, LIBRARIES_OWN)]
             starts = [ask(one, [given.max_tokens])["mib"] for one in both]
-            for one in both:
-                ask(one, sizes)
-            rounds = [[ask(one, sizes) for one in both] for _ in range(given.rounds)]
-        ratio = statistics.median(first["seconds"] / second["seconds"] for first, second in rounds)
-        ms = [1000 * min(pair[side]["seconds"] for pair in rounds) / len(sizes) for side in (0, 1)]
-        grown = [rounds[-1][side]["mib"] - starts[side] for side in (0, 1)]
+            found = by_turns({side: partial(ask, one, sizes) for side, one in enumerate(both)}, given.rounds)
+        seconds = [[answer["seconds"] for answer in answers] for answers in found.values()]
+        ratio = median_ratio(*seconds)
+        ms = [1000 * min(own) / len(sizes) for own in seconds]
+        grown = [found[side][-1]["mib"] - starts[side] for side in (0, 1)]
         print(
             f"{'':9} {name:14} {ms[0]:11.2f} {ms[1]:13.2f} {ratio:6.3f}   {grown[0]:.0f} and {grown[1]:.0f}", flush=True
         )
@@ -120,7 +121,7 @@ def ask(process: "subprocess.Popen[str]", sizes: Sequence[int]) -> dict[str, Any
 def serve(backbone_name: str, preset: str, dtype: str, *, onednn: bool) -> None:
     """The child: a line of sizes in, a line of figures out, with the settings of `peltier serve` but for its products,
     if they are `onednn`'s."""
-    from peltier_backbone.cores import wait_passively
+    from peltier_backbone.machine.cores import wait_passively
 
     wait_passively()
     import torch
@@ -129,8 +130,8 @@ def serve(backbone_name: str, preset: str, dtype: str, *, onednn: bool) -> None:
     from peltier_adapters.batch.row import Row
     from peltier_adapters.residency.bank import Banks
     from peltier_backbone import load
-    from peltier_backbone.heap import keep_freed_memory
-    from peltier_backbone.packing import Encoded
+    from peltier_backbone.machine.heap import keep_freed_memory
+    from peltier_backbone.text.packing import Encoded
 
     if onednn:
         from common.onednn import OneDnnLinear
@@ -149,13 +150,7 @@ def serve(backbone_name: str, preset: str, dtype: str, *, onednn: bool) -> None:
         started = time.process_time()
         for tokens in json.loads(line):
             forward(backbone, rows(tokens))
-        print(json.dumps({"seconds": time.process_time() - started, "mib": resident_mib()}), flush=True)
-
-
-def resident_mib() -> float:
-    """Memory of this process that is in RAM."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+        print(json.dumps({"seconds": time.process_time() - started, "mib": ProcessMemory().now_mib}), flush=True)
 
 
 if __name__ == "__main__":

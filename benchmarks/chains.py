@@ -28,7 +28,7 @@ from peltier_adapters.generation.generation import Generator, create_draft
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from peltier_server.app import create_app
 from peltier_server.http.process import run
 from peltier_server.settings import load_settings

@@ -9,7 +9,6 @@ has answered. Then the tabs show Live for some seconds. The CPU time of the serv
 that of as many seconds before, is given as a share of one core.
 """
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.chromium import chromium
+from common.options import create_parser
 from common.serving import Server, serving
 from playwright.sync_api import Browser, Page
 
@@ -90,7 +90,7 @@ def measure(browser: Browser, server: Server, rounds: int, num_tabs: int, second
 
 def main() -> None:
     """Starts a server and a browser."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tabs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60)

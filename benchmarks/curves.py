@@ -13,13 +13,11 @@ compare with the first in the same round, in answers per second by the clock and
 """
 
 import argparse
-import json
 import random
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import product
@@ -29,23 +27,25 @@ import torch
 from common.adapters import make_bytes
 from common.callers import ask_all, ask_for, predict_bytes, run
 from common.forced import add_level, hold_process
+from common.options import add_json, create_parser, write_json
 from common.passes import FOUR, Adapters, bare_pass, mixed_pass
 from common.sentences import load_sentences
 from common.serving import Server, serving
 from common.stock import stock
+from common.turns import Call, Rounds, ratios, time_by_turns
 from peltier_adapters.batch.row import Row
-from peltier_backbone.heap import keep_freed_memory
-from peltier_backbone.load import DTYPES, Backbone, load_backbone
-from peltier_backbone.packing import Encoded
-from traffic import CALLERS, NUM_REQUESTS, Crowd
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import DTYPES, load_backbone
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_backbone.text.packing import Encoded
+from traffic import CALLERS, NUM_REQUESTS, LoadedServer
 
 ROWS, COUNTS = 64, (1, 4, 16, 64)
 STORED, ROOM = 1024, 32
 MIXES = (FOUR, *((preset,) for preset in FOUR))
-RESIDENT = "all on the device"
+RESIDENT, BARE = "all on the device", "bare"
 # The servers with room for 32, and the bytes of their host tier.
 LIMITED = {"32 on the device, all on the host": 2**32, "32 on the device, the rest in the store": 0}
-Ratios = dict[str, list[float]]
 
 
 def name_of(presets: tuple[str, ...], count: int) -> str:
@@ -56,37 +56,24 @@ def name_of(presets: tuple[str, ...], count: int) -> str:
 def with_adapters(
     adapters: Adapters, batch: list[Encoded], presets: tuple[str, ...], count: int
 ) -> list[Row]:  # fmt: skip
-    """The batch with so many adapters of `presets` by turns, each in as many rows, in random order."""
+    """The batch with `count` adapters of `presets`. Each has the same number of rows, in random order."""
     taken = [adapters.take(preset, count // len(presets)) for preset in presets]
     residents = [resident for group in taken for resident in group]
     order = random.Random(0).sample(range(len(batch)), len(batch))
     return [Row(row, residents[place % count]) for row, place in zip(batch, order, strict=True)]
 
 
-def measure_batches(backbone: Backbone, exact: Backbone, rounds: int) -> Ratios:
-    """Ratios to the bare backbone, round by round."""
+def measure_batches(backbone: Backbone, exact: Backbone, rounds: int) -> Rounds:
+    """How many times as fast as the bare backbone, round by round."""
     batch = [backbone.tokenizer.encode(text, max_tokens=128) for text in load_sentences(None, ROWS)]
     adapters = Adapters(backbone, exact)
-    calls: dict[str, Callable[[], object]] = {}
+    calls: dict[str, Call] = {}
     for presets, count in product(MIXES, COUNTS):
         if count >= len(presets):
             rows = with_adapters(adapters, batch, presets, count)
             calls[name_of(presets, count)] = partial(mixed_pass, backbone, [rows])
-    found: Ratios = {name: [] for name in calls}
-    for number in range(rounds + 1):
-        bare = cpu_seconds(partial(bare_pass, backbone, [batch]))
-        for name, call in calls.items():
-            ratio = bare / cpu_seconds(call)
-            if number:
-                found[name].append(ratio)
-    return found
-
-
-def cpu_seconds(call: Callable[[], object]) -> float:
-    """CPU seconds of this process that a call takes."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
+    seconds = time_by_turns({BARE: partial(bare_pass, backbone, [batch]), **calls}, rounds)
+    return {name: ratios(seconds[BARE], seconds[name]) for name in calls}
 
 
 def start_servers(stack: ExitStack, store: Path, tasks: Sequence[str], dtype: str) -> dict[str, Server]:
@@ -104,12 +91,12 @@ def start_servers(stack: ExitStack, store: Path, tasks: Sequence[str], dtype: st
     return servers | {name: start(name, room, host_bytes) for name, host_bytes in LIMITED.items()}
 
 
-def measure_servers(store: Path, tasks: list[str], dtype: str, given: argparse.Namespace) -> dict[str, Crowd]:
+def measure_servers(store: Path, tasks: list[str], dtype: str, given: argparse.Namespace) -> dict[str, LoadedServer]:
     """All by turns, after a warm-up."""
     sentences = load_sentences(None, NUM_REQUESTS)
     with ExitStack() as stack:
         servers = start_servers(stack, store, tasks, dtype)
-        crowds = {name: Crowd(server, tasks, STORED) for name, server in servers.items()}
+        crowds = {name: LoadedServer(server, tasks, STORED) for name, server in servers.items()}
         for crowd in crowds.values():
             run(ask_for(crowd.server.url, crowd.requests(sentences, 0, given.rounds), CALLERS, given.seconds / 2))
         for turn in range(given.rounds):
@@ -118,7 +105,7 @@ def measure_servers(store: Path, tasks: list[str], dtype: str, given: argparse.N
     return crowds
 
 
-def report_batches(dtype: str, found: Ratios) -> None:
+def report_batches(dtype: str, found: Rounds) -> None:
     """A line for each preset."""
     print(f"\n{dtype}: rate of {ROWS} rows with so many adapters, x bare, median of rounds")
     print(f"{'':16}" + "".join(f"{count:>8}" for count in COUNTS))
@@ -128,27 +115,26 @@ def report_batches(dtype: str, found: Ratios) -> None:
         print(f"{'four presets' if len(presets) > 1 else presets[0]:16}" + "".join(middles))
 
 
-def report_servers(dtype: str, crowds: Mapping[str, Crowd]) -> None:
+def report_servers(dtype: str, crowds: Mapping[str, LoadedServer]) -> None:
     """A line for each server."""
     print(f"\n{dtype}: {STORED:,} adapters, {CALLERS} callers, uniform requests; medians of rounds, and their range")
     print(f"{'':38}{'answers/s':>11}{'x by the clock':>24}{'x by CPU time':>24}{'loads/answer':>14}")
     for name, crowd in crowds.items():
         cells = "".join(
-            f"{statistics.median(ratios):10.3f} ({min(ratios):.3f}-{max(ratios):.3f})"
-            for ratios in crowd.beside(crowds[RESIDENT]).values()
+            f"{statistics.median(own):10.3f} ({min(own):.3f}-{max(own):.3f})"
+            for own in crowd.beside(crowds[RESIDENT]).values()
         )
         loads = crowd.num_loads / crowd.num_answers
         print(f"{name:38}{statistics.median(crowd.rates):11.1f}{cells}{loads:14.3f}")
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=["float32", "int8"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of requests to a server in each round")
     add_level(parser)
-    parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
+    add_json(parser, "the ratios of each round")
     given = parser.parse_args()
     hold_process(given.level)
     keep_freed_memory()
@@ -166,8 +152,7 @@ def main() -> None:
             crowds = measure_servers(store, tasks, dtype, given)
             report_servers(dtype, crowds)
             found[dtype]["servers"] = {name: crowd.beside(crowds[RESIDENT]) for name, crowd in crowds.items()}
-    if given.json:
-        given.json.write_text(json.dumps(found))
+    write_json(given, found)
 
 
 if __name__ == "__main__":

@@ -9,57 +9,42 @@ flood the server, and the benchmark reads the served tokens from `/metrics` as o
 the scheduler alone with 100,000 waiting rows of 10, 1,000 and 10,000 tenants: microseconds of CPU time per row.
 """
 
-import argparse
 import asyncio
 import random
-import re
 import statistics
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx2
 from common.adapters import make_bytes
+from common.options import create_parser
 from common.sentences import load_sentences
 from common.serving import serving
+from common.tenants import ENVIRONMENT, TenantClients, flooding
+from common.turns import percentile
 from peltier_backbone.load import load_backbone
-from peltier_client import AsyncClient, PeltierError
 from peltier_server.fairness.scheduler import Scheduler
 
-OPERATOR = "plt_operator-of-the-benchmark"
 LITTLE, FLOODS = ("one", "two"), {"flood": 1.0, "three": 3.0}
 _EVERY_SECONDS, _NUM_FLOODING, _SENTENCES_AT_ONCE = 0.2, 16, 32
 _BATCH_TOKENS, _BATCH_ROWS = 4096, 128
-_SERVED = re.compile(r'^peltier_tenant_served_tokens_total\{tenant="(\w+)"\} (\S+)$', re.MULTILINE)
 
 
-class Stage:
-    """A server, its tenants' clients, and the sentences that they send."""
+class Traffic:
+    """What the tenants send to a server."""
 
-    def __init__(self, url: str, sentences: list[str]) -> None:
-        self._url = url
+    def __init__(self, tenants: TenantClients, sentences: list[str]) -> None:
+        self._tenants = tenants
         self._sentences = sentences
         self._draw = random.Random(0)
-        self._operator = httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {OPERATOR}"}, timeout=30)
-        self.clients: dict[str, AsyncClient] = {}
-
-    async def settle_in(self, data: bytes) -> None:
-        """Gives each tenant a key and an adapter."""
-        async with AsyncClient(self._url, OPERATOR) as operator:
-            for name, weight in {**dict.fromkeys(LITTLE, 1.0), **FLOODS}.items():
-                await operator.create_tenant(name, weight=weight)
-                key = (await operator.create_key("predict", "publish", tenant=name)).key
-                self.clients[name] = AsyncClient(self._url, key, timeout=300)
-                await self.clients[name].upload(data, name="demo")
 
     async def served(self) -> Counter[str]:
         """Tokens computed for each tenant until now."""
-        page = (await self._operator.get("/metrics")).text
-        return Counter({tenant: int(float(tokens)) for tenant, tokens in _SERVED.findall(page)})
+        return await self._tenants.counter("peltier_tenant_served_tokens_total")
 
     async def ask_little(self, tenant: str, seconds: float, priority: int = 0) -> list[float]:
         """Seconds of each answer to one sentence at a time, sent at a steady rate."""
@@ -69,25 +54,20 @@ class Stage:
             await asyncio.sleep(_EVERY_SECONDS)
         return list(await asyncio.gather(*asked))
 
-    async def flood(self, tenant: str) -> None:
-        """Keeps `_NUM_FLOODING` requests in progress until it is cancelled."""
-        await asyncio.gather(*(self._ask_on_and_on(tenant) for _ in range(_NUM_FLOODING)))
+    def flood(self, tenant: str) -> AbstractAsyncContextManager[None]:
+        """Keeps `_NUM_FLOODING` requests in progress while the block runs."""
 
-    async def close(self) -> None:
-        """Ends every connection."""
-        for client in self.clients.values():
-            await client.close()
-        await self._operator.aclose()
+        async def ask() -> None:
+            texts = self._draw.sample(self._sentences, _SENTENCES_AT_ONCE)
+            await self._tenants.clients[tenant].predict("demo", texts)
+
+        return flooding(ask, _NUM_FLOODING)
 
     async def _ask_one(self, tenant: str, priority: int) -> float:
         begun = time.perf_counter()
-        await self.clients[tenant].predict("demo", self._draw.choice(self._sentences), priority=priority)
+        text = self._draw.choice(self._sentences)
+        await self._tenants.clients[tenant].predict("demo", text, priority=priority)
         return time.perf_counter() - begun
-
-    async def _ask_on_and_on(self, tenant: str) -> None:
-        while True:
-            with suppress(PeltierError):  # a full queue, which the client has waited for long enough
-                await self.clients[tenant].predict("demo", self._draw.sample(self._sentences, _SENTENCES_AT_ONCE))
 
 
 @dataclass(eq=False)
@@ -99,50 +79,43 @@ class Waiting:
     rank: float
 
 
-async def measure(stage: Stage, what: str, *asking: Awaitable[list[float]]) -> None:
+async def measure(traffic: Traffic, what: str, *asking: Awaitable[list[float]]) -> None:
     """Prints how long answers took, and how much was computed meanwhile."""
-    before, begun = await stage.served(), time.monotonic()
-    seconds = sorted(one for answers in await asyncio.gather(*asking) for one in answers)
-    taken, served = time.monotonic() - begun, await stage.served() - before
-    p50, p99 = (1e3 * seconds[int(part * (len(seconds) - 1))] for part in (0.5, 0.99))
+    before, begun = await traffic.served(), time.monotonic()
+    seconds = [one for answers in await asyncio.gather(*asking) for one in answers]
+    taken, served = time.monotonic() - begun, await traffic.served() - before
+    p50, p99 = (1e3 * percentile(seconds, percent) for percent in (50, 99))
     little, flood = sum(served[name] for name in LITTLE), served["flood"]
     print(f"{what:34}{len(seconds):6}{p50:9.0f}{p99:9.0f}{little:10,}{flood:10,}{(little + flood) / taken:10,.0f}")
 
 
-async def show_little(stage: Stage, seconds: float) -> None:
+async def show_little(traffic: Traffic, seconds: float) -> None:
     """Prints the table of the tenants that send little."""
     names = f"{'n':>6}{'p50 ms':>9}{'p99 ms':>9}{'tokens':>10}{'flood':>10}{'a second':>10}"
     print(f"{'sentences every 200 ms, asked':34}{names}")
-    await measure(stage, "by two tenants, no flood", *(stage.ask_little(name, seconds) for name in LITTLE))
-    flood = asyncio.ensure_future(stage.flood("flood"))
-    await asyncio.sleep(3)
-    await measure(stage, "by two tenants, beside a flood", *(stage.ask_little(name, seconds) for name in LITTLE))
-    await measure(stage, "by the flooding tenant itself", stage.ask_little("flood", seconds))
-    await measure(stage, "by it, with priority 5", stage.ask_little("flood", seconds, priority=5))
-    await end(flood)
+    await measure(traffic, "by two tenants, no flood", *(traffic.ask_little(name, seconds) for name in LITTLE))
+    async with traffic.flood("flood"):
+        await asyncio.sleep(3)
+        await measure(
+            traffic, "by two tenants, beside a flood", *(traffic.ask_little(name, seconds) for name in LITTLE)
+        )
+        await measure(traffic, "by the flooding tenant itself", traffic.ask_little("flood", seconds))
+        await measure(traffic, "by it, with priority 5", traffic.ask_little("flood", seconds, priority=5))
 
 
-async def show_weights(stage: Stage, seconds: float) -> None:
+async def show_weights(traffic: Traffic, seconds: float) -> None:
     """Prints the largest gap between two tenants that flood the server."""
-    floods = [asyncio.ensure_future(stage.flood(name)) for name in FLOODS]
-    await asyncio.sleep(3)
-    before, end_at, gaps = await stage.served(), time.monotonic() + seconds, []
-    while time.monotonic() < end_at:
-        got = await stage.served() - before
-        gaps.append(abs(got["flood"] - got["three"] / 3))
-    for flood in floods:
-        await end(flood)
+    async with traffic.flood("flood"), traffic.flood("three"):
+        await asyncio.sleep(3)
+        before, end_at, gaps = await traffic.served(), time.monotonic() + seconds, []
+        while time.monotonic() < end_at:
+            got = await traffic.served() - before
+            gaps.append(abs(got["flood"] - got["three"] / 3))
     print(
         f"\nweights 1 and 3, both flooding: {got['flood']:,} and {got['three']:,} tokens, 1 : "
         f"{got['three'] / max(1, got['flood']):.3f}; of {len(gaps)} looks the largest gap, in tokens a weight, "
         f"{max(gaps):,.0f} (median {statistics.median(gaps):,.0f})"
     )
-
-
-async def end(work: asyncio.Future[None]) -> None:
-    """Cancels a flood; its requests disconnect."""
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
 
 
 def show_scheduler(num_tenants: int, num_rows: int = 100_000) -> None:
@@ -175,18 +148,16 @@ def take_batch(scheduler: Scheduler[Waiting]) -> int:
 
 async def show_server(url: str, sentences: list[str], data: bytes, seconds: float) -> None:
     """Prints all measurements that need a server."""
-    stage = Stage(url, sentences)
-    try:
-        await stage.settle_in(data)
-        await show_little(stage, seconds)
-        await show_weights(stage, seconds)
-    finally:
-        await stage.close()
+    async with TenantClients(url) as tenants:
+        for name, weight in {**dict.fromkeys(LITTLE, 1.0), **FLOODS}.items():
+            await tenants.add(name, {"demo": data}, weight)
+        traffic = Traffic(tenants, sentences)
+        await show_little(traffic, seconds)
+        await show_weights(traffic, seconds)
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=12.0, help="for each line of the table")
     parser.add_argument("--max-batch-tokens", type=int, default=1024, help="of the server; a flood is felt by batches")
     parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
@@ -195,7 +166,7 @@ def main() -> None:
     data = make_bytes(load_backbone("minilm"), "compacter", 0)
     with tempfile.TemporaryDirectory() as directory:
         flags = ("--max-batch-tokens", str(given.max_batch_tokens))
-        with serving(Path(directory) / "store", *flags, environment={"PELTIER_ADMIN_KEY": OPERATOR}) as server:
+        with serving(Path(directory) / "store", *flags, environment=ENVIRONMENT) as server:
             asyncio.run(show_server(server.url, sentences, data, given.seconds))
     print()
     for num_tenants in (10, 1_000, 10_000):

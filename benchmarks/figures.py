@@ -10,7 +10,6 @@
 It draws each plot whose file exists. It needs matplotlib, which the extra training installs.
 """
 
-import argparse
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from common.options import create_parser
+from common.turns import percentile
 
 mpl.use("svg")
 
@@ -53,7 +54,7 @@ def draw_throughput(axes: Axes, found: dict[str, Any]) -> None:
     """Throughput at saturation against the number of adapters."""
     crowds = found["crowds"]
     counts = [crowd["adapters"] for crowd in crowds]
-    # By the clock it is what the rest of the machine leaves.
+    # Wall-clock time would depend on other programs.
     rounds = [crowd["ratios"]["by CPU time"] for crowd in crowds]
     middles = [statistics.median(one) for one in rounds]
     axes.fill_between(counts, [min(one) for one in rounds], [max(one) for one in rounds], color=BLUE, alpha=0.12)
@@ -193,9 +194,8 @@ def adapters_axis(axes: Axes, counts: Sequence[int], label: str) -> None:
 
 
 def latency(crowd: dict[str, Any], part: float) -> float:
-    """Seconds that this part of a round's requests does not pass, in the median of the rounds."""
-    rounds = [sorted(one) for one in crowd["latency_seconds"]]
-    return float(statistics.median(one[min(len(one) - 1, int(len(one) * part))] for one in rounds))
+    """A quantile of the latency in seconds: the median of the rounds."""
+    return statistics.median(percentile(one, 100 * part) for one in crowd["latency_seconds"])
 
 
 def read(files: Sequence[Path]) -> dict[str, Any]:
@@ -221,8 +221,7 @@ FIGURES: dict[str, tuple[str, Callable[[Axes, dict[str, Any]], None]]] = {
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--from", dest="source", type=Path, default=Path("runs"), help="folder of the JSON files")
     parser.add_argument("--to", type=Path, default=Path("docs/figures"))
     parser.add_argument("--format", choices=("svg", "png"), default="svg")

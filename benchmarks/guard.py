@@ -10,13 +10,11 @@ rounds; if it is still lower, the run fails. `guard.json` has the committed figu
 own and succeeds; `--record` writes them there.
 """
 
-import argparse
 import asyncio
 import itertools
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,23 +26,25 @@ from common.adapters import INPUTS, make_bytes
 from common.callers import ask_all, predict_bytes, run
 from common.committed import Figures, Ratios, losses, processor, read_figures, record_figures
 from common.forced import add_level, hold_process, own_level
+from common.options import create_parser
+from common.padding import pad
 from common.passes import FOUR, Adapters, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
 from common.serving import Server, serving, started
 from common.shelf import Shelf
 from common.stock import stock, variant
 from common.texts import ours, theirs
+from common.turns import cpu_seconds
 from overhead import BARE, INSTANT
 from peltier_adapters.presets.presets import find_preset
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.heap import keep_freed_memory
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.load import load_backbone
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_backbone.text.packing import Encoded
 from peltier_client import Client
-from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.slots import Budget, Slots
 from peltier_store.blobs.blobs import Blobs
 from peltier_training.models.model import HeadedAdapter
 from safetensors.torch import load_file
@@ -54,21 +54,13 @@ from transformers.utils.logging import disable_progress_bar
 
 COMMITTED = Path(__file__).with_name("guard.json")
 T5 = Path(__file__).parents[1] / "examples/backbones/t5-mini"
-_RETRIES = 3  # as many rounds more for a figure that has lost
+_RETRIES = 3  # times as many rounds more for a figure that has lost
 _REQUESTS, _REQUESTS_IN_TURN, _CALLERS, _TASKS = 1200, 100, 16, 8
 _UPLOADS, _UPLOADS_IN_TURN, _LOADS = 16, 4, 25
 _TEXT_TOKENS, _TEXT_ROWS = 24, 16
-_ALL_BYTES = 64 * 1024**3
 
 # Measures one ratio of each of its figures.
 Round = Callable[[], dict[str, float]]
-
-
-def cpu_seconds(call: Callable[[], object]) -> float:
-    """CPU seconds of this process that a call takes."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
 
 
 class Models:
@@ -145,9 +137,7 @@ def training_steps(models: Models) -> Iterator[Round]:
 
 def _plain_loss(plain: BertModel, batch: Sequence[Encoded]) -> Callable[[], torch.Tensor]:
     model = plain.requires_grad_(requires_grad=False)
-    width = max(map(len, batch))
-    ids = torch.tensor([[*row.ids, *[0] * (width - len(row))] for row in batch])
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in batch])
+    ids, mask = pad([row.ids for row in batch])
     embedded = model.get_input_embeddings()(ids).requires_grad_()
     return lambda: model(inputs_embeds=embedded, attention_mask=mask).last_hidden_state[:, 0].square().mean()
 
@@ -167,15 +157,13 @@ def loads(models: Models) -> Iterator[Round]:
 
     The least steady figure: busy caches slow both sides, but not equally. Runs beside other programs differ by 8 %."""
     with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(4) as executor:
-        metrics, blobs = Metrics(), Blobs.open(directory)
-        loader = StoreLoader(models.exact, blobs, executor)
-        slots = Slots(loader, Budget(_ALL_BYTES, 0), metrics, lambda _: 1.0)
-        shelf = Shelf(Path(directory), models.originals, slots, metrics)
+        loader = StoreLoader(models.exact, Blobs.open(directory), executor)
+        shelf = Shelf.create(loader, Path(directory), models.originals)
         loop = asyncio.new_event_loop()
 
         async def load(key: AdapterKey) -> float:
             seconds = await shelf.load(key)
-            slots.retire(key)
+            shelf.slots.retire(key)
             return seconds.cpu
 
         def measure() -> dict[str, float]:
@@ -267,7 +255,7 @@ def measure(models: Models, num_rounds: int, committed: Figures) -> Ratios:
 
 
 def repeat(measure_round: Round, num_rounds: int, found: Ratios) -> None:
-    """Adds so many rounds to the ratios found."""
+    """Adds the ratios of `num_rounds` more rounds."""
     for _ in range(num_rounds):
         for name, ratio in measure_round().items():
             found.setdefault(name, []).append(ratio)
@@ -283,8 +271,7 @@ def show(found: Ratios, committed: Figures) -> None:
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--record", action="store_true", help="write the figures of this processor to guard.json")
     add_level(parser)

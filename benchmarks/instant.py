@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from common.sampling import Sampler
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.cli import main
 from peltier_server.runner import bisection
 

@@ -1,13 +1,12 @@
 """Which maps of a backbone are sensitive to int8? Each kind is left in float32 by itself, the rest in int8.
 
-    .venv/bin/python benchmarks/int8_maps.py --data DIR [--backbone minilm] [--artifact F.safetensors …] [--rows 500]
+    .venv/bin/python benchmarks/int8_maps.py --data DIR [--backbone minilm] [--results runs/int8/float32] [--rows 500]
 
 It prints the cosine of the last hidden states to those in float32, token by token over 128 sentences of SST-2; for a
-T5 those of the encoder. With artifacts, such as those of `int8_quality.py`, it also prints their mean metric and how
-many of their answers are the same as in float32, on the validation rows of `DIR/<the artifact's name>`.
+T5 those of the encoder. With the results of a sweep, such as that of `int8_quality.py`, it also prints the mean metric
+of its artifacts of one preset and how many of their answers are the same as in float32, on the validation rows.
 """
 
-import argparse
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -15,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from int8_quality import TASKS
+from common.options import create_parser
+from common.sweeps import artifact_path, read_results, read_rows
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import examine
@@ -78,7 +79,7 @@ def _matches(path: str, pattern: str) -> bool:
 def states(backbone: Backbone, texts: Sequence[str]) -> Tensor:
     """The last hidden states of an encoder, [tokens, hidden]."""
     packed = backbone.pack([backbone.tokenizer.encode(text, max_tokens=128) for text in texts])
-    return backbone.t5.encode(packed) if backbone.config.generates else backbone.bert(packed)
+    return backbone.encode(packed)
 
 
 def measure(backbone: Backbone, artifacts: Sequence[Artifact], rows: Sequence[Sequence[Example]]) -> list[Evaluation]:
@@ -94,22 +95,23 @@ def agreement(found: Sequence[Evaluation], exact: Sequence[Evaluation]) -> float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--backbone", default="minilm")
-    parser.add_argument("--artifact", type=Path, nargs="*", default=[])
+    parser.add_argument("--results", type=Path, help="the output of a sweep")
+    parser.add_argument("--preset", default="compacter", help="of the artifacts")
     parser.add_argument("--rows", type=int, default=500)
     options = parser.parse_args()
     torch.set_num_threads(1)
     exact, rounded = (load_backbone(options.backbone, dtype=dtype) for dtype in ("float32", "int8"))
     sentences = read_examples(options.data / "sst2/validation.jsonl.gz", ("sentence",), "label")[:SENTENCES]
     texts = [str(example.input) for example in sentences]
-    artifacts = [load_artifact(path, exact) for path in options.artifact]
-    names = [artifact.manifest.name for artifact in artifacts]
-    files = [options.data / name / "validation.jsonl.gz" for name in names]
-    rows = [
-        read_examples(file, TASKS[name][0], "label")[: options.rows] for name, file in zip(names, files, strict=True)
-    ]
+    trained = read_results(options.results) if options.results else []
+    trained = [one for one in trained if (one.preset, one.seed) == (options.preset, 0)]
+    paths = [artifact_path(options.results, one) for one in trained]
+    files = [options.data / one.task / "validation.jsonl.gz" for one in trained]
+    rows = [read_rows(path, [file])[: options.rows] for path, file in zip(paths, files, strict=True)]
+    artifacts = [load_artifact(path, exact) for path in paths]
     wanted, answers = states(exact, texts), measure(exact, artifacts, rows)
     print(
         "| in float32 | mean cosine | least cosine | mean metric | same answers, % |\n| --- | --: | --: | --: | --: |"

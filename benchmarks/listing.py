@@ -6,10 +6,8 @@ Every adapter has two versions and an alias that splits between them. Resolving 
 process CPU time; pages also over HTTP against a server with that registry, by the clock.
 """
 
-import argparse
 import asyncio
 import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,8 +16,10 @@ from pathlib import Path
 
 import httpx2
 from common.adapters import make_bytes
+from common.options import create_parser
 from common.serving import serving
 from common.stock import Stocked, manifest_text, register
+from common.turns import percentile
 from peltier_backbone.load import load_backbone
 from peltier_client.protocol import TaskReference
 from peltier_server.auth.caller import LOCAL, TENANT
@@ -94,15 +94,12 @@ def over_http(url: str) -> None:
                 answer = client.get("/v1/adapters", params={"limit": PAGE, "cursor": cursor, **query})
                 seconds.append(time.perf_counter() - start)
                 cursor = json.loads(answer.content)["next_cursor"]
-            ordered = [1e3 * one for one in sorted(seconds)]
-            print(
-                f"{what:20} over HTTP   median {statistics.median(ordered):6.2f} ms   "
-                f"p90 {ordered[int(0.9 * len(ordered))]:6.2f} ms   n {len(ordered)}"
-            )
+            middle, p90 = (1e3 * percentile(seconds, percent) for percent in (50, 90))
+            print(f"{what:20} over HTTP   median {middle:6.2f} ms   p90 {p90:6.2f} ms   n {len(seconds)}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--adapters", type=int, default=10_000)
     options = parser.parse_args()
     manifest = manifest_text(make_bytes(load_backbone("minilm"), "compacter", 0))

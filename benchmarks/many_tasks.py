@@ -6,24 +6,26 @@ all leave the first K of MiniLM's blocks alone. `shared` are rows of one tenant,
 count. Outputs are compared: they must be equal to the last bit.
 """
 
-import argparse
 import os
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle, islice
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from common.adapters import make_bytes
+from common.options import create_parser
 from common.passes import FOUR
+from common.turns import by_turns, seconds_of
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
 WORDS = (
     "what begins as a modest story about two brothers and their farm grows into one of the warmest films of the year"
@@ -37,17 +39,6 @@ def make_residents(backbone: Backbone, exact: Backbone, first_block: int, count:
     return [banks.add(read_artifact(data, backbone)) for data in made]
 
 
-def seconds_of(backbone: Backbone, contenders: Sequence[Sequence[Row]], rounds: int) -> list[float]:
-    """The median seconds of a batch of each contender, by turns."""
-    seconds: list[list[float]] = [[] for _ in contenders]
-    for _ in range(rounds):
-        for own, rows in zip(seconds, contenders, strict=True):
-            started = time.perf_counter()
-            forward(backbone, rows)
-            own.append(time.perf_counter() - started)
-    return [statistics.median(own) for own in seconds]
-
-
 def check(backbone: Backbone, shared: Sequence[Row], separate: Sequence[Row]) -> None:
     """Sharing must change no bit."""
     pairs = zip(forward(backbone, shared), forward(backbone, separate), strict=True)
@@ -55,26 +46,28 @@ def check(backbone: Backbone, shared: Sequence[Row], separate: Sequence[Row]) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--tasks", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50, 100])
     parser.add_argument("--tokens", type=int, default=25, help="tokens of the text")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "int8"))
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
-    words = parser.parse_args()
-    torch.set_num_threads(words.threads)
-    backbone = load_backbone("minilm", dtype=words.dtype)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    backbone = load_backbone("minilm", dtype=options.dtype)
     exact = load_backbone("minilm")
-    text = backbone.tokenizer.encode(" ".join(islice(cycle(WORDS.split()), words.tokens)), max_tokens=words.tokens)
+    text = backbone.tokenizer.encode(" ".join(islice(cycle(WORDS.split()), options.tokens)), max_tokens=options.tokens)
     num_layers = backbone.config.num_layers
-    print(f"{len(text)} tokens, {words.dtype}, {words.threads} threads; rows/s separate, shared, and their ratio")
+    print(f"{len(text)} tokens, {options.dtype}, {options.threads} threads; rows/s separate, shared, and their ratio")
     for first_block in (0, num_layers // 2, num_layers - 1):
-        residents = make_residents(backbone, exact, first_block, max(words.tasks))
-        for count in words.tasks:
+        residents = make_residents(backbone, exact, first_block, max(options.tasks))
+        for count in options.tasks:
             separate = [Row(text, resident) for resident in residents[:count]]
             shared = [replace(row, scope="tenant") for row in separate]
             check(backbone, shared, separate)
-            alone, together = seconds_of(backbone, (separate, shared), words.rounds)
+            calls = {"separate": partial(forward, backbone, separate), "shared": partial(forward, backbone, shared)}
+            seconds = by_turns({name: partial(seconds_of, call) for name, call in calls.items()}, options.rounds)
+            alone, together = map(statistics.median, seconds.values())
             rates = f"{count / alone:8.0f} {count / together:8.0f} {alone / together:6.2f}"
             print(f"K = {first_block} of {num_layers}, N = {count:3d}: {rates}", flush=True)
 

@@ -7,7 +7,6 @@ fifty routes. The others are of a real server: its page, and the CPU time of its
 tabs poll `/v1/live` every two seconds, in parts of one core, less that of the idle server before.
 """
 
-import argparse
 import asyncio
 import gc
 import itertools
@@ -20,8 +19,10 @@ from pathlib import Path
 import httpx2
 from common.adapters import make_bytes
 from common.callers import ask_all, predict_bytes, run
+from common.options import create_parser
 from common.serving import Server, serving
 from common.stock import stock
+from common.turns import seconds_of
 from peltier_backbone.load import load_backbone
 from peltier_server.context import VersionLabels
 from peltier_server.metrics.labels import MatchedRoute
@@ -51,11 +52,7 @@ def full_metrics(num_adapters: int) -> Metrics:
 def milliseconds(call: Callable[[], object], clock: Callable[[], float], repeats: int = 20) -> str:
     """Median and maximum of one call, after the first."""
     call()
-    taken = []
-    for _ in range(repeats):
-        start = clock()
-        call()
-        taken.append(1e3 * (clock() - start))
+    taken = [1e3 * seconds_of(call, clock) for _ in range(repeats)]
     return f"median {statistics.median(taken):6.2f} ms   max {max(taken):6.2f} ms"
 
 
@@ -95,8 +92,7 @@ async def share(server: Server, tabs: int, seconds: float) -> float:
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--adapters", type=int, default=10_000)
     parser.add_argument("--tabs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0)

@@ -12,7 +12,6 @@ The attacker of "one request" sends one large request and then nothing; this att
 has all other attacks at once.
 """
 
-import argparse
 import asyncio
 import json
 import signal
@@ -28,12 +27,16 @@ from pathlib import Path
 
 from attacks import ATTACKS, NUM_COSTLY, NUM_HOGS, NUM_LISTED, predict
 from common.adapters import INPUTS, make_bytes, make_task
-from common.callers import lines, request_bytes, run
+from common.callers import connections, request_bytes, run
+from common.memory import ProcessMemory
+from common.options import create_parser
 from common.serving import Server, serving
-from peltier_backbone.load import Backbone, load_backbone
+from common.tenants import ENVIRONMENT, create_tenant
+from common.turns import percentile
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError
 
-OPERATOR = "plt_operator-of-the-benchmark"
 DEVICE_MIB, HOST_MIB = 192, 64
 SHORT, LONG = "my card was stolen", " ".join([INPUTS[-1]] * 40)[:5000]
 ONE_REQUEST = "one request"
@@ -50,26 +53,25 @@ _LABELS = ((4096, 240), (4096, 100), (4096, 50), (1024, 240), (1024, 50), (512, 
 
 
 @dataclass
-class Watch:
+class VictimAnswers:
     """Seconds of each answer that the victim got, and the statuses of failed requests."""
 
     seconds: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
 
-    def percentile_ms(self, share: float) -> float:
+    def percentile_ms(self, percent: float) -> float:
         """A percentile of the answers' times, in milliseconds."""
-        ranked = sorted(self.seconds)
-        return 1e3 * ranked[round(share * (len(ranked) - 1))] if ranked else float("nan")
+        return 1e3 * percentile(self.seconds, percent)
 
 
-async def watch(url: str, request: bytes, has_ended: Callable[[], bool]) -> Watch:
+async def watch(url: str, request: bytes, has_ended: Callable[[], bool]) -> VictimAnswers:
     """Sends one request at a time until `has_ended`, and waits for the last answer."""
-    seen = Watch()
-    async with lines(url, 1) as (line,):
+    seen = VictimAnswers()
+    async with connections(url, 1) as (connection,):
         while not has_ended():
             begun = time.monotonic()
             try:
-                await line.ask(request)
+                await connection.ask(request)
                 seen.seconds.append(time.monotonic() - begun)
             except RuntimeError as error:
                 seen.failures[str(error).split(" ", 2)[1]] += 1
@@ -77,41 +79,19 @@ async def watch(url: str, request: bytes, has_ended: Callable[[], bool]) -> Watc
     return seen
 
 
-async def watch_both(url: str, requests: Sequence[bytes], seconds: float) -> list[Watch]:
+async def watch_both(url: str, requests: Sequence[bytes], seconds: float) -> list[VictimAnswers]:
     """Runs each request with its own caller for `seconds`."""
     end = time.monotonic() + seconds
     return list(await asyncio.gather(*(watch(url, request, lambda: time.monotonic() > end) for request in requests)))
 
 
-async def watch_beside(url: str, requests: Sequence[bytes], large: bytes) -> list[Watch]:
+async def watch_beside(url: str, requests: Sequence[bytes], large: bytes) -> list[VictimAnswers]:
     """Runs each request with its own caller until the one `large` request is answered."""
-    async with lines(url, 1) as (line,):
-        answer = line.ask(large)
+    async with connections(url, 1) as (connection,):
+        answer = connection.ask(large)
         seen = await asyncio.gather(*(watch(url, request, answer.done) for request in requests))
         await answer
     return list(seen)
-
-
-class ProcessMemory:
-    """The memory of a process: now, and the peak since `forget`."""
-
-    def __init__(self, pid: int) -> None:
-        self._folder = Path(f"/proc/{pid}")
-
-    def forget(self) -> None:
-        (self._folder / "clear_refs").write_text("5")
-
-    @property
-    def peak_mib(self) -> float:
-        return self._read("VmHWM")
-
-    @property
-    def now_mib(self) -> float:
-        return self._read("VmRSS")
-
-    def _read(self, name: str) -> float:
-        status = (self._folder / "status").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in status if line.startswith(f"{name}:"))
 
 
 class Publisher:
@@ -196,7 +176,7 @@ def attacking(names: Sequence[str], url: str, key: str) -> Iterator[Counter[str]
 
 
 @dataclass(frozen=True)
-class Stage:
+class AttackedServer:
     """A server, the victim's two requests, and the attacker's key."""
 
     server: Server
@@ -212,15 +192,15 @@ class Stage:
         beside, statuses = self._attack(names)
         peak = memory.peak_mib
         for text, before, after in zip(("short", "5 KB"), alone, beside, strict=True):
-            p99, own = after.percentile_ms(0.99), before.percentile_ms(0.99)
-            shown = (before.percentile_ms(0.5), own, after.percentile_ms(0.5), p99, after.percentile_ms(1))
+            p99, own = after.percentile_ms(99), before.percentile_ms(99)
+            shown = (before.percentile_ms(50), own, after.percentile_ms(50), p99, after.percentile_ms(100))
             numbers = "".join(f"{number:8.0f}" for number in shown)
             lost = " ".join(f"{code}:{count}" for code, count in (before.failures + after.failures).items()) or "-"
             read = " ".join(f"{code}:{count}" for code, count in sorted(statuses.items()))
             print(f"{what:<14}{text:<6}{numbers}{p99 / own:7.1f}  {lost:<8}{peak:7.0f}  {read}", flush=True)
-        run(self._wait_until_calm(alone[0].percentile_ms(0.5)))
+        run(self._wait_until_calm(alone[0].percentile_ms(50)))
 
-    def _attack(self, names: Sequence[str]) -> tuple[list[Watch], Mapping[str, int]]:
+    def _attack(self, names: Sequence[str]) -> tuple[list[VictimAnswers], Mapping[str, int]]:
         """What the victim saw beside the attacks, and the statuses that the attacker read."""
         if ONE_REQUEST in names:
             large = _LARGE_REQUEST(self.key)
@@ -234,17 +214,13 @@ class Stage:
         end = time.monotonic() + _CALM_SECONDS
         while time.monotonic() < end:
             (seen,) = await watch_both(self.server.url, self.requests[:1], 1)
-            if seen.percentile_ms(1) < 2 * usual_ms:
+            if seen.percentile_ms(100) < 2 * usual_ms:
                 return
 
 
 async def settle_in(url: str, backbone: Backbone, kinds: Collection[str]) -> tuple[str, str]:
     """Creates the keys of the victim and of the attacker, and publishes the attacker's adapters of `kinds`."""
-    async with AsyncClient(url, OPERATOR, timeout=300) as operator:
-        keys = []
-        for tenant in ("victim", "attacker"):
-            await operator.create_tenant(tenant)
-            keys.append((await operator.create_key("predict", "publish", tenant=tenant)).key)
+    keys = [await create_tenant(url, tenant) for tenant in ("victim", "attacker")]
     async with AsyncClient(url, keys[0], timeout=300) as victim:
         await victim.upload(make_bytes(backbone, "compacter", 0), name="demo")
     async with AsyncClient(url, keys[1], timeout=300) as attacker:
@@ -257,17 +233,15 @@ def _adapters_of(name: str) -> Sequence[str]:
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each attack")
     parser.add_argument("--attack", choices=[*ATTACKS, ONE_REQUEST], action="append", help="these alone")
     given = parser.parse_args()
     backbone = load_backbone("minilm")
     budgets = ("--device-bytes", str(DEVICE_MIB * 2**20), "--host-bytes", str(HOST_MIB * 2**20))
-    environment = {"PELTIER_ADMIN_KEY": OPERATOR}
     with (
         tempfile.TemporaryDirectory() as directory,
-        serving(Path(directory) / "store", *budgets, environment=environment) as server,
+        serving(Path(directory) / "store", *budgets, environment=ENVIRONMENT) as server,
     ):
         empty = ProcessMemory(server.process.pid).now_mib
         names = given.attack or [*ATTACKS, ONE_REQUEST]
@@ -275,7 +249,7 @@ def main() -> None:
         victim, attacker = asyncio.run(settle_in(server.url, backbone, kinds))
         path = "/v1/tasks/demo/predict"
         requests = (request_bytes(path, {"inputs": SHORT}, victim), request_bytes(path, {"inputs": LONG}, victim))
-        stage = Stage(server, requests, attacker, given.seconds)
+        stage = AttackedServer(server, requests, attacker, given.seconds)
         print(f"budgets: device {DEVICE_MIB} MiB, host {HOST_MIB} MiB; the process at its start: {empty:.0f} MiB")
         heads = f"{'p50':>8}{'p99':>8}{'p50':>8}{'p99':>8}{'max':>8}{'times':>7}"
         print(f"{'attack':<14}{'text':<6}{heads}  {'failed':<8}{'MiB':>7}  the attacker read", flush=True)

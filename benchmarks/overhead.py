@@ -10,7 +10,6 @@ cost of HTTP on this machine at that time. The last lines have the CPU time of a
 `--profile` samples the event loop.
 """
 
-import argparse
 import json
 import os
 import random
@@ -19,28 +18,30 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from common.adapters import make_bytes
 from common.callers import ask_all, predict_bytes, request_bytes, run
+from common.options import create_parser
 from common.sentences import load_sentences
 from common.serving import Server, serving, started
 from common.stock import stock
+from common.turns import by_turns, median_ratio
 from peltier_backbone.load import load_backbone
 
 INSTANT = (sys.executable, str(Path(__file__).with_name("instant.py")))
 BARE = (sys.executable, str(Path(__file__).with_name("bare.py")))
 FASTAPI = "fastapi alone"
 NUM_TASKS = 32
-Samples = dict[tuple[int, str], list[tuple[float, float]]]
+CostSamples = dict[tuple[int, str], list[tuple[float, float]]]
 _PROFILED_ROUNDS, _SHOWN = 3, 60
 _ROWS_PER_REQUEST, _ROW_REQUESTS = 64, 50
 _ROW_CALLERS = (1, 4)
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--callers", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--requests", type=int, default=3000, help="of each round")
     parser.add_argument("--rounds", type=int, default=3)
@@ -64,27 +65,27 @@ def main() -> None:
                 show_profile(server, requests, max(given.callers), samples)
 
 
-def measure(servers: dict[str, Server], requests: list[bytes], callers: list[int], rounds: int) -> Samples:
+def measure(servers: dict[str, Server], requests: list[bytes], callers: list[int], rounds: int) -> CostSamples:
     """CPU seconds of the server's process and seconds of the clock, of each round; everything takes turns."""
-    found: Samples = {(count, name): [] for count in callers for name in servers}
+
+    def send(server: Server, count: int) -> tuple[float, float]:
+        used, begun = server.cpu_seconds, time.perf_counter()
+        run(ask_all(server.url, requests, count))
+        return server.cpu_seconds - used, time.perf_counter() - begun
+
     for server in servers.values():
-        run(ask_all(server.url, requests, 16))  # the adapters come to the device, and code paths get warm
-    for _ in range(rounds):
-        for count, name in found:
-            used, begun = servers[name].cpu_seconds, time.perf_counter()
-            run(ask_all(servers[name].url, requests, count))
-            seconds = time.perf_counter() - begun
-            found[count, name].append((servers[name].cpu_seconds - used, seconds))
-    return found
+        send(server, 16)  # the adapters come to the device, and code paths get warm
+    measures = {(count, name): partial(send, server, count) for count in callers for name, server in servers.items()}
+    return by_turns(measures, rounds, warm_up=False)
 
 
-def report(found: Samples, num_requests: int) -> None:
+def report(found: CostSamples, num_requests: int) -> None:
     """A line for each server and number of callers: medians of the rounds, with the range."""
     print(f"{num_requests} requests a round, {NUM_TASKS} tasks, one sentence each")
     print(f"{'callers at a time':20}{'':14}{'CPU, µs a request':>20}{'range':>14}{'x fastapi':>12}{'requests/s':>12}")
     for (count, name), samples in found.items():
         micros = [1e6 * cpu / num_requests for cpu, _ in samples]
-        ratio = statistics.median(a / b for (a, _), (b, _) in zip(samples, found[count, FASTAPI], strict=True))
+        ratio = median_ratio(*([cpu for cpu, _ in one] for one in (samples, found[count, FASTAPI])))
         rate = statistics.median(num_requests / seconds for _, seconds in samples)
         spread = f"{min(micros):.0f} to {max(micros):.0f}"
         print(f"{count:<20}{name:14}{statistics.median(micros):20.0f}{spread:>14}{ratio:12.2f}{rate:12.0f}")

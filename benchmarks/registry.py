@@ -6,47 +6,27 @@ The database must be new; without one, a SQLite database in a temporary director
 have 4 KiB, as those of the example adapters do.
 """
 
-import argparse
 import asyncio
-import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 
+from common.options import create_parser
+from common.stock import Stocked, register
+from common.turns import percentile
 from peltier_store.registry import Registry
-from peltier_store.registry.database import database_url
-from peltier_store.registry.tables import AdapterRow, VersionRow
-from peltier_store.registry.transactions import Transactions, WriteTransaction
-from sqlalchemy import insert
 
 MANIFEST = "x" * 4096
-_CHUNK = 500
 
 Call = Callable[[int], Awaitable[object]]
 
 
 async def fill(url: str, num_adapters: int) -> None:
     """`num_adapters` of one version each, without going through `publish`."""
-
-    def work(writing: WriteTransaction) -> None:
-        for start in range(0, num_adapters, _CHUNK):
-            ids = range(start + 1, min(start + _CHUNK, num_adapters) + 1)
-            adapters = [
-                {"id": 10**6 + number, "tenant": "default", "name": f"full-{number}", "last_number": 1,
-                 "revision": writing.revision}
-                for number in ids
-            ]  # fmt: skip
-            versions = [
-                {"adapter_id": 10**6 + number, "number": 1, "digest": f"sha256:{number:064x}", "size_bytes": 100_000,
-                 "preset": "compacter", "manifest": MANIFEST, "created_at": writing.at}
-                for number in ids
-            ]  # fmt: skip
-            writing.connection.execute(insert(AdapterRow), adapters)
-            writing.connection.execute(insert(VersionRow), versions)
-
-    transactions = Transactions(database_url(url))
-    await transactions.write("benchmark", work)
-    await transactions.close()
+    digests = [f"sha256:{number:064x}" for number in range(1, num_adapters + 1)]
+    stocked = [Stocked(f"full-{number}", (digest,), 100_000, "compacter", MANIFEST)
+               for number, digest in enumerate(digests, 1)]  # fmt: skip
+    await register(url, stocked, first_id=10**6)
 
 
 async def measure(name: str, call: Call, num_calls: int) -> None:
@@ -57,14 +37,14 @@ async def measure(name: str, call: Call, num_calls: int) -> None:
         start = time.perf_counter()
         await call(number)
         seconds.append(time.perf_counter() - start)
-    ordered = sorted(1000 * one for one in seconds)
-    print(f"{name:38} {statistics.median(ordered):8.2f} {ordered[int(0.95 * len(ordered))]:8.2f}")
+    middle, p95 = (1000 * percentile(seconds, percent) for percent in (50, 95))
+    print(f"{name:38} {middle:8.2f} {p95:8.2f}")
 
 
 async def run(url: str, num_adapters: int, num_calls: int) -> None:
     """Every call in turn."""
-    registry = await Registry.open(url)
     await fill(url, num_adapters)
+    registry = await Registry.open(url)
 
     async def publish(number: int) -> None:
         reservation = await registry.reserve(f"sha256:{10**9 + number:064x}")
@@ -80,7 +60,7 @@ async def run(url: str, num_adapters: int, num_calls: int) -> None:
         await registry.set_alias("default", f"full-{1 + number}", "production", {1: 1.0}, actor="benchmark")
 
     few = max(1, num_calls // 50)
-    print(f"{registry_name(url)} with {num_adapters} adapters {'median':>12} {'p95 (ms)':>8}")
+    print(f"{url.partition('+')[0]} with {num_adapters} adapters {'median':>12} {'p95 (ms)':>8}")
     await measure("reserve and publish", publish, num_calls)
     await measure("alias flip", flip, min(num_calls, num_adapters - 1))
     await measure("revision, as every poll asks", lambda _: registry.revision(), num_calls)
@@ -91,14 +71,8 @@ async def run(url: str, num_adapters: int, num_calls: int) -> None:
     await registry.close()
 
 
-def registry_name(url: str) -> str:
-    """The kind of database."""
-    return url.partition("+")[0]
-
-
 def main() -> None:
-    """Runs it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--registry")
     parser.add_argument("--adapters", type=int, default=10_000)
     parser.add_argument("--calls", type=int, default=200)

@@ -1,6 +1,6 @@
 """Loads from the store and memory of adapters on the device, on MiniLM.
 
-    .venv/bin/python benchmarks/residency.py [--loaded 10 1000 10000] [--presets lora] [--plot FILE.png]
+    .venv/bin/python benchmarks/residency.py [--loaded 10 1000 10000] [--presets lora]
 
 A load brings an adapter that is not in memory to the device: it reads and verifies the bytes, parses and checks them,
 copies the tensors and leases them. Loads are timed one at a time, for each of `--presets` in turn, with `--loaded`
@@ -9,19 +9,19 @@ on other programs. Memory is the growth of the process, with the host tier off. 
 
 In a cycle a thousand adapters of all presets are leased, sixteen at a time, on a device with room for a tenth of their
 bytes and a host tier for a fifth, so each load evicts others. The rest is deleted at the end. On a CPU the tiers share
-memory. "In use" excludes memory that the C library keeps free in its heap (see `peltier_backbone.heap`).
+memory. "In use" excludes memory that the C library keeps free in its heap (see `peltier_backbone.machine.heap`).
 """
 
 import argparse
 import ctypes
 import gc
 import itertools
-import json
 import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -29,26 +29,29 @@ from typing import NamedTuple
 import torch
 from common.adapters import make_bytes
 from common.callers import run as run_on_uvloop
+from common.memory import ProcessMemory
+from common.options import add_json, create_parser, write_json
 from common.shelf import Seconds, Shelf
+from common.turns import percentile
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.heap import keep_freed_memory
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_server.metrics.metrics import Metrics
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_server.residency.device_tier import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.slots import Budget, Slots
 from peltier_store.blobs.blobs import Blobs
 
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")
 SAMPLES = 200
-_ALL = 64 * 1024**3
 _CYCLE_LOADS = 1000
 _DEVICE_SHARE, _HOST_SHARE = 10, 5
-Samples = dict[int, dict[str, list[Seconds]]]
+LoadSamples = dict[int, dict[str, list[Seconds]]]
 
 
-class Cycle(NamedTuple):
-    """Loads and evictions up to its end, the bytes of the tiers when all had been loaded, and how many more than before
-    the first cycle the process had then and once the tiers were empty, and used of them."""
+class EvictionCycle(NamedTuple):
+    """Loads and evictions until the end of the cycle; the bytes of the tiers after all loads; and the bytes that the
+    process had gained since before the first cycle: after all loads, after the tiers were emptied, and without the free
+    bytes of the heap."""
 
     loads: int
     device_evictions: int
@@ -61,7 +64,7 @@ class Cycle(NamedTuple):
 
 
 class _Mallinfo(ctypes.Structure):
-    """The ten sizes of `struct mallinfo2` in glibc; the ninth is of what is free."""
+    """The ten sizes of `struct mallinfo2` in glibc; the ninth is the free bytes."""
 
     _fields_ = (("sizes", ctypes.c_size_t * 10),)
 
@@ -74,8 +77,7 @@ def tensor_bytes(data: bytes) -> int:
 def resident_set() -> int:
     """Bytes of memory of the process."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
+    return int(2**20 * ProcessMemory().now_mib)
 
 
 def free_heap() -> int:
@@ -85,9 +87,9 @@ def free_heap() -> int:
     return int(mallinfo().sizes[8])
 
 
-async def time_loads(shelf: Shelf, counts: Sequence[int], presets: Sequence[str]) -> Samples:
+async def time_loads(shelf: Shelf, counts: Sequence[int], presets: Sequence[str]) -> LoadSamples:
     """Times loads of each of `presets` with each of `counts` adapters on the device."""
-    loaded, found = 0, Samples()
+    loaded, found = 0, LoadSamples()
     for count in counts:
         for _ in range(count - loaded):
             await shelf.load(shelf.store("compacter"))
@@ -115,13 +117,13 @@ async def measure_memory(shelf: Shelf, preset: str, count: int) -> tuple[float, 
 
 
 def counted(shelf: Shelf) -> tuple[int, ...]:
-    """The first five numbers of a `Cycle`."""
+    """The first five numbers of an `EvictionCycle`."""
     evictions, held = shelf.metrics.evictions.labels, shelf.metrics.adapter_bytes.labels
     shown = (shelf.metrics.loads, evictions("device"), evictions("host"), held("device"), held("host"))
     return tuple(int(next(iter(one.collect())).samples[0].value) for one in shown)
 
 
-async def measure_cycles(shelf: Shelf, cycles: int) -> list[Cycle]:
+async def measure_cycles(shelf: Shelf, cycles: int) -> list[EvictionCycle]:
     """Runs every cycle with the same adapters."""
     owned = [shelf.store(preset) for preset in itertools.islice(itertools.cycle(PRESETS), _CYCLE_LOADS)]
     before, free, found = resident_set(), free_heap(), []
@@ -131,11 +133,11 @@ async def measure_cycles(shelf: Shelf, cycles: int) -> list[Cycle]:
         for one in owned:
             shelf.slots.retire(one)
         empty = resident_set() - before
-        found.append(Cycle(*counts, full, empty, empty - (free_heap() - free)))
+        found.append(EvictionCycle(*counts, full, empty, empty - (free_heap() - free)))
     return found
 
 
-def show_loads(found: Samples) -> None:
+def show_loads(found: LoadSamples) -> None:
     """A line for each preset: medians in milliseconds, with the 90th percentile of the clock's."""
     print(f"\nload from the store, ms: median (p90) of {SAMPLES}, and median CPU time")
     print(f"{'loaded':20}" + "".join(f"{count:>26}" for count in found))
@@ -143,8 +145,9 @@ def show_loads(found: Samples) -> None:
         cells = []
         for samples in found.values():
             clock, cpu = ([1000 * second for second in seconds] for seconds in zip(*samples[preset], strict=True))
-            p90 = statistics.quantiles(clock, n=10)[8]
-            cells.append(f"{statistics.median(clock):12.2f} ({p90:5.2f}){statistics.median(cpu):6.2f}")
+            cells.append(
+                f"{statistics.median(clock):12.2f} ({percentile(clock, 90):5.2f}){statistics.median(cpu):6.2f}"
+            )
         print(f"{preset:20}" + "".join(cells))
 
 
@@ -157,7 +160,7 @@ def show_memory(memory: dict[str, tuple[float, float]], tensors: dict[str, int])
         print(f"{preset:18}{own / 1e3:12.1f}{cells}")
 
 
-def show_cycles(cycles: list[Cycle]) -> None:
+def show_cycles(cycles: list[EvictionCycle]) -> None:
     """Prints some of the cycles, with bytes in MB."""
     print(f"\n{len(cycles)} cycles of {_CYCLE_LOADS} loads; bytes in MB, the process's more than before")
     print(f"{'evictions':>35}{'tiers':>20}{'process':>30}")
@@ -169,31 +172,10 @@ def show_cycles(cycles: list[Cycle]) -> None:
         print(f"{number + 1:5}" + "".join(cells))
 
 
-def plot(found: Samples, path: Path) -> None:
-    """Median load time against the adapters on the device."""
-    import matplotlib.pyplot as plt
-
-    for preset in next(iter(found.values())):
-        medians = [1000 * statistics.median(one.cpu for one in samples[preset]) for samples in found.values()]
-        plt.plot(list(found), medians, marker="o", label=preset)
-    plt.xscale("log")
-    plt.ylim(bottom=0)
-    plt.xlabel("adapters loaded")
-    plt.ylabel("load from the store, ms of CPU")
-    plt.legend()
-    plt.savefig(path, dpi=150)
-
-
 async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) -> None:
     originals = {preset: make_bytes(backbone, preset, 0) for preset in {*PRESETS, *options.presets}}
-    blobs = Blobs.open(directory)
     with ThreadPoolExecutor(4) as executor:
-
-        def shelf(device_bytes: int = _ALL, host_bytes: int = 0) -> Shelf:
-            loader, metrics = StoreLoader(backbone, blobs, executor), Metrics()
-            slots = Slots(loader, Budget(device_bytes, host_bytes), metrics, lambda _: 1.0)
-            return Shelf(directory, originals, slots, metrics)
-
+        shelf = partial(Shelf.create, StoreLoader(backbone, Blobs.open(directory), executor), directory, originals)
         warm = shelf()
         for preset in [*PRESETS, *options.presets] * 10:
             await warm.load(warm.store(preset))
@@ -202,27 +184,24 @@ async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) 
         memory = {preset: await measure_memory(shelf(), preset, options.many) for preset in PRESETS}
         show_memory(memory, tensors)
         total = sum(tensors.values()) * _CYCLE_LOADS // len(PRESETS)
-        cycles = await measure_cycles(shelf(total // _DEVICE_SHARE, total // _HOST_SHARE), options.cycles)
+        cycles = await measure_cycles(shelf(MemoryBudget(total // _DEVICE_SHARE, total // _HOST_SHARE)), options.cycles)
         show_cycles(cycles)
         seconds = await time_loads(shelf(), options.loaded, options.presets)
     show_loads(seconds)
-    if options.plot:
-        plot(seconds, options.plot)
-    if options.json:
-        found = {"load_seconds": seconds, "memory_bytes": memory, "cycles": [one._asdict() for one in cycles]}
-        options.json.write_text(json.dumps(found))
+    found = {"load_seconds": seconds, "memory_bytes": memory, "cycles": [one._asdict() for one in cycles]}
+    write_json(options, found)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--loaded", type=int, nargs="+", default=[10, 1000, 10_000])
     parser.add_argument("--presets", nargs="+", default=PRESETS, help="whose loads are timed")
     parser.add_argument("--many", type=int, default=1000, help="adapters of each preset whose memory is measured")
     parser.add_argument("--cycles", type=int, default=20)
-    parser.add_argument("--plot", type=Path, help="draw load times into this file (needs matplotlib)")
-    parser.add_argument("--json", type=Path, help="also write what was measured here")
+    add_json(parser, "what was measured")
     options = parser.parse_args()
-    keep_freed_memory()  # as the server does, and
+    # Both as the server does.
+    keep_freed_memory()
     sys.setswitchinterval(0.0002)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:

@@ -10,15 +10,11 @@ the balancer sends it requests. With --kill the replicas are killed; then some r
 may be repeated survive.
 """
 
-import argparse
 import os
 import random
 import shutil
 import signal
-import socket
-import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -29,6 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
+from common.options import create_parser
+from common.serving import PELTIER, Server, free_port
+from common.turns import percentile
 
 ROOT = Path(__file__).parent.parent
 TEXT = "my card was stolen and somebody is paying with it"
@@ -53,15 +52,10 @@ class Replica:
 
     def start(self) -> None:
         """Starts the process; returns when it is ready."""
-        command = [sys.executable, "-m", "peltier_client", "serve", "--port", str(self.port), "--threads", "1"]
+        command = [*PELTIER, "serve", "--port", str(self.port), "--threads", "1", *self.flags]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen([*command, *self.flags], env=environment, stderr=subprocess.DEVNULL)
-        self.processes.append(process)
-        deadline = time.monotonic() + START_SECONDS
-        while not is_ready(self.address):
-            assert process.poll() is None, f"replica at {self.address} has ended with {process.returncode}"
-            assert time.monotonic() < deadline, f"replica at {self.address} is not ready"
-            time.sleep(0.1)
+        self.processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
+        Server(f"http://{self.address}", self.processes[-1]).wait_until_ready()
 
     def stop(self, sign: signal.Signals) -> int:
         """Stops the process; returns its exit status."""
@@ -85,7 +79,7 @@ class Load:
 
 
 @dataclass
-class Caller:
+class RestartCaller:
     """Sends requests one after another, over a connection that stays open as long as the balancer keeps it."""
 
     url: str
@@ -121,19 +115,16 @@ def balanced(replicas: Sequence[Replica]) -> Iterator[str]:
     command = [str(shutil.which("haproxy")), "-f", str(ROOT / "deploy" / "haproxy.cfg")]
     haproxy = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + START_SECONDS
-        while not is_ready(bind):
-            assert haproxy.poll() is None, "haproxy has ended"
-            assert time.monotonic() < deadline, "haproxy does not answer"
-            time.sleep(0.1)
-        yield f"http://{bind}"
+        server = Server(f"http://{bind}", haproxy)
+        server.wait_until_ready()
+        yield server.url
     finally:
         haproxy.kill()
         haproxy.wait()
 
 
 @contextmanager
-def calling(callers: Sequence[Caller]) -> Iterator[None]:
+def calling(callers: Sequence[RestartCaller]) -> Iterator[None]:
     """All of `callers` send requests until the block ends."""
     end = threading.Event()
     threads = [threading.Thread(target=caller.ask_until, args=(end,)) for caller in callers]
@@ -157,7 +148,7 @@ def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None
             time.sleep(NOTICED_SECONDS)
 
 
-def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[Caller]:
+def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[RestartCaller]:
     """The answers that callers got while replicas with `flags` were restarted."""
     replicas = [Replica(free_port(), flags) for _ in range(2)]
     with ExitStack() as started:
@@ -165,43 +156,25 @@ def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals)
             started.callback(replica.end)
             replica.start()
         url = started.enter_context(balanced(replicas))
-        callers = [Caller(url, load, seed) for seed in range(load.num_callers)]
+        callers = [RestartCaller(url, load, seed) for seed in range(load.num_callers)]
         with calling(callers):
             time.sleep(NOTICED_SECONDS)
             roll(replicas, rounds, sign)
     return callers
 
 
-def is_ready(address: str) -> bool:
-    try:
-        return httpx2.get(f"http://{address}/ready", timeout=2).status_code == 200
-    except httpx2.HTTPError:
-        return False
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-def report(callers: Sequence[Caller]) -> None:
+def report(callers: Sequence[RestartCaller]) -> None:
     seconds = [one for caller in callers for one in caller.seconds]
     failures = sum((caller.failures for caller in callers), Counter())
-    cuts = statistics.quantiles(seconds, n=1000, method="inclusive")
     print(f"{len(seconds)} requests, {failures.total()} failed")
-    print(
-        ", ".join(
-            f"p{name} {1000 * cuts[place]:.0f} ms"
-            for name, place in (("50", 499), ("90", 899), ("99", 989), ("99.9", 998))
-        )
-    )
+    print(", ".join(f"p{percent} {1000 * percentile(seconds, percent):.0f} ms" for percent in (50, 90, 99, 99.9)))
     print(f"longest {1000 * max(seconds):.0f} ms")
     for failure, times in failures.most_common(10):
         print(f"{times} x {failure}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--backbone", default="minilm")

@@ -9,37 +9,26 @@ length. `bare` is Peltier's backbone without adapters. `linear maps alone` compu
 the upper bound of the rate. Rates count rows.
 """
 
-import argparse
-import json
 import random
 import statistics
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
-from common.passes import (
-    BATCH,
-    FOUR,
-    Adapters,
-    Batches,
-    bare_pass,
-    batches_of,
-    mixed_pass,
-    transformers_pass,
-)
+from common.options import add_json, create_parser, write_json
+from common.passes import BATCH, FOUR, Adapters, Batches, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.heap import keep_freed_memory
-from peltier_backbone.load import DTYPES, Backbone, load_backbone
-from peltier_backbone.packing import Encoded
+from common.turns import Call, Rounds, median_ratio, time_by_turns
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.load import DTYPES, load_backbone
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_backbone.text.packing import Encoded
 from transformers import BertModel
 
 PRESETS = (*FOUR, "houlsby", "prefix", "bitfit", "pfeiffer")
 SWEEP = (1, 2, 3, 4, 6, 8)
-Calls = dict[str, Callable[[], object]]
-Rounds = dict[str, list[float]]
+Calls = dict[str, Call]
 BASES = ("transformers", "transformers, sorted", "bare")
 
 
@@ -93,18 +82,6 @@ def by_kinds(backbone: Backbone, adapters: Adapters, batches: Batches) -> Calls:
     }
 
 
-def measure(calls: Calls, rounds: int) -> Rounds:
-    """Process CPU seconds of each contender, round by round, after one warm-up."""
-    seconds: Rounds = {name: [] for name in calls}
-    for number in range(rounds + 1):
-        for name, call in calls.items():
-            start = time.process_time()
-            call()
-            if number:
-                seconds[name].append(time.process_time() - start)
-    return seconds
-
-
 def report(title: str, seconds: Rounds, batches: Batches) -> None:
     """Prints one line per contender: its rate, and its ratio to the contenders of the same rounds."""
     rows, tokens = sum(map(len, batches)), sum(len(row) for batch in batches for row in batch)
@@ -112,17 +89,17 @@ def report(title: str, seconds: Rounds, batches: Batches) -> None:
     print(f"\n{title}: {rows} rows, {tokens} tokens, batches of {BATCH}, one thread, {torch.get_num_threads()=}")
     print(f"{'':28}{'rows/s':>12}" + "".join(f"{'x ' + base:>24}" for base in bases))
     for name, own in seconds.items():
-        ratios = [statistics.median(a / b for a, b in zip(seconds[base], own, strict=True)) for base in bases]
-        print(f"{name:28}{rows / statistics.median(own):12.0f}" + "".join(f"{ratio:24.2f}" for ratio in ratios))
+        ratios = "".join(f"{median_ratio(seconds[base], own):24.2f}" for base in bases)
+        print(f"{name:28}{rows / statistics.median(own):12.0f}{ratios}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
     parser.add_argument("--dtype", choices=list(DTYPES), default="float32")
     parser.add_argument("--sentences", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="also write the seconds of each round here")
+    add_json(parser, "the seconds of each round")
     options = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
@@ -132,20 +109,19 @@ def main() -> None:
     ragged = batches_of([backbone.tokenizer.encode(text, max_tokens=128) for text in sentences])
     adapters = Adapters(backbone, exact)
     print("kernels:", backbone.kernels)
-    workloads = {"lengths of SST-2": ragged, "32 x 64": even_batches(64, 1), "32 x 16": even_batches(16, 2)}
+    even = {"32 x 64": even_batches(64, 1), "32 x 16": even_batches(16, 2)}
     tables: dict[str, Rounds] = {}
-    for title, batches in workloads.items():
-        calls = against_transformers(backbone, adapters, batches, padded=batches is ragged)
-        tables[title] = measure(calls, options.rounds)
+
+    def show(title: str, calls: Calls, batches: Batches = ragged) -> None:
+        tables[title] = time_by_turns(calls, options.rounds)
         report(title, tables[title], batches)
-    title = "presets in a batch"
-    tables[title] = measure(by_presets(backbone, adapters, ragged), options.rounds)
-    report(title, tables[title], ragged)
-    title = "kinds of tasks in a batch"
-    tables[title] = measure(by_kinds(backbone, adapters, ragged), options.rounds)
-    report(title, tables[title], ragged)
-    if options.json:
-        options.json.write_text(json.dumps(tables))
+
+    show("lengths of SST-2", against_transformers(backbone, adapters, ragged, padded=True))
+    for title, batches in even.items():
+        show(title, against_transformers(backbone, adapters, batches, padded=False), batches)
+    show("presets in a batch", by_presets(backbone, adapters, ragged))
+    show("kinds of tasks in a batch", by_kinds(backbone, adapters, ragged))
+    write_json(options, tables)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ coordinated omission). A latency is the time from the arrival to the whole answe
 
 import argparse
 import itertools
-import json
 import random
 import statistics
 import sys
@@ -32,9 +31,11 @@ from pathlib import Path
 
 from common.adapters import make_bytes
 from common.callers import ask_all, ask_at, ask_for, poisson, predict_bytes, run
+from common.options import add_json, create_parser, write_json
 from common.sentences import load_sentences
 from common.serving import Server, serving
 from common.stock import stock
+from common.turns import percentile, ratios
 from peltier_backbone.load import load_backbone
 
 SMALL: dict[str, dict[str, int]] = {
@@ -49,7 +50,7 @@ PERCENTS = (50, 90, 99)
 
 
 @dataclass
-class Crowd:
+class LoadedServer:
     """A server, its tasks in the order of their popularity, and its measurements."""
 
     server: Server
@@ -62,7 +63,7 @@ class Crowd:
     num_loads: float = 0
 
     def requests(self, sentences: Sequence[str], alpha: float, turn: int) -> list[bytes]:
-        """One for each sentence; of a server with one adapter at a time that of this turn."""
+        """One request for each sentence. A server with one adapter at a time gets only the task of this round."""
         draw, tasks = random.Random(turn), self.tasks
         if self.num_adapters == 1:
             tasks = [tasks[turn % len(tasks)]]
@@ -71,7 +72,7 @@ class Crowd:
         return [predict_bytes(task, text) for task, text in zip(chosen, sentences, strict=True)]
 
     def saturate(self, requests: Sequence[bytes], seconds: float) -> None:
-        """The rate of answers when the server always has work."""
+        """Measures the rate of answers when the server always has work."""
         loaded, used = self.server.counter(LOADS), self.server.cpu_seconds
         answers = run(ask_for(self.server.url, requests, CALLERS, seconds))
         self.per_core.append(len(answers) / (self.server.cpu_seconds - used))
@@ -80,28 +81,22 @@ class Crowd:
         self.num_loads += self.server.counter(LOADS) - loaded
 
     def bear(self, requests: Sequence[bytes], rate: float, seconds: float, turn: int) -> None:
-        """Latencies of requests that arrive at `rate`."""
+        """Measures the latencies of requests that arrive at `rate`."""
         moments = poisson(rate, seconds, random.Random(turn).expovariate)
         self.latencies.append(run(ask_at(self.server.url, list(zip(moments, itertools.cycle(requests))), LINES)))
 
     def latency(self, percent: int) -> float:
-        """Milliseconds that so many percent of the requests of a round do not pass, in the median of the rounds: one
-        in which another program was busy does not count."""
+        """A percentile of the latency in milliseconds: the median of the rounds, so that a round beside a busy program
+        does not count."""
         return 1e3 * statistics.median(percentile(one, percent) for one in self.latencies)
 
-    def beside(self, first: "Crowd") -> dict[str, list[float]]:
-        """Rates of each round against those of another server in it."""
+    def beside(self, first: "LoadedServer") -> dict[str, list[float]]:
+        """The ratio of each rate to the rate of another server in the same round."""
         pairs = {"by the clock": (self.rates, first.rates), "by CPU time": (self.per_core, first.per_core)}
-        return {name: [a / b for a, b in zip(*pair, strict=True)] for name, pair in pairs.items()}
+        return {name: ratios(*pair) for name, pair in pairs.items()}
 
 
-def percentile(seconds: Sequence[float], percent: int) -> float:
-    """The smallest that so many percent do not pass."""
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
-
-
-def gather(stack: ExitStack, directory: Path, given: argparse.Namespace) -> list[Crowd]:
+def gather(stack: ExitStack, directory: Path, given: argparse.Namespace) -> list[LoadedServer]:
     """Fills stores one after the other, starts servers in parallel, and sends one request to every adapter."""
     counts: Sequence[int] = given.adapters
     flags = () if given.device_mib is None else ("--device-bytes", str(given.device_mib * 2**20), "--host-bytes", "0")
@@ -113,14 +108,14 @@ def gather(stack: ExitStack, directory: Path, given: argparse.Namespace) -> list
              for store, count in zip(stores, counts, strict=True)]  # fmt: skip
     with ThreadPoolExecutor(2) as starting:
         servers = list(starting.map(lambda store: stack.enter_context(serving(store, *flags)), stores))
-    crowds = [Crowd(*one) for one in zip(servers, tasks, counts, strict=True)]
+    crowds = [LoadedServer(*one) for one in zip(servers, tasks, counts, strict=True)]
     for crowd in crowds:
         run(ask_all(crowd.server.url, [predict_bytes(task, "ok") for task in crowd.tasks], CALLERS))
         print(f"{crowd.num_adapters} adapters are loaded", file=sys.stderr, flush=True)
     return crowds
 
 
-def measure(crowds: Sequence[Crowd], given: argparse.Namespace) -> float:
+def measure(crowds: Sequence[LoadedServer], given: argparse.Namespace) -> float:
     """Runs rounds of saturation and load, with the servers in turn; returns the median arrival rate."""
     sentences = load_sentences(None, NUM_REQUESTS)
     for crowd in crowds:  # code paths and the products of each size get warm
@@ -136,7 +131,7 @@ def measure(crowds: Sequence[Crowd], given: argparse.Namespace) -> float:
     return statistics.median(rates)
 
 
-def report(crowds: Sequence[Crowd], rate: float, given: argparse.Namespace) -> None:
+def report(crowds: Sequence[LoadedServer], rate: float, given: argparse.Namespace) -> None:
     """Prints one line per server: medians of the rounds, and of ratios within a round."""
     first = crowds[0]
     print(f"power law with exponent {given.alpha:g}, {given.rounds} rounds; {CALLERS} callers at saturation,")
@@ -146,34 +141,32 @@ def report(crowds: Sequence[Crowd], rate: float, given: argparse.Namespace) -> N
     print(f"{'adapters':>9}" + "".join(f"{name:>13}" for name in (*columns, "loads/answer")))
     for crowd in crowds:
         cells = []
-        for own, ratios in zip((crowd.rates, crowd.per_core), crowd.beside(first).values(), strict=True):
-            cells += [f"{statistics.median(own):13.1f}", f"{statistics.median(ratios):13.3f}"]
+        for own, beside in zip((crowd.rates, crowd.per_core), crowd.beside(first).values(), strict=True):
+            cells += [f"{statistics.median(own):13.1f}", f"{statistics.median(beside):13.3f}"]
         cells += [f"{crowd.latency(one):13.1f}" for one in PERCENTS]
         cells += [f"{crowd.latency(99) / first.latency(99):13.2f}", f"{crowd.num_loads / crowd.num_answers:13.3f}"]
         print(f"{crowd.num_adapters:9,}" + "".join(cells))
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--adapters", type=int, nargs="+", default=[1, 10, 100, 1000])
     parser.add_argument("--alpha", type=float, default=1.0, help="exponent of the power law")
     parser.add_argument("--load", type=float, default=0.5, help="arrivals, as a part of the first server's rate")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of saturation in each round; twice as much of load")
     parser.add_argument("--device-mib", type=int, help="of each server's memory for adapters")
-    parser.add_argument("--json", type=Path, help="also write everything that was measured here")
+    add_json(parser, "everything that was measured")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         crowds = gather(stack, Path(directory), given)
         rate = measure(crowds, given)
     report(crowds, rate, given)
-    if given.json:
-        found = [
-            {"adapters": crowd.num_adapters, "ratios": crowd.beside(crowds[0]), "latency_seconds": crowd.latencies}
-            for crowd in crowds
-        ]
-        given.json.write_text(json.dumps({"arrivals_per_second": rate, "crowds": found}))
+    found = [
+        {"adapters": crowd.num_adapters, "ratios": crowd.beside(crowds[0]), "latency_seconds": crowd.latencies}
+        for crowd in crowds
+    ]
+    write_json(given, {"arrivals_per_second": rate, "crowds": found})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ AdamW's two moments. Full fine-tuning and SAID use transformers' model, which pa
 is no padding.
 """
 
-import argparse
 import gc
 import statistics
 import time
@@ -19,16 +18,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import torch
+from common.options import create_parser
+from common.turns import by_turns, median_ratio
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.presets import find_preset
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.targets import Targets
-from peltier_training.data.dataset import TextRow
-from peltier_training.data.padding import IGNORED, pad_texts
-from peltier_training.models.text_model import TextAdapter
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded
+from peltier_training.data.dataset import IGNORED, TextRow, pad_texts
+from peltier_training.models.model import TextAdapter
 from peltier_training.models.tuned_model import TunedT5, create_body
 from rich.console import Console
 from rich.table import Table
@@ -63,7 +65,7 @@ def write_backbone(directory: Path) -> None:
     copy(TOKENIZER, directory)
 
 
-class Batch:
+class TrainingBatch:
     """Rows of equally many tokens with a short target each."""
 
     def __init__(self, num_rows: int, num_tokens: int) -> None:
@@ -72,7 +74,7 @@ class Batch:
         self.labels = torch.tensor([token for row in self.rows for token in row.labels])
 
 
-def adapter_step(backbone: Backbone, preset: str, batch: Batch) -> tuple[nn.Module, Callable[[], Tensor]]:
+def adapter_step(backbone: Backbone, preset: str, batch: TrainingBatch) -> tuple[nn.Module, Callable[[], Tensor]]:
     """The trainable adapter, and a forward pass to its loss."""
     found = find_preset(preset)
     settings = found.settings({}, backbone.config)
@@ -89,13 +91,13 @@ def adapter_step(backbone: Backbone, preset: str, batch: Batch) -> tuple[nn.Modu
 
 
 def baseline_step(
-    directory: Path, backbone: Backbone, preset: str, batch: Batch
+    directory: Path, backbone: Backbone, preset: str, batch: TrainingBatch
 ) -> tuple[nn.Module, Callable[[], Tensor]]:
     """The whole model in training, and a forward pass to its loss."""
     t5 = T5ForConditionalGeneration.from_pretrained(directory, dtype=torch.float32, dropout_rate=0.0)
     model = TunedT5(create_body(t5, BASELINES[preset].settings({}, backbone.config), seed=0)).train()
     padded = pad_texts(batch.rows, backbone.config)
-    labels = padded["said"][padded["said"] != IGNORED]
+    labels = padded["label_grid"][padded["label_grid"] != IGNORED]
     return model, lambda: F.cross_entropy(model(**padded), labels)
 
 
@@ -114,7 +116,7 @@ def kept_bytes(weights: set[int]) -> Iterator[dict[int, int]]:
         yield kept
 
 
-class Method:
+class TrainedMethod:
     """One method in training."""
 
     def __init__(self, model: nn.Module, loss: Callable[[], Tensor]) -> None:
@@ -140,36 +142,41 @@ class Method:
         return sum(kept.values())
 
 
-def measure(directory: Path, batch: Batch, rounds: int) -> dict[str, tuple[Method, list[float], int]]:
-    """For each method, its seconds per step in each round, and the bytes that a step keeps."""
+class Measured(NamedTuple):
+    """A method, the bytes that a step keeps, and the seconds of a step in each round."""
+
+    method: TrainedMethod
+    kept_bytes: int
+    seconds: list[float]
+
+
+def measure(directory: Path, batch: TrainingBatch, rounds: int) -> dict[str, Measured]:
+    """Every method, by turns."""
     backbone = load_backbone(str(directory))
-    found: dict[str, tuple[Method, list[float], int]] = {}
+    found: dict[str, tuple[TrainedMethod, int]] = {}
     for name, preset in METHODS.items():
         made = (
             baseline_step(directory, backbone, preset, batch)
             if preset in BASELINES
             else adapter_step(backbone, preset, batch)
         )
-        method = Method(*made)
+        method = TrainedMethod(*made)
         method.step()
-        found[name] = method, [], method.activations()
+        found[name] = method, method.activations()
         gc.collect()
-    for _ in range(rounds):
-        for method, seconds, _ in found.values():
-            seconds.append(method.step())
-    return found
+    steps = by_turns({name: method.step for name, (method, _) in found.items()}, rounds, warm_up=False)
+    return {name: Measured(*one, steps[name]) for name, one in found.items()}
 
 
-def report(found: dict[str, tuple[Method, list[float], int]], num_rows: int, title: str) -> None:
+def report(found: dict[str, Measured], num_rows: int, title: str) -> None:
     """Prints one row per method."""
-    full, full_seconds, full_kept = found["T5-base, full"]
+    full = found["T5-base, full"]
     table = Table("", "parameters", "activations, MB an example", "x full", "training state, MB", "s a step", "x full")
-    for name, (method, seconds, kept) in found.items():
-        ratio = statistics.median(own / base for own, base in zip(seconds, full_seconds, strict=True))
+    for name, (method, kept, seconds) in found.items():
         table.add_row(
-            name, f"{method.num_parameters / full.num_parameters:.3%}", f"{kept / num_rows / 1e6:.1f}",
-            f"{kept / full_kept:.2f}", f"{12 * method.num_parameters / 1e6:,.1f}", f"{statistics.median(seconds):.2f}",
-            f"{ratio:.2f}",
+            name, f"{method.num_parameters / full.method.num_parameters:.3%}", f"{kept / num_rows / 1e6:.1f}",
+            f"{kept / full.kept_bytes:.2f}", f"{12 * method.num_parameters / 1e6:,.1f}",
+            f"{statistics.median(seconds):.2f}", f"{median_ratio(seconds, full.seconds):.2f}",
         )  # fmt: skip
     console = Console(width=120)
     console.print(title)
@@ -177,7 +184,7 @@ def report(found: dict[str, tuple[Method, list[float], int]], num_rows: int, tit
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--rows", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=2)
@@ -186,7 +193,7 @@ def main() -> None:
     torch.manual_seed(0)
     with TemporaryDirectory() as folder:
         write_backbone(Path(folder))
-        found = measure(Path(folder), Batch(options.rows, options.tokens), options.rounds)
+        found = measure(Path(folder), TrainingBatch(options.rows, options.tokens), options.rounds)
     report(
         found, options.rows, f"T5-base's shapes, float32, {options.rows} rows of {options.tokens} tokens, one thread"
     )

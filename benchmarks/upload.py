@@ -9,9 +9,7 @@ reports the cost of the golden examples alone, in batches as the server computes
 store into the device's banks.
 """
 
-import argparse
 import asyncio
-import statistics
 import tempfile
 import time
 from functools import partial
@@ -19,12 +17,15 @@ from pathlib import Path
 
 import torch
 from common.adapters import INPUTS, make_bytes
+from common.options import create_parser
 from common.serving import serving
+from common.turns import percentile
 from peltier_adapters.artifact.artifact import load_stored, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.golden.golden import golden_rows
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, Client
 from peltier_store.blobs.blobs import Blobs
 
@@ -42,7 +43,7 @@ def upload_seconds(client: Client, files: list[bytes]) -> list[tuple[float, floa
 
 
 async def upload_all(url: str, files: list[bytes], at_once: int) -> float:
-    """Seconds until all are acknowledged, with so many on their way at a time."""
+    """Seconds until all uploads are acknowledged, with `at_once` in progress at a time."""
     turns = asyncio.Semaphore(at_once)
     async with AsyncClient(url, timeout=120) as client:
 
@@ -56,7 +57,7 @@ async def upload_all(url: str, files: list[bytes], at_once: int) -> float:
 
 
 def golden_seconds(backbone: Backbone, files: list[bytes], at_once: int) -> float:
-    """CPU seconds an adapter of computing the golden examples of so many adapters in one batch."""
+    """CPU seconds per adapter for golden examples, computed in one batch of `at_once` adapters."""
     banks = Banks(backbone)
     artifacts = [read_artifact(data, backbone) for data in files[:at_once]]
     rows = [row for one in artifacts for row in golden_rows(backbone, one.manifest, banks.add(one))]
@@ -79,9 +80,8 @@ async def load_seconds(directory: Path, files: list[bytes]) -> list[float]:
 
 
 def show(what: str, seconds: list[float]) -> None:
-    ordered = sorted(seconds)
-    p90 = ordered[int(0.9 * (len(ordered) - 1))]
-    print(f"{what:28} median {1e3 * statistics.median(ordered):7.2f} ms   p90 {1e3 * p90:7.2f} ms   n {len(ordered)}")
+    middle, p90 = (1e3 * percentile(seconds, percent) for percent in (50, 90))
+    print(f"{what:28} median {middle:7.2f} ms   p90 {p90:7.2f} ms   n {len(seconds)}")
 
 
 def show_many(seconds: float, used: float, golden: float, count: int) -> None:
@@ -91,7 +91,7 @@ def show_many(seconds: float, used: float, golden: float, count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--preset", default="compacter")
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--many", type=int, default=200)

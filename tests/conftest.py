@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import settings
 
-from tests import s3_server
+from tests.support import s3_server
 
-pytest_plugins = ("tests.skips", "tests.workers")
-_FIXTURES = ("tests.checkpoints", "tests.backbones", "tests.artifacts")
+pytest_plugins = ("tests.support.skips", "tests.support.workers")
+_FIXTURES = ("tests.support.checkpoints", "tests.support.backbones", "tests.support.artifacts")
 
 os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others
 # Of `make test`, and of `make test-slow`. A busy machine is no reason to fail.

@@ -7,12 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from peltier_adapters.presets.baselines import find_method
 from peltier_backbone.native.levels import processor_levels
+from peltier_training.sweep.description import create_description, read_description
 
 from benchmarks.common.libraries import kept
+from benchmarks.common.turns import by_turns, median_ratio, percentile
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 FILES = sorted(FOLDER.rglob("*.py"))
+GRIDS = sorted(FOLDER.glob("grids/*.toml"))
 
 
 def test_the_readme_names_every_benchmark() -> None:
@@ -21,6 +25,43 @@ def test_the_readme_names_every_benchmark() -> None:
     named = set(re.findall(r"`((?:[a-z]+/)?[a-z0-9_]+\.py)`", text))
     assert {path.name for path in FOLDER.glob("*.py")} <= named
     assert all((FOLDER / name).is_file() for name in named)
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """No two modules of the benchmarks define classes of one name, except for their private ones."""
+    names = [name for path in FILES for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE)]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+def test_a_grid_is_a_sweep(path: Path) -> None:
+    """`peltier sweep` reads it, and knows its methods."""
+    for name, method in create_description(read_description(path)).methods.items():
+        find_method(method.preset or name)
+
+
+def test_measurements_take_turns() -> None:
+    """Every round has each of them once, and the warm-up does not count."""
+    calls: list[str] = []
+
+    def measure(name: str) -> int:
+        calls.append(name)
+        return len(calls)
+
+    found = by_turns({name: lambda name=name: measure(name) for name in "ab"}, 2)
+    assert "".join(calls) == "ababab"
+    assert found == {"a": [3, 5], "b": [4, 6]}
+
+
+def test_a_ratio_is_of_one_round() -> None:
+    """The median of the rounds' ratios, not the ratio of medians."""
+    assert median_ratio([2.0, 30.0, 4.0], [1.0, 10.0, 4.0]) == 2.0
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    """The 100th is the largest, and none has no percentile."""
+    assert [percentile([3.0, 1.0, 2.0], percent) for percent in (0, 50, 90, 100)] == [1.0, 2.0, 3.0, 3.0]
+    assert percentile([], 50) != percentile([], 50)
 
 
 def test_nothing_is_taken_from_the_tests() -> None:

@@ -150,10 +150,11 @@ def test_the_environment_is_the_lock() -> None:
 
 
 def test_nothing_is_installed_around_a_lock() -> None:
-    """Every pip that make and the Dockerfile call takes its versions, and those of the build, from a lock."""
+    """Every pip that make and the Dockerfiles call takes its versions, and those of the build, from a lock."""
     command = ("make", "--dry-run", "--always-make", "install", "test", "lock")
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    text = made + (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    images = "".join((ROOT / folder / "Dockerfile").read_text() for folder in (".", "deploy/grafana"))
+    text = made + images.replace("\\\n", " ")
     calls = [line for line in text.splitlines() if "pip install" in line]
     built = [call for call in calls if '".[' in call]
     assert len(built) == 3

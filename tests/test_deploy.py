@@ -13,30 +13,33 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from peltier_server.auth.caller import MONITOR
 from peltier_server.settings import Settings
 
+from tests.support.dashboards import NAMES, write_dashboards
+
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 PROMTOOL = shutil.which("promtool")
-BOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
+DOCKERFILES = [ROOT / "Dockerfile", ROOT / "deploy" / "grafana" / "Dockerfile"]
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("hadolint", "Dockerfile"),
+        ("hadolint", *DOCKERFILES),
         ("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml"),
     ],
-    ids=["dockerfile", "compose"],
+    ids=["dockerfiles", "compose"],
 )
 def test_linters_find_nothing(command: tuple[str, ...]) -> None:
-    """The Dockerfile and the compose file are free of lint."""
+    """The Dockerfiles and the compose file are free of lint."""
     result = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_every_copied_path_is_in_the_build_context() -> None:
-    """What the Dockerfile copies exists, and .dockerignore, which names all that is sent, names exactly that."""
-    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    """What the Dockerfiles copy exists, and .dockerignore, which names all that is sent, names exactly that."""
+    text = "".join(file.read_text() for file in DOCKERFILES)
+    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
     copied = {path for line in copies for path in line.split()}
     ignore = (ROOT / ".dockerignore").read_text().split()
     assert {path for path in copied if not (ROOT / path).exists()} == set()
@@ -97,18 +100,19 @@ def test_every_alert_says_what_to_do() -> None:
     assert [rule["alert"] for rule in rules if f"`{rule['alert']}`" not in page] == []
 
 
-def test_dashboards_are_what_their_generator_writes() -> None:
-    """A change of a panel is made in boards.py."""
-    command = [sys.executable, ROOT / "deploy" / "grafana" / "generate.py", "--check"]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+@pytest.fixture(scope="module")
+def dashboards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the dashboards."""
+    folder = tmp_path_factory.mktemp("dashboards")
+    write_dashboards(folder)
+    return folder
 
 
-@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
-def test_dashboards_have_grafanas_schema(board: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_dashboards_have_grafanas_schema(dashboards: Path, name: str) -> None:
     """Grafana's types read each field and write it again, and every panel has a unit, thresholds and a description."""
     register_default_plugins()
-    document = json.loads(board.read_text())
+    document = json.loads((dashboards / f"{name}.json").read_text())
     assert json.loads(json.dumps(Dashboard.from_json(document), cls=JSONEncoder)) == document
     panels = [panel for panel in document["panels"] if panel["type"] != "row"]
     defaults = [panel["fieldConfig"]["defaults"] for panel in panels]
@@ -118,18 +122,18 @@ def test_dashboards_have_grafanas_schema(board: Path) -> None:
 
 
 def test_grafana_is_provisioned() -> None:
-    """Compose mounts the provisioning files and the dashboards where they look for them, and Grafana's data source is
-    the Prometheus of the stack."""
+    """Compose builds an image that has the dashboards where the provisioning files, which it mounts, look for them.
+    Grafana's data source is the Prometheus of the stack."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     grafana = ROOT / "deploy" / "grafana" / "provisioning"
     (provider,) = yaml.safe_load((grafana / "dashboards" / "peltier.yml").read_text())["providers"]
     (source,) = yaml.safe_load((grafana / "datasources" / "prometheus.yml").read_text())["datasources"]
+    image = ROOT / services["grafana"]["build"]["context"] / services["grafana"]["build"]["dockerfile"]
+    assert image.read_text().endswith(f"COPY --from=build /dashboards {provider['options']['path']}\n")
     volumes = services["grafana"]["volumes"]
-    assert f"./deploy/grafana/dashboards:{provider['options']['path']}:ro" in volumes
     assert "./deploy/grafana/provisioning:/etc/grafana/provisioning:ro" in volumes
     port = services["prometheus"]["ports"][0].rpartition(":")[2]
     assert source["url"] == f"http://prometheus:{port}"
-    assert {board.stem for board in BOARDS} == {"overview", "tenants", "adapters", "engine"}
 
 
 def test_every_service_is_hardened() -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.container_image import ROOT, Podman, podman_in
+from tests.support.container_image import ROOT, Podman, podman_in
+from tests.support.dashboards import NAMES
 
 pytestmark = pytest.mark.slow
 
 _ADAPTERS = ROOT / "examples" / "adapters"
-_START_SECONDS = 120
+_START_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +105,10 @@ def test_a_container_without_a_key_does_not_start(podman: Podman) -> None:
     assert podman("wait", "keyless") == "1"
     *_, line = podman.run("logs", "keyless").stderr.splitlines()
     assert "set PELTIER_ADMIN_KEY" in line
+
+
+def test_the_image_of_grafana_gets_the_dashboards(podman: Podman, tmp_path: Path) -> None:
+    """The build of its Dockerfile writes them from the sources in the context."""
+    container = podman("create", podman.build_dashboards(), "true")
+    podman("cp", f"{container}:/dashboards", str(tmp_path / "dashboards"))
+    assert sorted(path.name for path in (tmp_path / "dashboards").iterdir()) == [f"{name}.json" for name in NAMES]

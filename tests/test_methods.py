@@ -13,7 +13,7 @@ from docs.generator.methods.counts import counts
 from docs.generator.methods.drawing import drawing
 from docs.generator.methods.method import METHODS
 from docs.generator.methods.pages import method_files
-from tests.published_counts import PUBLISHED
+from tests.support.published_counts import PUBLISHED
 
 DOCS = Path(__file__).parent.parent / "docs"
 NAMED = {method.name: method for method in METHODS}

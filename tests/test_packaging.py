@@ -42,7 +42,8 @@ def kernels_of(folder: Path) -> str:
     code = """
 import torch
 import peltier_adapters
-from peltier_adapters.ops.backend import AdapterGroup, choose_backend
+from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.choice import choose_backend
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep, Program
 backend = choose_backend(torch.device("cpu"), torch.float32)
 program = Program([FusedMatmul("head", 0, (MatmulStep(torch.ones(4, 5)),))], 1)

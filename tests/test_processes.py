@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parent.parent / "deploy" / "processes.py"
 # Compose publishes ports from 3000 to 9090; the offset leads to free ones below those that the system gives away.
 PORTS = {"server": 8000, "prometheus": 9090}
 KEYS = {"PELTIER_ADMIN_KEY": "plt_admin-key-of-a-test", "PELTIER_METRICS_KEY": "plt_metrics-key-of-a-test"}
-_START_SECONDS = 90
+_START_SECONDS = 300
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 ROOT = Path(__file__).parent.parent
 
@@ -16,7 +16,11 @@ pytestmark = pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy
 
 @pytest.mark.slow  # test_process.py stays, with a signal under load that loses nothing, and test_deploy.py
 def test_a_rolling_restart_fails_no_request(
-    bert: Backbone, bert_directory: Path, make_artifact: Callable[..., bytes], tmp_path: Path
+    bert: Backbone,
+    bert_directory: Path,
+    make_artifact: Callable[..., bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each replica is stopped by SIGTERM and started again under load, and every request is answered with 200."""
     examples = tmp_path / "examples"
@@ -24,6 +28,7 @@ def test_a_rolling_restart_fails_no_request(
     for name in ("a", "b"):
         (examples / f"{name}.safetensors").write_bytes(make_artifact(bert, name=name, seed=ord(name)))
     flags = ["--backbone", str(bert_directory), "--store", str(tmp_path / "store"), "--publish", str(examples)]
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     script = runpy.run_path(str(ROOT / "benchmarks" / "rolling_restart.py"))
     load = script["Load"](["a", "b"], num_callers=3, pause_seconds=0.2)
     callers = script["measure"](flags, load, rounds=1, sign=signal.SIGTERM)

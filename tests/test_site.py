@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from docs.site.__main__ import build_all
+from docs.site.__main__ import build_all, build_pages
 from docs.site.formula import as_mathml
 from docs.site.sources import SETTINGS, BrokenLink, copy_sources, navigation
 from docs.site.versions import NEXT, released, working_version, write_index
@@ -25,19 +25,19 @@ FLAGS += ["--disable-component-update", "--disable-sync"]
 
 
 def test_every_page_has_its_place():
-    """Each page of docs and of the repository's root is in the navigation once."""
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    """Each page of docs and of the repository's root is in the navigation once; one stands for the built pages."""
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/reference/README.md"}
     listed = navigation(ROOT)
     assert {path.relative_to(ROOT) for path in pages} - set(listed) == set()
     assert len(set(listed)) == len(listed)
 
 
-def write_tree(root: Path, text: str, version: str = "0.1.0") -> None:
-    """A tree with one page."""
+def write_tree(root: Path, text: str, version: str = "0.1.0", pages: Sequence[str] = ("README.md",)) -> None:
+    """A tree with one page, whose navigation has these."""
     (root / SETTINGS).parent.mkdir(parents=True, exist_ok=True)
     settings = (ROOT / SETTINGS).read_text()
     start, end = settings.index("nav = ["), settings.index("[project.theme]")
-    (root / SETTINGS).write_text(f'{settings[:start]}nav = ["README.md"]\n{settings[end:]}')
+    (root / SETTINGS).write_text(f"{settings[:start]}nav = {json.dumps(pages)}\n{settings[end:]}")
     (root / SETTINGS.with_name("theme.css")).write_text("")
     (root / "pyproject.toml").write_text(f'[project]\nversion = "{version}"\n')
     (root / "README.md").write_text(text)
@@ -53,6 +53,30 @@ def test_files_that_pages_link_to_come_with_them(tmp_path: Path):
     copy_sources(tmp_path / "tree", tmp_path / "copy")
     copied = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file()}
     assert copied == {"README.md", "deploy/a.md", "b.svg", "theme.css"}
+
+
+def test_a_link_to_a_section_about_a_built_page_leads_to_the_page(tmp_path: Path):
+    """In the site; the repository has the section only."""
+    write_tree(tmp_path / "tree", "[a](docs/reference/README.md#routes)")
+    built = tmp_path / "copy/docs/reference/routes.md"
+    built.parent.mkdir(parents=True)
+    built.write_text("# Routes")
+    copy_sources(tmp_path / "tree", tmp_path / "copy")
+    assert (tmp_path / "copy/README.md").read_text() == "[a](docs/reference/routes.md)"
+
+
+def test_a_tree_builds_its_missing_pages_by_its_own_code(tmp_path: Path):
+    """A release from a tag has pages of its own version, not of the working tree."""
+    write_tree(tmp_path, "# Title", pages=("README.md", "built.md"))
+    package, generator = tmp_path / "server/peltier_server", tmp_path / "docs/generator"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("NAME = 'of the tree'")
+    generator.mkdir()
+    (generator / "__main__.py").write_text(
+        "import sys, peltier_server\nprint(peltier_server.NAME, file=open(sys.argv[1], 'w'))\n"
+    )
+    build_pages(tmp_path, tmp_path / "output")
+    assert (tmp_path / "output").read_text() == "of the tree\n"
 
 
 def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path):

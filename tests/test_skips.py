@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.skips import ALLOWED
+from tests.support.skips import ALLOWED
 
 ROOT = Path(__file__).parent.parent
 # One file each; the reason in curly brackets is the file's name.
@@ -24,7 +24,17 @@ def run(folder: Path, codes: dict[str, str], ci: str, *flags: str) -> str:
     for name, code in codes.items():
         (folder / f"test_{name}.py").write_text(f"import pytest\n{code.format(name)}\n")
     (folder / "pytest.ini").write_text("[pytest]\n")
-    command = (sys.executable, "-m", "pytest", "-p", "tests.skips", "-p", "no:cacheprovider", *flags, str(folder))
+    command = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.support.skips",
+        "-p",
+        "no:cacheprovider",
+        *flags,
+        str(folder),
+    )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     # The others that are installed take seconds to import.
     environment |= {"CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
@@ -60,9 +70,9 @@ def test_every_job_of_ci_is_under_the_rule() -> None:
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     calls = [line for line in printed.replace("\\\n", " ").splitlines() if "-m pytest" in line]
     assert len(calls) == 4
-    assert [call for call in calls if "--confcutdir" in call and "-p tests.skips" not in call] == []
+    assert [call for call in calls if "--confcutdir" in call and "-p tests.support.skips" not in call] == []
 
 
 def test_the_suite_is_under_the_rule(pytestconfig: pytest.Config) -> None:
     """conftest.py loads it, so a skip without an allowed reason fails here in CI."""
-    assert pytestconfig.pluginmanager.has_plugin("tests.skips")
+    assert pytestconfig.pluginmanager.has_plugin("tests.support.skips")

@@ -7,8 +7,8 @@ import pytest
 from peltier_adapters.durable import write_file
 from peltier_client.exchange.whole_file import write_whole
 
-from tests.full_disk import room_for
-from tests.power_loss import PowerLoss
+from tests.support.full_disk import room_for
+from tests.support.power_loss import PowerLoss
 
 Write = Callable[[Path, bytes], object]
 OLD, NEW = b"old", bytes(range(256)) * 8192

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import workers
-from tests.workers import group
+from tests.support import workers
+from tests.support.workers import group
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,7 +32,8 @@ def test_one_worker_runs_a_group(tmp_path: Path) -> None:
             "def test_it(number): print('worker', os.environ['PYTEST_XDIST_WORKER'])\n"
         )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    command = (sys.executable, "-m", "pytest", "-p", "tests.workers", "-p", "no:cacheprovider", "-n", "2", "-rP")
+    plugin = ("-p", "tests.support.workers", "-p", "no:cacheprovider")
+    command = (sys.executable, "-m", "pytest", *plugin, "-n", "2", "-rP")
     done = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert "40 passed" in done.stdout, done.stdout
     assert len(set(re.findall(r"worker (gw\d)", done.stdout))) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +15,7 @@ from rich.text import Text
 from peltier_adapters.artifact.manifest import Manifest, read_file_header
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.baselines import BASELINES, Baseline, find_method
-from peltier_adapters.presets.composition import Settings, parse_overrides
+from peltier_adapters.presets.composition import PresetSettings, parse_overrides
 from peltier_adapters.presets.preset import Preset
 from peltier_adapters.presets.presets import PRESETS, presets_for
 from peltier_adapters.spec.parts import count_parameters
@@ -23,7 +23,7 @@ from peltier_adapters.spec.parts import count_parameters
 # Columns of the output to a pipe: wider than any table.
 _PIPE_WIDTH = 1_000_000
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def presets(
@@ -31,11 +31,11 @@ def presets(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, NAME=VALUE, for the presets that have it.")
     ] = None,
-    json_output: Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """List presets and baselines with their parameters on a backbone, without the task head. Loads no weights."""
-    from peltier_backbone.checkpoint import find_checkpoint
-    from peltier_backbone.config import load_config
+    from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+    from peltier_backbone.checkpoint.config import load_config
 
     config = load_config(find_checkpoint(backbone, config_only=True))
     total, overrides = config.num_parameters, parse_overrides(set_ or [])
@@ -92,14 +92,14 @@ def _unavailable(error: AdapterError) -> dict[str, Any]:
     return {"parameters": None, "percent": None, "servable": False, "reason": str(error)}
 
 
-def _count(method: Preset | Baseline, settings: Settings, config: BackboneConfig) -> int:
+def _count(method: Preset | Baseline, settings: PresetSettings, config: BackboneConfig) -> int:
     if isinstance(method, Preset):
         return count_parameters(method.compose(settings, config, outputs=2), config)
     return method.count_parameters(settings, config)
 
 
 def inspect(
-    artifact: Annotated[Path, typer.Argument(help="The artifact, *.safetensors.")], json_output: Json = False
+    artifact: Annotated[Path, typer.Argument(help="The artifact, *.safetensors.")], json_output: JsonOption = False
 ) -> None:
     """Show an artifact's manifest, its parameters and its size. Loads no weights."""
     manifest, tensors = read_file_header(artifact)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from peltier_adapters.commands import JsonOption
 
-from peltier_store.backup.backup import Summary
+from peltier_store.backup.backup import BackupSummary
 from peltier_store.backup.export import export_store
 from peltier_store.backup.restore import import_store
 from peltier_store.blobs.blobs import Blobs
@@ -25,7 +26,7 @@ _ACTOR = "peltier store"
 _MAX_SHOWN_ORPHANS = 20
 _MAX_GRACE_SECONDS = 10 * 366 * 24 * 3600
 
-Store = Annotated[
+StoreOption = Annotated[
     str, typer.Option(envvar="PELTIER_STORE", help="Directory, or s3://, gs:// or az:// URL, as for peltier serve.")
 ]
 RegistryUrl = Annotated[
@@ -41,7 +42,6 @@ Grace = Annotated[
         help="Purge versions that were deleted longer ago than this, as peltier serve does. Default: none.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Back up, restore, check and clean a server's store."
@@ -51,9 +51,9 @@ app = typer.Typer(
 @app.command("export")
 def export(
     output: Annotated[Path, typer.Argument(help="The backup to write, *.tar; it must not exist.")],
-    store: Store = ".peltier",
+    store: StoreOption = ".peltier",
     registry: RegistryUrl = "",
-    json_output: Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Write a backup of everything: tenants, keys (as digests), adapters, versions, aliases, audit log and bytes."""
     location = StoreLocation.of(store, registry).existing()
@@ -64,9 +64,9 @@ def export(
 @app.command("import")
 def import_(
     backup: Annotated[Path, typer.Argument(help="A backup that `peltier store export` wrote.")],
-    store: Store = ".peltier",
+    store: StoreOption = ".peltier",
     registry: RegistryUrl = "",
-    json_output: Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Restore a backup into an empty registry and blob store. If it fails, the registry stays empty."""
     summary = asyncio.run(_import(StoreLocation.of(store, registry), backup))
@@ -74,7 +74,7 @@ def import_(
 
 
 @app.command("verify")
-def verify(store: Store = ".peltier", registry: RegistryUrl = "", json_output: Json = False) -> None:
+def verify(store: StoreOption = ".peltier", registry: RegistryUrl = "", json_output: JsonOption = False) -> None:
     """Check the bytes of every version. Exit status 1 if something is wrong."""
     report = asyncio.run(_verify(StoreLocation.of(store, registry).existing()))
     if json_output:
@@ -87,10 +87,10 @@ def verify(store: Store = ".peltier", registry: RegistryUrl = "", json_output: J
 
 @app.command("gc")
 def gc(
-    store: Store = ".peltier",
+    store: StoreOption = ".peltier",
     registry: RegistryUrl = "",
     undelete_seconds: Grace = None,
-    json_output: Json = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Delete blobs that no version needs. With --undelete-seconds, first purge versions deleted longer ago."""
     grace = None if undelete_seconds is None else timedelta(seconds=undelete_seconds)
@@ -117,12 +117,12 @@ async def _opened(location: StoreLocation, *, read_only: bool = False) -> AsyncI
         await registry.close()
 
 
-async def _export(location: StoreLocation, output: Path) -> Summary:
+async def _export(location: StoreLocation, output: Path) -> BackupSummary:
     async with _opened(location, read_only=True) as (registry, blobs):
         return await export_store(registry, blobs, output)
 
 
-async def _import(location: StoreLocation, backup: Path) -> Summary:
+async def _import(location: StoreLocation, backup: Path) -> BackupSummary:
     async with _opened(location) as (registry, blobs):
         return await import_store(registry, blobs, backup)
 
@@ -140,7 +140,7 @@ async def _collect(location: StoreLocation, grace: timedelta | None) -> Collecte
         return await Collector(registry, blobs).run()
 
 
-def _print_summary(done: str, summary: Summary, json_output: bool) -> None:
+def _print_summary(done: str, summary: BackupSummary, json_output: bool) -> None:
     if json_output:
         print(summary.model_dump_json())
         return

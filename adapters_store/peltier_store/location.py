@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from peltier_store.blobs.location import BlobError, is_remote, local_path
+from peltier_store.blobs.errors import BlobError
+from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.registry.database import database_url
 
 

@@ -10,7 +10,7 @@ from peltier_adapters.artifact.manifest import Manifest, parse_manifest, read_he
 from peltier_adapters.errors import ArtifactError
 
 from peltier_store.blobs.blobs import BlobError, BlobNotFound, Blobs, StoredBlob
-from peltier_store.registry import Registry, Version
+from peltier_store.registry import Registry, VersionRecord
 
 # The number of blobs in memory at a time.
 _BATCH = 8
@@ -34,7 +34,7 @@ async def verify_store(registry: Registry, blobs: Blobs) -> VerificationReport:
     """
     entries = [entry async for entry in blobs.entries()]
     # After the list, so that blobs published meanwhile are not counted as orphans.
-    users: dict[str, list[Version]] = defaultdict(list)
+    users: dict[str, list[VersionRecord]] = defaultdict(list)
     for version in await registry.versions(deleted=True):
         users[version.digest].append(version)
     problems = []
@@ -52,7 +52,7 @@ async def verify_store(registry: Registry, blobs: Blobs) -> VerificationReport:
     )
 
 
-async def _problems(registry: Registry, blobs: Blobs, versions: Sequence[Version]) -> list[str]:
+async def _problems(registry: Registry, blobs: Blobs, versions: Sequence[VersionRecord]) -> list[str]:
     """What is wrong with these versions, which all have the same digest."""
     digest = versions[0].digest
     try:
@@ -65,7 +65,7 @@ async def _problems(registry: Registry, blobs: Blobs, versions: Sequence[Version
     return [problem for version in versions for problem in _differences(version, data)]
 
 
-def _differences(version: Version, data: bytes) -> list[str]:
+def _differences(version: VersionRecord, data: bytes) -> list[str]:
     if len(data) != version.size_bytes:
         return [f"{_name(version)} has {len(data)} bytes, but its record says {version.size_bytes}"]
     try:
@@ -83,5 +83,5 @@ def _text(manifest: Manifest) -> str:
     return json.dumps(manifest.model_dump(mode="json"), sort_keys=True)
 
 
-def _name(version: Version) -> str:
+def _name(version: VersionRecord) -> str:
     return f"{version.tenant}:{version.name}@{version.number}"

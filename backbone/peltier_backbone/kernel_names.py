@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import torch
 
-from peltier_backbone.attention import kernel_name
-from peltier_backbone.config import Config
-from peltier_backbone.linear import LinearKernel
+from peltier_backbone.attention.attention import kernel_name
+from peltier_backbone.checkpoint.config import Config
+from peltier_backbone.linear.linear import LinearKernel
 from peltier_backbone.native.choice import TORCH, choose_kernels, load_library
 
 EXACT = "equal to the last bit in every batch"

@@ -1,86 +1,44 @@
 """Loads a backbone by name, as a frozen model that is ready to serve."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from peltier_backbone.bert import Bert
-from peltier_backbone.bert_weights import bert_weights, build_bert, canonical_bert
-from peltier_backbone.checkpoint import find_checkpoint, read_tensors
-from peltier_backbone.config import BackboneConfig, BertConfig, Config, ModernBertConfig, T5Config, load_config
+from peltier_backbone.backbone import Backbone, Model
+from peltier_backbone.bert.weights import build_bert, canonical_bert
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
+from peltier_backbone.checkpoint.config import (
+    BackboneConfig,
+    BertConfig,
+    Config,
+    ModernBertConfig,
+    T5Config,
+    load_config,
+)
+from peltier_backbone.checkpoint.fingerprint import fingerprint
+from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.fingerprint import fingerprint
-from peltier_backbone.kernel_cache import bound_kernel_caches
 from peltier_backbone.kernel_names import name_kernels
-from peltier_backbone.linear import LinearKernel
-from peltier_backbone.linear_choice import choose_linear
-from peltier_backbone.modernbert import ModernBert
-from peltier_backbone.modernbert_weights import build_modernbert, canonical_modernbert, modernbert_weights
+from peltier_backbone.linear.linear import LinearKernel
+from peltier_backbone.linear.linear_choice import choose_linear
+from peltier_backbone.linear.native_quantized_linear import NativeQuantizedLinear
+from peltier_backbone.linear.quantized_linear import QuantizedLinear
+from peltier_backbone.linear.table import PlainTable, QuantizedTable, TableKernel
+from peltier_backbone.machine.kernel_cache import bound_kernel_caches
+from peltier_backbone.modernbert.weights import build_modernbert, canonical_modernbert
 from peltier_backbone.native.choice import load_library, slowdown
-from peltier_backbone.native_quantized_linear import NativeQuantizedLinear
-from peltier_backbone.packing import Encoded, Packed, pack
-from peltier_backbone.quantized_linear import QuantizedLinear
-from peltier_backbone.t5 import T5
-from peltier_backbone.t5_weights import build_t5, canonical_t5, t5_weights
-from peltier_backbone.table import PlainTable, QuantizedTable, TableKernel
-from peltier_backbone.tokenizer import Tokenizer, load_tokenizer
-from peltier_backbone.weights import Weights
+from peltier_backbone.t5.weights import build_t5, canonical_t5
+from peltier_backbone.text.tokenizer import Tokenizer, load_tokenizer
 
 logger = logging.getLogger(__name__)
-
-Model = Bert | ModernBert | T5
 
 # The dtype of activations. In int8 the weights of the frozen maps and of the token embeddings have 8 bits, and results
 # of products are float32.
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.float32}
 # The measurement error of a trial of some milliseconds is below this factor.
 _NOISE_FACTOR = 1.1
-
-
-@dataclass(frozen=True)
-class Backbone:
-    """A frozen model with its tokenizer and identity. `name` is the name that the user gave, `precision` the key of
-    `DTYPES`, and `dtype` that of activations."""
-
-    name: str
-    config: BackboneConfig
-    fingerprint: str
-    tokenizer: Tokenizer
-    model: Model
-    device: torch.device
-    dtype: torch.dtype
-    precision: str
-    kernels: dict[str, str]
-
-    @property
-    def bert(self) -> Bert | ModernBert:
-        """The model, if it is an encoder; the caller checks `config.generates` first."""
-        assert not isinstance(self.model, T5), "callers look at `config.generates` first"
-        return self.model
-
-    @property
-    def t5(self) -> T5:
-        """The model, if it generates; the caller checks `config.generates` first."""
-        assert isinstance(self.model, T5), "callers look at `config.generates` first"
-        return self.model
-
-    @property
-    def kept_dtype(self) -> torch.dtype:
-        """The dtype in which a decoder keeps keys and values. They are most of what a step of many rows reads. In int8
-        they come from rounded products, and bfloat16 rounds them less."""
-        return torch.bfloat16 if self.precision == "int8" else self.dtype
-
-    def pack(self, rows: list[Encoded]) -> Packed:
-        """Rows back to back on this backbone's device."""
-        return pack(rows, self.config, self.device)
-
-    def weights_digest(self) -> str:
-        """The hash of the weights in memory, in the compute dtype; it must not change while the server runs."""
-        return fingerprint(self.config, dict(_weights(self.model)))
 
 
 def resolve_device(device: str) -> torch.device:
@@ -161,16 +119,6 @@ def _build(config: Config, weights: Weights, kernel: LinearKernel, table: TableK
             return build_modernbert(config, weights, kernel, table)
         case BertConfig():
             return build_bert(config, weights, kernel, table)
-
-
-def _weights(model: Model) -> Iterator[tuple[str, Tensor]]:
-    match model:
-        case T5():
-            return t5_weights(model)
-        case ModernBert():
-            return modernbert_weights(model)
-        case Bert():
-            return bert_weights(model)
 
 
 def _tokenizer(directory: Path, config: BackboneConfig) -> Tokenizer:

@@ -8,8 +8,8 @@ from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
-from peltier_adapters.spec.tasks import SPAN_LABELS, DecodingSpec, Inputs, TaskSpec, TaskType
-from peltier_backbone.load import Backbone
+from peltier_adapters.spec.tasks import SPAN_LABELS, DecodingSpec, InputForm, TaskSpec, TaskType
+from peltier_backbone.backbone import Backbone
 from peltier_training.evaluate.export import export
 
 LABELS = ("negative", "positive")
@@ -35,7 +35,7 @@ def make_task(backbone: Backbone, labels: Sequence[str] = LABELS, max_length: in
 
 TAGS = ("O", *(f"{place}-{name}" for name in ("person", "place", "group", "product") for place in "BI"))
 # The labels, the form of the inputs, and the settings of the head of each kind of task on an encoder.
-KINDS: Mapping[TaskType, tuple[Sequence[str], Inputs, Mapping[str, str]]] = {
+KINDS: Mapping[TaskType, tuple[Sequence[str], InputForm, Mapping[str, str]]] = {
     "classification": (LABELS, "single", {}),
     "multilabel": (LABELS, "single", {}),
     "regression": (("value",), "pair", {}),

@@ -37,7 +37,7 @@ def predict_bytes(task: str, text: str) -> bytes:
     return request_bytes(f"/v1/tasks/{task}/predict", {"inputs": text})
 
 
-class Line(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection, with one request in progress at a time."""
 
     def __init__(self) -> None:
@@ -91,16 +91,16 @@ class Line(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def lines(url: str, count: int) -> AsyncIterator[list[Line]]:
+async def connections(url: str, count: int) -> AsyncIterator[list[HttpConnection]]:
     """Opens `count` connections."""
     host, _, port = urlsplit(url).netloc.partition(":")
     loop = asyncio.get_running_loop()
-    opened = [(await loop.create_connection(Line, host, int(port)))[1] for _ in range(count)]
+    opened = [(await loop.create_connection(HttpConnection, host, int(port)))[1] for _ in range(count)]
     try:
         yield opened
     finally:
-        for line in opened:
-            line.transport.close()
+        for connection in opened:
+            connection.transport.close()
 
 
 async def ask_all(url: str, requests: Sequence[bytes], num_callers: int) -> list[bytes]:
@@ -108,48 +108,48 @@ async def ask_all(url: str, requests: Sequence[bytes], num_callers: int) -> list
     bodies: dict[int, bytes] = {}
     turns = iter(enumerate(requests))
 
-    async def call(line: Line) -> None:
+    async def call(connection: HttpConnection) -> None:
         for number, request in turns:
-            bodies[number] = await line.ask(request)
+            bodies[number] = await connection.ask(request)
 
-    async with asyncio.timeout(_PATIENCE_SECONDS * len(requests)), lines(url, num_callers) as opened:
+    async with asyncio.timeout(_PATIENCE_SECONDS * len(requests)), connections(url, num_callers) as opened:
         await asyncio.gather(*map(call, opened))
     return [bodies[number] for number in range(len(requests))]
 
 
 async def ask_for(url: str, requests: Iterable[bytes], num_callers: int, seconds: float) -> list[tuple[float, bytes]]:
-    """Every answer's moment, in seconds from the start, and its body; so many callers ask again as soon as they are
-    answered, until `seconds` are over. What was asked by then is answered later."""
+    """The time of each answer, in seconds from the start, and its body. Each caller asks again as soon as it is
+    answered, until `seconds` are over; the last answers arrive later."""
     turns, answers = itertools.cycle(requests), []
 
-    async def call(line: Line, start: float) -> None:
+    async def call(connection: HttpConnection, start: float) -> None:
         while time.monotonic() < start + seconds:
-            body = await line.ask(next(turns))
+            body = await connection.ask(next(turns))
             answers.append((time.monotonic() - start, body))
 
-    async with asyncio.timeout(seconds + _PATIENCE_SECONDS), lines(url, num_callers) as opened:
+    async with asyncio.timeout(seconds + _PATIENCE_SECONDS), connections(url, num_callers) as opened:
         start = time.monotonic()
-        await asyncio.gather(*(call(line, start) for line in opened))
+        await asyncio.gather(*(call(connection, start) for connection in opened))
     return answers
 
 
-async def ask_at(url: str, arrivals: Sequence[tuple[float, bytes]], num_lines: int) -> list[float]:
+async def ask_at(url: str, arrivals: Sequence[tuple[float, bytes]], num_connections: int) -> list[float]:
     """Seconds from each request's arrival to its answer, independent of earlier answers.
 
     Arrivals are seconds from now, in order. If all connections are busy, a request waits for one, and its latency
     includes this time: a slow server delays no request (no coordinated omission).
     """
     loop, seconds = asyncio.get_running_loop(), [0.0] * len(arrivals)
-    async with asyncio.timeout(arrivals[-1][0] + _PATIENCE_SECONDS), lines(url, num_lines) as opened:
-        free: asyncio.LifoQueue[Line] = asyncio.LifoQueue()
-        for line in opened:
-            free.put_nowait(line)
+    async with asyncio.timeout(arrivals[-1][0] + _PATIENCE_SECONDS), connections(url, num_connections) as opened:
+        free: asyncio.LifoQueue[HttpConnection] = asyncio.LifoQueue()
+        for connection in opened:
+            free.put_nowait(connection)
         start = loop.time()
 
         async def call(number: int, due: float, request: bytes) -> None:
-            line = await free.get()
-            await line.ask(request)
-            free.put_nowait(line)
+            connection = await free.get()
+            await connection.ask(request)
+            free.put_nowait(connection)
             seconds[number] = loop.time() - due
 
         async with asyncio.TaskGroup() as asked:

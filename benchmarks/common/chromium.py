@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, sync_playwright
 
 CHROMIUM = shutil.which("chromium")
-# A browser of its own accord calls home, and a container has neither a sandbox nor a GPU.
+# Chromium calls Google's servers unless it is told not to. A container has no sandbox and no GPU.
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 _FLAGS += ("--disable-component-update", "--disable-sync")
 

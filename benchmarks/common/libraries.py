@@ -45,7 +45,7 @@ ENGINES = {
         "protobuf==7.36.2",
     ),
     "torchao": ("torchao==0.18.0",),
-    # Its version is that of the environment's torch.
+    # It must have the version of the environment's torch.
     "zentorch": ("zentorch==2.13.0.2",),
 }
 
@@ -87,5 +87,5 @@ def run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def last_line(text: str) -> str:
-    """What a program has written last, which is its error if it has failed."""
+    """The last line that is not empty: the error of a program that has failed."""
     return next(filter(None, map(str.strip, reversed(text.splitlines()))), "no message")

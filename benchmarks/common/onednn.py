@@ -1,7 +1,7 @@
 """Frozen linear maps by oneDNN's prepacked products, to compare with. The operators are private to torch."""
 
 import torch
-from peltier_backbone.linear import FrozenLinear, Linear
+from peltier_backbone.linear.linear import FrozenLinear, Linear
 from peltier_backbone.native.program import Activation
 from torch import Tensor
 

@@ -6,11 +6,12 @@ from itertools import cycle
 
 import torch
 from common.adapters import KINDS, make_artifact, make_kind
+from common.padding import pad
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from transformers import BertModel
 
 BATCH = 32
@@ -21,12 +22,7 @@ Batches = list[list[Encoded]]
 def transformers_pass(model: BertModel, batches: Batches) -> None:
     """Plain transformers over padded batches."""
     for rows in batches:
-        width = max(map(len, rows))
-        ids = torch.zeros(len(rows), width, dtype=torch.long)
-        mask = torch.zeros(len(rows), width, dtype=torch.long)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = torch.tensor(row.ids)
-            mask[number, : len(row)] = 1
+        ids, mask = pad([row.ids for row in rows])
         with torch.inference_mode():
             model(input_ids=ids, attention_mask=mask)
 
@@ -38,7 +34,7 @@ def batches_of(rows: list[Encoded]) -> Batches:
 def bare_pass(backbone: Backbone, batches: Batches) -> None:
     with torch.inference_mode():
         for batch in batches:
-            backbone.model(backbone.pack(batch))
+            backbone.encode(backbone.pack(batch))
 
 
 def mixed_pass(backbone: Backbone, batches: list[list[Row]]) -> None:
@@ -66,7 +62,7 @@ class Adapters:
         return _mix(batches, list(map(self._banks.add, made)))
 
     def take(self, preset: str, count: int) -> list[Resident]:
-        """The first so many adapters of `preset`."""
+        """The first `count` adapters of `preset`, made when they are needed."""
         made = self._made.setdefault(preset, [])
         made += [self._banks.add(make_artifact(self._exact, preset, number)) for number in range(len(made), count)]
         return made[:count]

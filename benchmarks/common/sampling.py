@@ -12,8 +12,8 @@ _EVERY_SECONDS = 0.001
 class Sampler:
     """Counts functions: those that ran, and those that they ran within.
 
-    The clock is that of the whole process, and only the main thread of Python hears it. What other threads take while
-    this one waits for them is counted where it waits.
+    The timer counts CPU time of the whole process, and only Python's main thread gets its signal. CPU time of other
+    threads is counted where the main thread waits.
     """
 
     def __init__(self) -> None:

@@ -23,10 +23,26 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 @dataclass(frozen=True)
 class Server:
-    """One that is ready."""
+    """A process that answers at `url`."""
 
     url: str
     process: "subprocess.Popen[bytes]"
+
+    def wait_until_ready(self) -> None:
+        """Returns once `/ready` says so. Raises RuntimeError if the process has ended or takes too long."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._is_ready():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the server at {self.url} has ended with status {self.process.returncode}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the server at {self.url} has not become ready within {_START_SECONDS} s")
+            time.sleep(0.1)
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx2.get(f"{self.url}/ready", timeout=2).status_code == 200
+        except httpx2.HTTPError:
+            return False
 
     @property
     def cpu_seconds(self) -> float:
@@ -53,32 +69,14 @@ def serving(
 @contextmanager
 def started(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A process that takes `--port` and says at `/ready` that it is, while the block runs."""
-    port = _free_port()
+    port = free_port()
     own = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-    process = subprocess.Popen([*command, "--port", str(port)], env=own)
+    server = Server(f"http://127.0.0.1:{port}", subprocess.Popen([*command, "--port", str(port)], env=own))
     try:
-        server = Server(f"http://127.0.0.1:{port}", process)
-        _wait(server)
+        server.wait_until_ready()
         yield server
     finally:
-        _end(process)
-
-
-def _wait(server: Server) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while not _is_ready(server):
-        if server.process.poll() is not None:
-            raise RuntimeError(f"the server has ended with status {server.process.returncode}")
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"the server has not become ready within {_START_SECONDS} s")
-        time.sleep(0.1)
-
-
-def _is_ready(server: Server) -> bool:
-    try:
-        return httpx2.get(f"{server.url}/ready", timeout=2).status_code == 200
-    except httpx2.HTTPError:
-        return False
+        _end(server.process)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -90,6 +88,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nothing listens at."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from common.stock import variant
+from common.stock import variant, write_blob
 from peltier_adapters.artifact.artifact import Artifact
-from peltier_adapters.digest import digest_of
 from peltier_adapters.residency.bank import Resident
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.device_tier import MemoryBudget
+from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 
 _AT_ONCE = 16
+_ENOUGH = MemoryBudget(64 * 1024**3, 0)
 
 
 class Seconds(NamedTuple):
@@ -36,13 +38,18 @@ class Shelf:
     metrics: Metrics
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
+    @classmethod
+    def create(
+        cls, loader: StoreLoader, directory: Path, originals: dict[str, bytes], budget: MemoryBudget = _ENOUGH
+    ) -> "Shelf":  # fmt: skip
+        """A shelf over the blobs in `directory`, with variants of `originals` by their presets."""
+        metrics = Metrics()
+        return cls(directory, originals, Slots(loader, budget, metrics, lambda _: 1.0), metrics)
+
     def store(self, preset: str) -> AdapterKey:
         """Stores a new artifact with different bytes."""
         data = variant(self.originals[preset], next(self.numbers))
-        digest = digest_of(data)
-        # What `Blobs.put` would write, without waiting for the disk ten thousand times.
-        (self.directory / digest.replace(":", "/")).write_bytes(data)
-        return AdapterKey("default", digest)
+        return AdapterKey("default", write_blob(self.directory, data))
 
     async def load(self, owned: AdapterKey) -> Seconds:
         """Seconds until it can be used."""
@@ -51,6 +58,6 @@ class Shelf:
             return Seconds(time.perf_counter() - start, time.process_time() - used)
 
     async def load_all(self, owned: Sequence[AdapterKey]) -> None:
-        """Loads each adapter once, some of them at a time."""
+        """Loads each adapter once, 16 at a time."""
         for start in range(0, len(owned), _AT_ONCE):
             await asyncio.gather(*map(self.load, owned[start : start + _AT_ONCE]))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from peltier_adapters.artifact.manifest import read_header
-from peltier_adapters.digest import digest_of
+from peltier_adapters.artifact.source import digest_of
 from peltier_server.auth.caller import TENANT
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
@@ -57,10 +57,14 @@ def _shelve(blobs: Path, originals: Mapping[str, bytes], count: int) -> Iterator
     for number in range(count):
         preset = presets[number % len(presets)]
         data = variant(originals[preset], number)
-        digest = digest_of(data)
-        # What `Blobs.put` would write, without waiting for the disk ten thousand times.
-        (blobs / digest.replace(":", "/")).write_bytes(data)
-        yield Stocked(f"task-{number:05}", (digest,), len(data), preset, manifests[preset])
+        yield Stocked(f"task-{number:05}", (write_blob(blobs, data),), len(data), preset, manifests[preset])
+
+
+def write_blob(blobs: Path, data: bytes) -> str:
+    """Writes what `Blobs.put` would write, without waiting for the disk ten thousand times; returns the digest."""
+    digest = digest_of(data)
+    (blobs / digest.replace(":", "/")).write_bytes(data)
+    return digest
 
 
 def manifest_text(data: bytes) -> str:
@@ -68,19 +72,19 @@ def manifest_text(data: bytes) -> str:
     return json.dumps(read_header(data)[0].model_dump(mode="json"))
 
 
-async def register(url: str, stocked: Sequence[Stocked]) -> None:
-    """Straight into the tables of a new registry."""
+async def register(url: str, stocked: Sequence[Stocked], first_id: int = 1) -> None:
+    """Straight into the tables of a new registry, which counts its own adapters from 1."""
     await (await Registry.open(url)).close()
     at, engines = datetime.now(UTC), create_engines(database_url(url))
     adapters = [
         {"id": place, "tenant": TENANT, "name": one.name, "last_number": len(one.digests), "is_public": False,
          "revision": 2}
-        for place, one in enumerate(stocked, 1)
+        for place, one in enumerate(stocked, first_id)
     ]  # fmt: skip
     versions = [
         {"adapter_id": place, "number": number, "digest": digest, "size_bytes": one.size_bytes, "preset": one.preset,
          "manifest": one.manifest, "created_at": at, "created_by": "benchmark"}
-        for place, one in enumerate(stocked, 1) for number, digest in enumerate(one.digests, 1)
+        for place, one in enumerate(stocked, first_id) for number, digest in enumerate(one.digests, 1)
     ]  # fmt: skip
 
     def insert_all(connection: Connection) -> None:

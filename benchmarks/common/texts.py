@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 import torch
+from common.padding import pad
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Resident
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from transformers import T5ForConditionalGeneration
 
 Texts = list[list[int]]
@@ -29,10 +30,7 @@ def theirs(model: T5ForConditionalGeneration, rows: Sequence[Encoded], num_rows:
     """Texts by static batches, padded."""
     texts: Texts = []
     for first in range(0, len(rows), num_rows):
-        batch = rows[first : first + num_rows]
-        width = max(map(len, batch))
-        ids = torch.tensor([[*row.ids, *[0] * (width - len(row))] for row in batch])
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in batch])
+        ids, mask = pad([row.ids for row in rows[first : first + num_rows]])
         written = model.generate(ids, attention_mask=mask, max_new_tokens=limit, do_sample=False, num_beams=1)
         texts += [_until_end(text[1:], model.config.eos_token_id) for text in written.tolist()]
     return texts

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 from bench import Bench
-from peltier_adapters.artifact.weights import Layout, Weights
+from peltier_adapters.artifact.weights import AdapterWeights, Layout
 from peltier_adapters.residency.transfer import DeviceCopy, create_transfer
 from torch import Tensor
 
@@ -22,7 +22,7 @@ def compare_loads(bench: Bench, nbytes: int) -> None:
     that call returns. `beside` is such a copy while the batches' stream is busy for longer (`busy`).
     """
     layout, transfer = Layout({"adapter": (nbytes // 4,)}), create_transfer(bench.device)
-    adapters = [Weights.copy(layout, {"adapter": torch.randn(nbytes // 4)}) for _ in range(_COUNT)]
+    adapters = [AdapterWeights.copy(layout, {"adapter": torch.randn(nbytes // 4)}) for _ in range(_COUNT)]
     sent = [_arrived(transfer(one, _whole)) for one in adapters]
     wrong = sum(not torch.equal(one.flats[0].cpu(), own.flat) for one, own in zip(sent, adapters, strict=True))
     bench.check("load check", float(wrong), 0.0, adapters=_COUNT)

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 from bench import DTYPES, Bench, device_work
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded, Packed
+from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded, Packed
 from random_adapters import PRESETS, adapt, by_torch, draw_adapters, groups_of, load, use_kernels
 from site_ops import compare_ops, create_cases
 from tokenizers import Tokenizer, models
@@ -24,7 +25,7 @@ TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 
 
 @dataclass(frozen=True)
-class Sizes:
+class BackboneSizes:
     """A backbone's shape."""
 
     hidden: int = 768
@@ -39,7 +40,7 @@ class Sizes:
         return self.layers * (4 * self.hidden**2 + 2 * self.hidden * self.inner)
 
 
-def save_bert(directory: Path, sizes: Sizes) -> Path:
+def save_bert(directory: Path, sizes: BackboneSizes) -> Path:
     """A checkpoint of a random BERT."""
     config = BertConfig(
         vocab_size=sizes.vocabulary, hidden_size=sizes.hidden, num_hidden_layers=sizes.layers,
@@ -49,7 +50,7 @@ def save_bert(directory: Path, sizes: Sizes) -> Path:
     return _save(directory, BertModel(config), ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
 
 
-def save_t5(directory: Path, sizes: Sizes) -> Path:
+def save_t5(directory: Path, sizes: BackboneSizes) -> Path:
     """A checkpoint of a random T5 v1.0."""
     config = T5Config(
         vocab_size=sizes.vocabulary, d_model=sizes.hidden, num_layers=sizes.layers, num_decoder_layers=1,
@@ -127,7 +128,12 @@ class Loaded:
 
 
 def compare(
-    bench: Bench, sizes: Sizes, lengths: Mapping[str, Sequence[int]], limits: Mapping[str, float], *, generates: bool
+    bench: Bench,
+    sizes: BackboneSizes,
+    lengths: Mapping[str, Sequence[int]],
+    limits: Mapping[str, float],
+    *,
+    generates: bool,
 ) -> None:
     """Mixed batches in both dtypes: checked against float32 without kernels, then timed beside the bare backbone and
     plain transformers."""

@@ -10,7 +10,7 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.golden.proof import create_reference
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.ops.triton import TritonBackend
@@ -19,9 +19,9 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import Parts
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
 # In the order in which a batch is sorted: no prefix and no norm, norms, prefixes.
@@ -36,12 +36,12 @@ _TEXT_TASK = TaskSpec(
 
 def use_kernels() -> AbstractContextManager[object]:
     """Chooses Triton's kernels on any device while the block runs."""
-    return patch.object(backend, "choose_backend", cache(TritonBackend))
+    return patch.object(choice, "choose_backend", cache(TritonBackend))
 
 
 def by_torch() -> AbstractContextManager[object]:
     """Replaces kernels by torch while the block runs."""
-    return patch.object(backend, "choose_backend", lambda device, dtype: TORCH)
+    return patch.object(choice, "choose_backend", lambda device, dtype: TORCH)
 
 
 def draw_adapters(exact: Backbone, count: int) -> list[Artifact]:
@@ -86,5 +86,5 @@ def groups_of(residents: Sequence[Resident]) -> list[AdapterGroup]:
 
 def adapt(backbone: Backbone, groups: Sequence[AdapterGroup], packed: Packed) -> BatchAdaptation:
     """A batch of these groups, with the backend of the backbone's device."""
-    chosen = backend.choose_backend(backbone.device, backbone.dtype)
+    chosen = choice.choose_backend(backbone.device, backbone.dtype)
     return BatchAdaptation(backbone, groups, packed.lengths, chosen)

@@ -91,11 +91,11 @@ _LATEST_SECONDS = 420.0
 def run(bench: Bench, plan: Plan) -> None:
     """All sections."""
     from adapter_loads import compare_loads
-    from mixed_batches import Sizes, compare
+    from mixed_batches import BackboneSizes, compare
 
     card(bench)
     found = limits(bench, plan.matrix)
-    sizes = Sizes(plan.width, plan.layers, max(plan.width // 64, 2), 4 * plan.width)
+    sizes = BackboneSizes(plan.width, plan.layers, max(plan.width // 64, 2), 4 * plan.width)
     sections: dict[str, Callable[[], None]] = {
         "start": lambda: check_start(bench),
         "loads": lambda: compare_loads(bench, 4 * plan.width * 48 * plan.layers),

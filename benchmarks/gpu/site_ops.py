@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import torch
 from bench import Bench
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.ops.op import FusedMatmul, Program
 from peltier_adapters.ops.torch import TORCH
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from random_adapters import PRESETS
 from torch import Tensor
 
@@ -19,7 +19,7 @@ _MULTIPLES = {"query_key_value": 3, "intermediate": 4}
 
 
 @dataclass(frozen=True)
-class Case:
+class LayerOps:
     """All ops of one layer that the adapters of a preset have in the backbone. `flops` and `nbytes` are the least that
     must be computed and moved."""
 
@@ -74,24 +74,24 @@ class Case:
         return drawn.to(self.backbone.device, self.backbone.dtype)
 
 
-def create_cases(backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> list[Case]:
+def create_cases(backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> list[LayerOps]:
     """One case for each preset, whose adapters share a program."""
     count = len(groups) // len(PRESETS)
     cases = []
     for number, preset in enumerate(PRESETS):
         own = groups[number * count : (number + 1) * count]
         assert own[0].program is not None, "every preset acts in the backbone"
-        cases.append(Case(preset, own[0].program, own, lengths[:count], backbone))
+        cases.append(LayerOps(preset, own[0].program, own, lengths[:count], backbone))
     return cases
 
 
 def compare_ops(
-    bench: Bench, cases: Sequence[Case], exact: Sequence[Case], limits: dict[str, float], labels: dict[str, str]
+    bench: Bench, cases: Sequence[LayerOps], exact: Sequence[LayerOps], limits: dict[str, float], labels: dict[str, str]
 ) -> None:
     """Each case against torch in float32 on the same device; then timed, also replayed from a CUDA graph."""
     for case, reference in zip(cases, exact, strict=True):
         own = {**labels, "preset": case.preset}
-        kernels = case.call(backend.choose_backend(bench.device, case.backbone.dtype))
+        kernels = case.call(choice.choose_backend(bench.device, case.backbone.dtype))
         bench.check("ops check", _error(kernels(), reference.call(TORCH)()), TOLERANCE[labels["dtype"]], **own)
         calls: dict[str, Callable[[], object]] = {"kernels": kernels}
         if bench.device.type == "cuda":

@@ -9,8 +9,8 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.graphs.capture import CudaCapture
 from peltier_adapters.graphs.graphs import Graphs
 from peltier_adapters.residency.bank import Resident
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from random_adapters import by_torch
 from torch import Tensor
 

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable
 
 Case = Callable[[], object]
+Cases = dict[str, Case]
 
 
-def answer(cases: dict[str, Case]) -> None:
+def answer(cases: Cases) -> None:
     """Until standard input ends: runs the case of each line. Its answer is the CPU seconds that this took, the
     seconds by the clock, and the largest number of bytes that the process has had in memory so far."""
     # What libraries print must not come between the answers.

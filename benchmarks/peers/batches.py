@@ -1,4 +1,8 @@
-"""The batches that every library computes.
+"""The batches that every library computes, in one of three sets of cases.
+
+`library_*.py mixed DTYPE` has batches of 32 adapters of one or of several methods, for `throughput.py`; `crowd METHOD`
+adds adapters and computes batches of all that are loaded, for `crowds.py`; `loads METHOD` loads one more adapter from
+its file or folder, for `loads.py`.
 
 It uses only the standard library, because the interpreters of AdapterHub and PEFT cannot import the rest of this
 project.
@@ -10,13 +14,13 @@ from itertools import accumulate
 
 ROWS, WIDTHS = 32, (64, 16)
 METHODS = ("lora", "bottleneck", "compacter", "unipelt", "houlsby", "prefix", "adamix", "bitfit")
-# Those of which every library that has them also runs 32 of one method.
+# Methods of which there are also batches of 32 adapters of one method.
 ALONE = METHODS[:4]
 MIXES = (2, 3, 4, 6, 8)
 
 
 def shares(num_methods: int) -> dict[str, int]:
-    """A batch's rows divided among the first so many methods, as evenly as it goes."""
+    """The rows of each method in a batch that is divided evenly among the first `num_methods`."""
     return {
         method: ROWS // num_methods + (place < ROWS % num_methods) for place, method in enumerate(METHODS[:num_methods])
     }
@@ -29,8 +33,8 @@ def most_rows(method: str) -> int:
 
 
 def draw_batch(num_adapters: int, turn: int) -> dict[int, int]:
-    """Rows of each adapter in a batch that asks the one of rank r 1 / r times as often as the first; neighbours have
-    the same adapter, as it suits every library."""
+    """Rows of each adapter in a batch. The adapter of rank r is asked 1 / r times as often as the first. Rows of one
+    adapter are neighbours, as every library needs."""
     weights = list(accumulate(1 / rank for rank in range(1, num_adapters + 1)))
     drawn = random.Random(turn).choices(range(num_adapters), cum_weights=weights, k=ROWS)
     return dict(sorted(Counter(drawn).items()))

@@ -18,7 +18,7 @@ def serve_compiled(arguments: Arguments, backend: str, prepare: Callable[[BertMo
     """Answers until standard input ends. `prepare` changes the model before it is compiled for batches of any size."""
     if "--convert" in sys.argv:
         return
-    # A level's code would be taken for that of another.
+    # Each level has a cache of its own, because the cache does not know the level.
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(arguments.model / held_level())
     torch.set_num_threads(arguments.num_threads)
     torch._inductor.config.freezing = True

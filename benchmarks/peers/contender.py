@@ -1,11 +1,14 @@
-"""One library in its own process, which computes a case on request."""
+"""One library in its own process, which computes a case on request. The model that an engine makes of a checkpoint is
+kept."""
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -45,7 +48,7 @@ class Contender:
         self.name = name
         self.peak_bytes = 0
         self._num_threads = num_threads
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (`close` closes it)
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (`__exit__` closes it)
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name(script)), *arguments],
             env=os.environ | _environment(origin, num_threads) | environment(level),
@@ -67,7 +70,10 @@ class Contender:
         cpu_seconds, wall_seconds, self.peak_bytes = self._read()
         return cpu_seconds if self._num_threads == 1 else wall_seconds
 
-    def close(self) -> None:
+    def __enter__(self) -> "Contender":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Ends the process by closing its input."""
         with suppress(BrokenPipeError):
             self._process.communicate()
@@ -81,3 +87,34 @@ class Contender:
             self._errors.seek(0)
             raise RuntimeError(f"{self.name} has ended with status {status}: {last_line(self._errors.read())}")
         return json.loads(line)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A library in one precision: `work` is what it computes, the first word of its script's name; builds of a library
+    share a script. `origin` is None for the environment's own."""
+
+    work: str
+    library: str
+    precision: str
+    origin: str | None = None
+    flags: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return " ".join((self.library, self.precision, *(flag.strip("-") for flag in self.flags)))
+
+    def start(self, checkpoint: Path, folder: Path, num_threads: int, level: str | None = None) -> Contender:
+        """Its process, with its rows in `folder`, held to `level`. It makes its model before, if it needs one of its
+        own."""
+        script = f"{self.work}_{self.library.partition('-')[0]}.py"
+        arguments = self.name, self.precision, str(num_threads), str(checkpoint), str(folder)
+        model = folder
+        if self.origin:
+            sources = checkpoint / "model.safetensors", *folder.glob("calibration.json")
+            contents = b"".join(hashlib.sha256(file.read_bytes()).digest() for file in sources)
+            model = converted(script, self.origin, *arguments, contents=contents)
+        return Contender(
+            self.name, script, self.origin, *arguments, str(model), *self.flags,
+            num_threads=num_threads, level=level,
+        )  # fmt: skip

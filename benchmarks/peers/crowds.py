@@ -9,19 +9,22 @@ stops at 1,000 adapters and PEFT at 300, because the time of one more load grows
 table has the CPU seconds of all loads. Most of the time goes into their loads, which run in parallel.
 """
 
-import argparse
-import json
 import statistics
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from batches import ROWS, WIDTHS
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from rich.console import Console
 from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.options import add_json, create_parser, write_json
 
 # The method, the library that it needs, and how many adapters it loads at most.
 SCRIPTS = (
@@ -34,9 +37,9 @@ SCRIPTS = (
 
 
 @dataclass
-class Crowd:
-    """Adapters of one method in one library. `loading` is the CPU seconds of all loads up to each number of adapters,
-    `ratios` how many times as fast as plain transformers batches of a width were with so many, round by round."""
+class LibraryCrowd:
+    """Adapters of one method in one library. `loading` has the CPU seconds of all loads by number of adapters. `ratios`
+    says how many times as fast as plain transformers a batch was: by number of adapters, width and round."""
 
     contender: Contender
     most: int
@@ -45,7 +48,7 @@ class Crowd:
     ratios: dict[int, dict[int, list[float]]] = field(default_factory=dict)
 
     def grow(self, count: int) -> None:
-        """As many adapters as `count`."""
+        """Loads adapters until there are `count`."""
         before = max(self.loading.values(), default=0.0)
         self.loading[count] = before + sum(self.contender.seconds("add") for _ in range(count - self.num_loaded))
         self.num_loaded = count
@@ -56,12 +59,12 @@ class Crowd:
         rounds.append(yardstick.seconds(f"{width} transformers") / self.contender.seconds(str(width)))
 
     def warm(self) -> None:
-        """The code of each width."""
+        """Runs each width once, which warms up its code."""
         for width in WIDTHS:
             self.contender.seconds(str(width))
 
 
-def measure(crowds: Sequence[Crowd], counts: Sequence[int], rounds: int) -> None:
+def measure(crowds: Sequence[LibraryCrowd], counts: Sequence[int], rounds: int) -> None:
     """For each number of adapters, all contenders that reach it, in turn in every round."""
     for count in counts:
         able = [one for one in crowds if count <= one.most]
@@ -75,7 +78,7 @@ def measure(crowds: Sequence[Crowd], counts: Sequence[int], rounds: int) -> None
                     one.race(width, crowds[0].contender)
 
 
-def report(crowds: Sequence[Crowd], counts: Sequence[int]) -> None:
+def report(crowds: Sequence[LibraryCrowd], counts: Sequence[int]) -> None:
     """A line for each process and shape, a column for each number of adapters; then what the loads took."""
     table = Table("rows x tokens", "", *(f"{count:,}" for count in counts))
     for width in WIDTHS:
@@ -90,25 +93,20 @@ def report(crowds: Sequence[Crowd], counts: Sequence[int]) -> None:
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--adapters", type=int, nargs="+", default=[1, 10, 100, 300, 1_000, 10_000])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
+    add_json(parser, "the ratios of each round")
     given = parser.parse_args()
     counts, checkpoint = sorted(given.adapters), str(find_checkpoint("minilm"))
-    crowds: list[Crowd] = []
-    try:
+    with ExitStack() as running:
+        crowds: list[LibraryCrowd] = []
         for library, method, origin, most in SCRIPTS:
-            arguments = f"{library}, {method}", f"crowd_{library}.py", origin, method, checkpoint
-            crowds.append(Crowd(Contender(*arguments), most))
+            script = f"library_{library}.py", origin, "crowd", method, checkpoint
+            crowds.append(LibraryCrowd(running.enter_context(Contender(f"{library}, {method}", *script)), most))
         measure(crowds, counts, given.rounds)
-    finally:
-        for one in crowds:
-            one.contender.close()
     report(crowds, counts)
-    if given.json:
-        given.json.write_text(json.dumps({one.contender.name: one.ratios for one in crowds}))
+    write_json(given, {one.contender.name: one.ratios for one in crowds})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from answering import answer
 from peltier_adapters.answers import embeddings
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import load_backbone
 from peltier_server.inference.backbone_task import BackboneTask

@@ -9,29 +9,29 @@ The ratio has a bound: the linear maps need 21 MFLOP for each token, and the las
 processor's rate of float32 multiplications, as measured by a product of large matrices, these maps are alone.
 """
 
-import argparse
 import json
 import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import load_backbone
 from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from common.options import add_json, create_parser, write_json
 from common.sentences import load_sentences
+from common.turns import by_turns, median_ratio
 
-NAMES = ("peltier", "sentence-transformers")
-_SCRIPTS = ("embed_peltier.py", "embed_sentence_transformers.py")
-_ORIGINS = (None, "sentence-transformers")
+OURS, THEIRS = "peltier", "sentence-transformers"
 
 
 def flops(sentences: list[str]) -> float:
@@ -56,36 +56,37 @@ def product_rate() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--data", type=Path, help="a .jsonl.gz with a sentence column; else sentences of such lengths")
     parser.add_argument("--sentences", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="also write the seconds of each round here")
+    add_json(parser, "the seconds of each round")
     options = parser.parse_args()
     sentences = load_sentences(options.data, options.sentences)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "texts.json").write_text(json.dumps(sentences))
         arguments = str(find_checkpoint("minilm")), str(folder)
-        contenders = [Contender(*one, *arguments) for one in zip(NAMES, _SCRIPTS, _ORIGINS, strict=True)]
-        try:
-            for one in contenders:
+        with (
+            Contender(OURS, "embed_peltier.py", None, *arguments) as own,
+            Contender(THEIRS, "embed_sentence_transformers.py", THEIRS, *arguments) as other,
+        ):
+            both = (own, other)
+            for one in both:
                 one.seconds("save")
-            difference = np.abs(np.subtract(*(np.load(folder / f"{name}.npy") for name in NAMES))).max()
+            difference = np.abs(np.subtract(*(np.load(folder / f"{one.name}.npy") for one in both))).max()
             assert difference < 1e-5, difference
-            seconds = [[one.seconds("encode") for one in contenders] for _ in range(options.rounds)]
-        finally:
-            for one in contenders:
-                one.close()
-    own, other = (statistics.median(column) for column in zip(*seconds, strict=True))
-    ratio = statistics.median(theirs / ours for ours, theirs in seconds)
-    table = Table("sentences", *NAMES, "ratio", "largest difference", "share of the rate of products")
-    share = flops(sentences) / own / product_rate()
-    cells = (f"{own:.3f} s", f"{other:.3f} s", f"{ratio:.2f}", f"{difference:.1e}", f"{share:.2f}")
+            seconds = by_turns(
+                {one.name: partial(one.seconds, "encode") for one in both}, options.rounds, warm_up=False
+            )
+    own_seconds, other_seconds = map(statistics.median, seconds.values())
+    ratio = median_ratio(seconds[THEIRS], seconds[OURS])
+    table = Table("sentences", OURS, THEIRS, "ratio", "largest difference", "share of the rate of products")
+    share = flops(sentences) / own_seconds / product_rate()
+    cells = (f"{own_seconds:.3f} s", f"{other_seconds:.3f} s", f"{ratio:.2f}", f"{difference:.1e}", f"{share:.2f}")
     table.add_row(str(len(sentences)), *cells)
     Console(width=120).print(table)
-    if options.json:
-        options.json.write_text(json.dumps({"seconds": dict(zip(NAMES, zip(*seconds, strict=True), strict=True))}))
+    write_json(options, {"seconds": seconds})
 
 
 if __name__ == "__main__":

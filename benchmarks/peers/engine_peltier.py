@@ -10,9 +10,9 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_backbone.text.packing import Encoded
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.forced import hold_kernels
@@ -34,7 +34,7 @@ def encoded(batch: Batch) -> list[Encoded]:
 @torch.inference_mode()
 def bare(batch: Batch) -> Array:
     """Without adapters."""
-    return backbone.bert(backbone.pack(encoded(batch))).float().numpy()
+    return backbone.encode(backbone.pack(encoded(batch))).float().numpy()
 
 
 class Adapted:

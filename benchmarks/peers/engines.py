@@ -28,14 +28,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from contender import Contender
-from engine_process import Engine
-from peltier_backbone.checkpoint import find_checkpoint
+from contender import Contender, Engine
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import DTYPES, load_backbone
 from rich.console import Console
 from rich.table import Table
@@ -44,6 +43,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
 from common.committed import processor
 from common.forced import add_level, multiplies_bfloat16, own_level
+from common.options import add_json, create_parser, write_json
 from common.sentences import load_sentences
 
 ROWS, CALIBRATION = 32, 200
@@ -65,15 +65,15 @@ FOREIGN = [
 ]
 # They take longest to start.
 COMPILED = {"torchao", "zentorch"}
-# They choose instructions by the processor alone, OpenVINO at least those of its float32 products and norms.
+# They choose instructions by the processor alone; OpenVINO does so for its float32 products and its norms.
 NOT_HELD = {"onnxruntime", "onnxruntime-openvino", "openvino"}
 PELTIER = [Engine("engine", "peltier", dtype, flags=flags) for dtype in DTYPES for flags in ((), ("--adapters",))]
 
 
 @dataclass
-class Found:
-    """Of one engine: round by round, how many times as fast as plain transformers it was in each case; the cosine of
-    each token; the CPU milliseconds and MiB of one more tenant; and why it was left out, if it was."""
+class EngineResult:
+    """The figures of one engine: ratios to plain transformers by case and round, the cosine of each token, the CPU
+    milliseconds and MiB of one more tenant, and the reason if it was left out."""
 
     ratios: dict[str, list[float]] = field(default_factory=dict)
     cosines: list[float] = field(default_factory=list)
@@ -124,7 +124,7 @@ def even_batch(width: int) -> list[list[int]]:
 class Race:
     """Engines that take turns with plain transformers. One that fails leaves the race, and the others go on."""
 
-    def __init__(self, options: argparse.Namespace, folder: Path, found: dict[Engine, Found]) -> None:
+    def __init__(self, options: argparse.Namespace, folder: Path, found: dict[Engine, EngineResult]) -> None:
         self._options, self._folder, self._found = options, folder, found
         self._checkpoint = find_checkpoint("minilm")
         self._started = time.monotonic()
@@ -147,16 +147,16 @@ class Race:
                 self._measure(case, plain, others)
 
     def run_tenants(self) -> None:
-        """32 tenants: each engine in turn loads all of them beside plain transformers with as many."""
+        """Each engine in turn loads 32 tenants and takes turns with plain transformers, which has 32 models."""
         with self._start(PLAIN) as plain:
-            load_tenants(plain, Found())
+            load_tenants(plain, EngineResult())
             for engine in self._left():
                 with self._leaving(engine), self._start(engine) as contender:
                     if "tenants" in contender.cases:
                         load_tenants(contender, self._found[engine])
                         self._measure("tenants", plain, {engine: contender})
 
-    def _start(self, engine: Engine) -> AbstractContextManager[Contender]:
+    def _start(self, engine: Engine) -> Contender:
         return engine.start(self._checkpoint, self._folder, self._options.threads, self._options.level)
 
     def _left(self) -> list[Engine]:
@@ -199,7 +199,7 @@ class Race:
         print(f"{time.monotonic() - self._started:4.0f} s  {text}", file=sys.stderr, flush=True)
 
 
-def load_tenants(contender: Contender, found: Found) -> None:
+def load_tenants(contender: Contender, found: EngineResult) -> None:
     """One more tenant, 31 times."""
     contender.seconds("tenants")
     before = contender.peak_bytes
@@ -217,7 +217,7 @@ def why_left_out(engine: Engine, level: str | None) -> str | None:
     return None
 
 
-def report(found: dict[Engine, Found], options: argparse.Namespace) -> None:
+def report(found: dict[Engine, EngineResult], options: argparse.Namespace) -> None:
     """A line for each engine."""
     kind, name = processor()
     table = Table("", *CASES, "load ms", "MiB", "cosine, mean / min")
@@ -231,12 +231,11 @@ def report(found: dict[Engine, Found], options: argparse.Namespace) -> None:
     for engine, own in found.items():
         if own.left_out is not None:
             console.print(f"left out: {engine.name}, because {own.left_out}")
-    if options.json:
-        options.json.write_text(json.dumps({engine.name: asdict(own) for engine, own in found.items()}))
+    write_json(options, {engine.name: asdict(own) for engine, own in found.items()})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sentences", type=int, default=64)
@@ -246,10 +245,10 @@ def main() -> None:
     )
     parser.add_argument("--tenants", action="store_true", help="also measure 32 tenants")
     add_level(parser)
-    parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
+    add_json(parser, "the ratios of each round")
     options = parser.parse_args()
     engines = [engine for engine in FOREIGN + PELTIER if engine.name in options.engines]
-    found = {engine: Found(left_out=why_left_out(engine, options.level)) for engine in engines}
+    found = {engine: EngineResult(left_out=why_left_out(engine, options.level)) for engine in engines}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_work(folder, options.data, options.sentences)

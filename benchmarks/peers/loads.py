@@ -8,17 +8,20 @@ with one thread. Memory is the growth of the process's peak resident bytes per a
 AdapterHub and PEFT build modules; of these methods PEFT has only LoRA. Peltier also computes a digest.
 """
 
-import argparse
-import json
 import statistics
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from rich.console import Console
 from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.options import add_json, create_parser, write_json
 
 SCRIPTS = (
     ("peltier", "compacter", None),
@@ -31,7 +34,7 @@ SCRIPTS = (
 
 @dataclass(frozen=True)
 class Loads:
-    """Of the n-th, counted from 0: what it took, and the most memory that the process had then."""
+    """The CPU seconds of each load, and the process's peak memory after it."""
 
     contender: Contender
     seconds: list[float] = field(default_factory=list)
@@ -43,7 +46,7 @@ class Loads:
         self.peak_bytes.append(self.contender.peak_bytes)
 
     def near(self, count: int) -> float:
-        """Milliseconds of a load with about so many loaded: the median of ten."""
+        """Milliseconds of a load with about `count` adapters loaded: the median of ten loads."""
         first = max(0, min(count - 5, len(self.seconds) - 10))
         return 1e3 * statistics.median(self.seconds[first : first + 10])
 
@@ -66,27 +69,22 @@ def report(found: Sequence[Loads], num_adapters: int) -> None:
 
 
 def main() -> None:
-    """As the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--adapters", type=int, default=200)
-    parser.add_argument("--json", type=Path, help="also write every load here")
+    add_json(parser, "every load")
     given = parser.parse_args()
     checkpoint = str(find_checkpoint("minilm"))
-    found: list[Loads] = []
-    try:
+    with ExitStack() as running:
+        found: list[Loads] = []
         for library, method, origin in SCRIPTS:
-            arguments = f"{library}, {method}", f"load_{library}.py", origin, method, checkpoint
-            found.append(Loads(Contender(*arguments)))
+            script = f"library_{library}.py", origin, "loads", method, checkpoint
+            found.append(Loads(running.enter_context(Contender(f"{library}, {method}", *script))))
         for _ in range(given.adapters):
             for one in found:
                 one.load()
-    finally:
-        for one in found:
-            one.contender.close()
     report(found, given.adapters)
-    if given.json:
-        loads = {one.contender.name: {"seconds": one.seconds, "peak_bytes": one.peak_bytes} for one in found}
-        given.json.write_text(json.dumps(loads))
+    loads = {one.contender.name: {"seconds": one.seconds, "peak_bytes": one.peak_bytes} for one in found}
+    write_json(given, loads)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 
 import json
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.padding import pad
 
 BATCH = 32
 Row = tuple[list[int], int]
@@ -20,12 +24,12 @@ def batches(path: Path) -> Iterator[list[Row]]:
     return (rows[first : first + BATCH] for first in range(0, len(rows), BATCH))
 
 
-def pad(rows: list[Row]) -> tuple[Tensor, Tensor]:
-    """Ids and mask, [rows, longest]."""
-    width = max(len(ids) for ids, _ in rows)
-    ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in rows])
-    mask = torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rows])
-    return ids, mask
+def autocast_logits(model: nn.Module, rows: list[Row], dtype: torch.dtype) -> Tensor:
+    """The logits of a model of transformers, [rows, labels], under autocast if `dtype` is bfloat16."""
+    ids, mask = pad([ids for ids, _ in rows])
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        found: Tensor = model(input_ids=ids, attention_mask=mask).logits
+    return found.float()
 
 
 def train_epoch(

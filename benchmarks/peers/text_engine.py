@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from answering import Case, answer
 from engine import Arguments, Batch
 
-# Texts without a start token and with an end token, of rows of token ids, so many in a batch and tokens in a text.
+# Takes rows of token ids, the number of rows in a batch and the most tokens of a text. Returns texts as token ids,
+# without a start token and with an end token.
 Write = Callable[[Batch, int, int], Batch]
 
 

@@ -7,9 +7,9 @@ import torch
 from engine import Arguments, Batch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.machine.heap import keep_freed_memory
+from peltier_backbone.text.packing import Encoded
 from text_engine import serve
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from engine import Arguments, Batch
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from text_engine import serve
 from transformers import T5ForConditionalGeneration
 

@@ -25,11 +25,11 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 
-from contender import Contender
-from engine_process import Engine
+from contender import Contender, Engine
 from peltier_backbone.load import DTYPES, load_backbone
 from rich.console import Console
 from rich.table import Table
@@ -40,7 +40,9 @@ from common.adapters import make_bytes
 from common.committed import processor
 from common.forced import add_level, multiplies_bfloat16, own_level
 from common.libraries import kept
+from common.options import add_json, create_parser, write_json
 from common.sentences import load_sentences
+from common.turns import by_turns, ratios
 
 SMALL = Path(__file__).parents[2] / "examples/backbones/t5-mini"
 SIZES = (8, 16, 32, 64)
@@ -52,13 +54,13 @@ ENGINES = [
     *(Engine("text", "ctranslate2", precision, "ctranslate2") for precision in ("float32", "int8")),
     *(Engine("text", "peltier", dtype, flags=flags) for dtype in DTYPES for flags in ((), ("--adapters",))),
 ]
-Texts = dict[str, list[list[int]]]
+TextsBySize = dict[str, list[list[int]]]
 
 
 @dataclass
-class Found:
-    """Of one engine, by number of rows: the ratios to plain transformers round by round, of whole texts, of first
-    tokens and of further tokens, and how many texts are its."""
+class TextResult:
+    """The figures of one engine by number of rows: ratios to plain transformers in each round, for whole texts, first
+    tokens and further tokens; and how many texts are the same as those of transformers."""
 
     ratios: dict[str, list[float]] = field(default_factory=dict)
     first: dict[str, list[float]] = field(default_factory=dict)
@@ -101,26 +103,22 @@ def write_work(folder: Path, checkpoint: Path, options: argparse.Namespace) -> N
         (folder / f"{preset}.safetensors").write_bytes(make_bytes(backbone, preset, 0, noise=NOISE))
 
 
-def read_texts(contender: Contender, folder: Path) -> Texts:
+def read_texts(contender: Contender, folder: Path) -> TextsBySize:
     """What it has written last, by number of rows."""
     contender.seconds("texts")
-    texts: Texts = json.loads((folder / f"{contender.name}.json").read_text())
+    texts: TextsBySize = json.loads((folder / f"{contender.name}.json").read_text())
     return texts
 
 
-def measure(folder: Path, plain: Contender, others: dict[Engine, Contender], rounds: int) -> dict[Engine, Found]:
+def measure(folder: Path, plain: Contender, others: dict[Engine, Contender], rounds: int) -> dict[Engine, TextResult]:
     """All by turns in each round, after one warm-up."""
-    all_of_them = (plain, *others.values())
     seconds: dict[tuple[str, str], list[float]] = {}
     for size in SIZES:
-        for number in range(rounds + 1):
-            for case, one in product((str(size), f"{size} first"), all_of_them):
-                taken = one.seconds(case)
-                if number:
-                    seconds.setdefault((one.name, case), []).append(taken)
+        measures = product((str(size), f"{size} first"), (plain, *others.values()))
+        seconds |= by_turns({(one.name, case): partial(one.seconds, case) for case, one in measures}, rounds)
         print(f"{size} rows are measured", file=sys.stderr, flush=True)
     expected = read_texts(plain, folder)
-    found = {engine: Found() for engine in others}
+    found = {engine: TextResult() for engine in others}
     for engine, contender in others.items():
         texts = read_texts(contender, folder)
         for case in map(str, SIZES):
@@ -132,7 +130,7 @@ def measure(folder: Path, plain: Contender, others: dict[Engine, Contender], rou
 
 
 def compare(
-    found: Found, case: str, seconds: dict[tuple[str, str], list[float]], plain: tuple[str, list[list[int]]],
+    found: TextResult, case: str, seconds: dict[tuple[str, str], list[float]], plain: tuple[str, list[list[int]]],
     other: tuple[str, list[list[int]]],
 ) -> None:  # fmt: skip
     """Adds the ratios of one number of rows: `plain` and `other` are an engine's name and its texts."""
@@ -141,8 +139,8 @@ def compare(
     )  # [plain's, the other's] rounds
     tokens, expected = (sum(map(len, texts)) for _, texts in (other, plain))
     rows = len(plain[1])
-    found.ratios[case] = [tokens / expected * a / b for a, b in zip(*whole, strict=True)]
-    found.first[case] = [a / b for a, b in zip(*first, strict=True)]
+    found.ratios[case] = [tokens / expected * ratio for ratio in ratios(*whole)]
+    found.first[case] = ratios(*first)
     found.further[case] = [
         (tokens - rows) / (expected - rows) * (a - a_first) / (b - b_first)
         for a, b, a_first, b_first in zip(*whole, *first, strict=True)
@@ -150,7 +148,7 @@ def compare(
     found.same[case] = sum(map(list.__eq__, other[1], plain[1]))
 
 
-def report(found: dict[Engine, Found], num_threads: int, level: str | None) -> None:
+def report(found: dict[Engine, TextResult], num_threads: int, level: str | None) -> None:
     """A line for each engine."""
     table = Table("", *(f"{size} rows" for size in SIZES), "same texts")
     for engine, own in found.items():
@@ -162,7 +160,7 @@ def report(found: dict[Engine, Found], num_threads: int, level: str | None) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--backbone", default=str(SMALL))
     parser.add_argument("--data", type=Path)
     parser.add_argument("--inputs", type=int, default=128)
@@ -170,7 +168,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=6)
     add_level(parser)
-    parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
+    add_json(parser, "the ratios of each round")
     options = parser.parse_args()
     checkpoint = random_shape() if options.backbone == "shape" else Path(options.backbone)
     with tempfile.TemporaryDirectory() as name, ExitStack() as running:
@@ -183,8 +181,7 @@ def main() -> None:
         )
         found = measure(folder, plain, dict(zip(engines, others, strict=True)), options.rounds)
     report(found, options.threads, options.level)
-    if options.json:
-        options.json.write_text(json.dumps({engine.name: asdict(own) for engine, own in found.items()}))
+    write_json(options, {engine.name: asdict(own) for engine, own in found.items()})
 
 
 if __name__ == "__main__":

@@ -10,82 +10,80 @@ batch, so four methods are four forward passes of eight rows; it has neither Ada
 mixes only LoRA adapters in one batch.
 """
 
-import argparse
-import json
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 from batches import ALONE, MIXES, ROWS, WIDTHS
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from rich.console import Console
 from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.options import add_json, create_parser, write_json
+from common.turns import by_turns, ratios
 
 CASES = {
     "bare": "none",
     **{method: f"{ROWS} {method}" for method in ALONE},
     **{f"{count} methods": f"of {count} methods" for count in MIXES},
 }
-Ratios = dict[str, dict[str, list[float]]]
+# And what each needs to be installed.
+LIBRARIES = {"peltier": None, "adapterhub": "adapterhub", "peft": "peft"}
+CaseRatios = dict[str, dict[str, list[float]]]
 
 
-def measure(contenders: list[Contender], rounds: int) -> Ratios:
-    """How many times as fast as plain transformers, which run just before: of each contender those of each case, round
-    by round, after one warm-up."""
-    ratios: Ratios = {one.name: defaultdict(list) for one in contenders}
-    for number in range(rounds + 1):
-        for case in (f"{width} {name}" for width in WIDTHS for name in CASES):
-            plain = contenders[0].seconds(f"{case.split()[0]} transformers")
-            for one in contenders:
-                if case in one.cases:
-                    found = plain / one.seconds(case)
-                    if number:
-                        ratios[one.name][case].append(found)
-    return ratios
+def measure(contenders: list[Contender], rounds: int) -> CaseRatios:
+    """How many times as fast as plain transformers each contender is, by case and round. All take turns."""
+    plain, found = "plain", {one.name: {} for one in contenders}
+    for width, name in product(WIDTHS, CASES):
+        case = f"{width} {name}"
+        able = [one for one in contenders if case in one.cases]
+        measures = {plain: partial(contenders[0].seconds, f"{width} transformers")}
+        seconds = by_turns(measures | {one.name: partial(one.seconds, case) for one in able}, rounds)
+        for one in able:
+            found[one.name][case] = ratios(seconds[plain], seconds[one.name])
+    return found
 
 
-def middle(rounds: Iterable[float]) -> str:
+def middle(rounds: Sequence[float]) -> str:
     """Their median, if there are any."""
-    found = list(rounds)
-    return f"{statistics.median(found):.2f}" if found else ""
+    return f"{statistics.median(rounds):.2f}" if rounds else ""
 
 
-def report(ratios: Ratios, dtype: str) -> None:
+def report(found: CaseRatios, dtype: str) -> None:
     """A row for each shape and method."""
-    table = Table("rows x tokens", "adapters", *ratios, "peltier / bare")
+    table = Table("rows x tokens", "adapters", *found, "peltier / bare")
     for width in WIDTHS:
-        bare = ratios["peltier"][f"{width} bare"]
+        bare = found["peltier"][f"{width} bare"]
         for name, what in CASES.items():
-            cells = [cases.get(f"{width} {name}", []) for cases in ratios.values()]
-            beside = (own / other for own, other in zip(cells[0], bare, strict=True))
-            table.add_row(f"{ROWS} x {width}", what, *map(middle, cells), middle(beside))
+            cells = [cases.get(f"{width} {name}", []) for cases in found.values()]
+            table.add_row(f"{ROWS} x {width}", what, *map(middle, cells), middle(ratios(cells[0], bare)))
     console = Console(width=100)
     console.print(f"{dtype}; times as fast as plain transformers without adapters in float32")
     console.print(table)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
+    add_json(parser, "the ratios of each round")
     options = parser.parse_args()
     arguments = options.dtype, str(find_checkpoint("minilm"))
-    contenders = [
-        Contender("peltier", "run_peltier.py", None, *arguments),
-        Contender("adapterhub", "run_adapterhub.py", "adapterhub", *arguments),
-        Contender("peft", "run_peft.py", "peft", *arguments),
-    ]
-    try:
-        ratios = measure(contenders, options.rounds)
-    finally:
-        for one in contenders:
-            one.close()
-    report(ratios, options.dtype)
-    if options.json:
-        options.json.write_text(json.dumps(ratios))
+    with ExitStack() as running:
+        contenders = [
+            running.enter_context(Contender(name, f"library_{name}.py", origin, "mixed", *arguments))
+            for name, origin in LIBRARIES.items()
+        ]
+        found = measure(contenders, options.rounds)
+    report(found, options.dtype)
+    write_json(options, found)
 
 
 if __name__ == "__main__":

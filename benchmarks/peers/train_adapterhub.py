@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 from adapters import BertAdapterModel, CompacterConfig
 from answering import answer
-from plain_loop import Row, pad, train_epoch
-from torch import Tensor
+from plain_loop import autocast_logits, train_epoch
 
 DTYPE, CHECKPOINT, ROWS = getattr(torch, sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 
@@ -23,17 +22,10 @@ for name, parameter in model.named_parameters():
 model.train()
 
 
-def logits(rows: list[Row]) -> Tensor:
-    """[rows, 2]"""
-    ids, mask = pad(rows)
-    with torch.autocast("cpu", torch.bfloat16, enabled=torch.bfloat16 == DTYPE):
-        found: Tensor = model(input_ids=ids, attention_mask=mask).logits
-    return found.float()
-
-
 def epoch() -> None:
     """Of what `train_adapter` has left to train."""
-    train_epoch(ROWS, [one for one in model.parameters() if one.requires_grad], logits, 3e-3)
+    trained = [one for one in model.parameters() if one.requires_grad]
+    train_epoch(ROWS, trained, lambda rows: autocast_logits(model, rows, DTYPE), 3e-3)
 
 
 answer({"nothing": lambda: None, "epoch": epoch})

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import torch
 from answering import answer
-from plain_loop import Row, pad, train_epoch
-from torch import Tensor
+from plain_loop import autocast_logits, train_epoch
 from transformers import BertForSequenceClassification
 
 DTYPE, CHECKPOINT, ROWS = getattr(torch, sys.argv[1]), sys.argv[2], Path(sys.argv[3])
@@ -18,17 +17,9 @@ model = BertForSequenceClassification.from_pretrained(
 ).train()
 
 
-def logits(rows: list[Row]) -> Tensor:
-    """[rows, 2]"""
-    ids, mask = pad(rows)
-    with torch.autocast("cpu", torch.bfloat16, enabled=torch.bfloat16 == DTYPE):
-        found: Tensor = model(input_ids=ids, attention_mask=mask).logits
-    return found.float()
+def epoch() -> None:
+    """Of all parameters."""
+    train_epoch(ROWS, list(model.parameters()), lambda rows: autocast_logits(model, rows, DTYPE), 1e-4)
 
 
-answer(
-    {
-        "nothing": lambda: None,
-        "epoch": lambda: train_epoch(ROWS, list(model.parameters()), logits, 1e-4),
-    }
-)
+answer({"nothing": lambda: None, "epoch": epoch})

@@ -7,7 +7,7 @@ import torch
 from answering import answer
 from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.load import load_backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from peltier_training.models.model import HeadedAdapter
 from plain_loop import Row, train_epoch
 from torch import Tensor
@@ -28,9 +28,4 @@ def logits(rows: list[Row]) -> Tensor:
     return model(backbone.pack([Encoded(tuple(ids), (0,) * len(ids)) for ids, _ in rows]))
 
 
-answer(
-    {
-        "nothing": lambda: None,
-        "epoch": lambda: train_epoch(ROWS, list(model.parameters()), logits, 3e-3),
-    }
-)
+answer({"nothing": lambda: None, "epoch": lambda: train_epoch(ROWS, list(model.parameters()), logits, 3e-3)})

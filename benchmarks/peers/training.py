@@ -8,25 +8,26 @@ training (the libraries and the frozen model are then loaded). With bfloat16 Pel
 others train under autocast.
 """
 
-import argparse
 import json
 import random
 import statistics
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from contender import Contender
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.tokenizer import load_tokenizer
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.text.tokenizer import load_tokenizer
 from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.options import create_parser
 from common.sentences import load_sentences
+from common.turns import by_turns, median_ratio
 
 ROWS, MAX_TOKENS = 512, 64
-EPOCH = "epoch"
 
 
 def write_rows(path: Path, data: Path | None) -> int:
@@ -39,7 +40,7 @@ def write_rows(path: Path, data: Path | None) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--data", type=Path, help="SST-2's train.jsonl.gz")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--rounds", type=int, default=3)
@@ -48,26 +49,22 @@ def main() -> None:
         rows = Path(folder) / "rows.json"
         num_tokens = write_rows(rows, options.data)
         arguments = options.dtype, str(find_checkpoint("minilm")), str(rows)
-        contenders = [
-            Contender("peltier, compacter", "train_peltier.py", None, *arguments),
-            Contender("adapterhub, compacter", "train_adapterhub.py", "adapterhub", *arguments),
-            Contender("full fine-tuning", "train_full.py", None, *arguments),
-        ]
-        try:
-            report(contenders, options.rounds, f"{options.dtype}, {ROWS} rows, {num_tokens} tokens")
-        finally:
-            for one in contenders:
-                one.close()
+        with (
+            Contender("peltier, compacter", "train_peltier.py", None, *arguments) as own,
+            Contender("adapterhub, compacter", "train_adapterhub.py", "adapterhub", *arguments) as other,
+            Contender("full fine-tuning", "train_full.py", None, *arguments) as full,
+        ):
+            report([own, other, full], options.rounds, f"{options.dtype}, {ROWS} rows, {num_tokens} tokens")
 
 
 def report(contenders: list[Contender], rounds: int, title: str) -> None:
     """One row a contender; ratios are medians over rounds, against Peltier."""
     before = {one.name: peak_before(one) for one in contenders}
-    seconds = [[one.seconds(EPOCH) for one in contenders] for _ in range(rounds + 1)][1:]
+    seconds = by_turns({one.name: partial(one.seconds, "epoch") for one in contenders}, rounds)
     table = Table("", "CPU seconds an epoch", "x peltier", "peak MB", "above its start, MB")
-    for number, one in enumerate(contenders):
-        own = statistics.median(turn[number] for turn in seconds)
-        ratio = statistics.median(turn[number] / turn[0] for turn in seconds)
+    for one in contenders:
+        own = statistics.median(seconds[one.name])
+        ratio = median_ratio(seconds[one.name], seconds[contenders[0].name])
         grown = one.peak_bytes - before[one.name]
         table.add_row(one.name, f"{own:.1f}", f"{ratio:.2f}", f"{one.peak_bytes / 1e6:.0f}", f"{grown / 1e6:.0f}")
     console = Console(width=100)

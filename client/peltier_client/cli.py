@@ -11,8 +11,7 @@ import typer
 from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
-from peltier_client.commands import aliases, compare, download, keys, tasks, tenants, top, versions
-from peltier_client.commands.doctor import command as doctor
+from peltier_client.commands import aliases, compare, doctor, download, keys, tasks, tenants, top
 from peltier_client.commands.help_texts import show_literally
 from peltier_client.commands.plugins import plugin_commands
 
@@ -23,10 +22,12 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Version = Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)]
+VersionOption = Annotated[
+    bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+]
 
 
-def _peltier(version: Version = False) -> None:
+def _peltier(version: VersionOption = False) -> None:
     """Train, publish and serve adapters of one frozen language model, any mix of them in one batch."""
 
 
@@ -39,7 +40,7 @@ def create_command() -> TyperGroup:
     app.command("list", rich_help_panel=panel)(tasks.list_adapters)
     app.command("download", rich_help_panel=panel)(download.download)
     app.command("compare", rich_help_panel=panel)(compare.compare)
-    app.command("versions", rich_help_panel=panel)(versions.versions)
+    app.command("versions", rich_help_panel=panel)(aliases.versions)
     app.command("delete", rich_help_panel=panel)(tasks.delete)
     app.command("undelete", rich_help_panel=panel)(aliases.undelete)
     app.command("alias", rich_help_panel=panel)(aliases.alias)

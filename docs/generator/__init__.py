@@ -1,1 +1,1 @@
-"""Writes the pages of docs/reference from the code: `make reference`."""
+"""Builds the pages that are made from the code: `make reference`, and in the site `make docs`."""

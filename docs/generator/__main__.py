@@ -1,6 +1,6 @@
-"""`python -m docs.generator` writes the pages; with `--check` it only fails if one of them is stale."""
+"""`python -m docs.generator FOLDER` writes the built pages below FOLDER, at their paths in the repository."""
 
-import sys
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from docs.generator.python_page import python_page
 from docs.generator.routes_page import routes_page
 from docs.generator.settings_page import settings_page
 
-REFERENCE = Path(__file__).parents[1] / "reference"
+REFERENCE = Path("docs/reference")
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "errors.md": errors_page,
@@ -21,25 +21,27 @@ PAGES: dict[str, Callable[[], str]] = {
     "routes.md": routes_page,
     "settings.md": settings_page,
 }
-_NOTE = "<!-- Written by `make reference` from the code; do not edit. -->\n"
 
 
-def stale_pages() -> dict[Path, str]:
-    """The files that differ from the code, with the correct text."""
-    pages = {REFERENCE / name: _NOTE + page() for name, page in PAGES.items()} | method_files()
-    return {path: text for path, text in pages.items() if not path.exists() or path.read_text() != text}
+def built_files() -> dict[Path, str]:
+    """The text of every built file: pages of the reference, and pages and drawings of the methods."""
+    return {REFERENCE / name: page() for name, page in PAGES.items()} | method_files()
+
+
+def write_files(folder: Path) -> None:
+    """Writes the built files below `folder`."""
+    for path, text in built_files().items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
 
 
 def main() -> None:
-    """Writes or checks."""
-    stale = stale_pages()
-    if "--check" in sys.argv[1:]:
-        if stale:
-            names = ", ".join(str(path.relative_to(REFERENCE.parents[1])) for path in stale)
-            sys.exit(f"stale pages: {names}; run `make reference`")
-        return
-    for path, text in stale.items():
-        path.write_text(text)
+    """Writes, and says where."""
+    parser = argparse.ArgumentParser(prog="python -m docs.generator", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    write_files(folder)
+    print(f"wrote {folder / REFERENCE} and {folder / 'docs/methods'}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/reference/commands.md: every command with its arguments and options."""
+"""reference/commands.md: every command with its arguments and options."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""docs/reference/errors.md: every error code."""
+"""reference/errors.md: every error code."""
 
 from peltier_client.errors import PeltierError, error_classes
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS

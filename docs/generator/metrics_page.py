@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md: every metric of `GET /metrics`."""
+"""reference/metrics.md: every metric of `GET /metrics`."""
 
 import re
 

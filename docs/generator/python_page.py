@@ -1,4 +1,4 @@
-"""docs/reference/python.md: the public names of `peltier_client`, from its sources."""
+"""reference/python.md: the public names of `peltier_client`, from its sources."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -93,7 +93,7 @@ def _public(one: Object) -> Iterator[Function]:
 
 def _options(package: Object) -> Iterator[str]:
     described = {name: field.description or "" for name, field in Parameters.model_fields.items()}
-    for path in ("predict.PredictOptions", "keys.KeyOptions", "tenants.QuotaOptions"):
+    for path in ("predict.PredictOptions", "administration.KeyOptions", "administration.QuotaOptions"):
         one = package[f"resources.{path}"]
         rows = [(f"`{name}`", f"`{field.annotation}`", described.get(name, "")) for name, field in _fields(one)]
         header = ("option", "type", "description") if any(row[2] for row in rows) else ("option", "type")

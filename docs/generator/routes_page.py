@@ -1,4 +1,4 @@
-"""docs/reference/routes.md: every HTTP route with its parameters, bodies and errors, from the OpenAPI document."""
+"""reference/routes.md: every HTTP route with its parameters, bodies and errors, from the OpenAPI document."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""docs/reference/settings.md: every setting of the server."""
+"""reference/settings.md: every setting of the server."""
 
 from typing import Any
 

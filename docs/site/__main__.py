@@ -1,13 +1,14 @@
 """`python -m docs.site` writes the documentation site of the working tree and of each release."""
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from docs.site.sources import SETTINGS, BrokenLink, copy_sources
+from docs.site.sources import SETTINGS, BrokenLink, copy_sources, navigation
 from docs.site.versions import extract, released, working_version, write_index
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +18,7 @@ def build(tree: Path, target: Path) -> None:
     """Writes the site of one tree; raises `BrokenLink`, or `CalledProcessError` for another warning."""
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
+        build_pages(tree, work / "pages")
         copy_sources(tree, work / "pages")
         shutil.copy(tree / SETTINGS, work)
         # The formulas of every version are drawn by this version of the builder.
@@ -24,6 +26,16 @@ def build(tree: Path, target: Path) -> None:
         subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
         shutil.rmtree(target, ignore_errors=True)
         shutil.move(work / "html", target)
+
+
+def build_pages(tree: Path, target: Path) -> None:
+    """Writes the pages of the navigation that the tree does not have, by the code of that tree."""
+    if all((tree / page).is_file() for page in navigation(tree)):
+        return
+    roots = {package.parent for package in tree.glob("*/peltier_*")}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [tree, *sorted(roots)]))}
+    command = [sys.executable, "-m", "docs.generator", str(target.absolute())]
+    subprocess.run(command, check=True, cwd=tree, env=environment)  # noqa: S603
 
 
 def build_all(root: Path, site: Path) -> None:
@@ -50,7 +62,7 @@ def main() -> None:
     except BrokenLink as error:
         sys.exit(f"error: {error}")
     except subprocess.CalledProcessError as error:
-        sys.exit(f"error: {' '.join(error.cmd[1:4])} failed: the site has warnings, which are listed above")
+        sys.exit(f"error: {' '.join(error.cmd[1:4])} failed; its messages are above")
     print(f"wrote {arguments.output}; show it with: python3 -m http.server --directory {arguments.output}")
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from importlib.metadata import version as release_of
 
 from fastapi import FastAPI
-from opentelemetry.trace import Tracer
 
 from peltier_server.auth.authenticator import Authenticator, create_authenticator
 from peltier_server.auth.credentials import Credentials
@@ -15,13 +14,9 @@ from peltier_server.auth.keyring import Keyring
 from peltier_server.auth.secret import load_secret
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Application, AppState
-from peltier_server.http.auth_middleware import AuthMiddleware
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.http.outgoing import OutgoingMiddleware
 from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
-from peltier_server.http.slow_body import SlowBodyMiddleware
-from peltier_server.http.trace_middleware import TraceMiddleware
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.protocols.embed import routes as embed
@@ -93,27 +88,11 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    _add_middleware(app, settings, state, authenticator, telemetry.tracer)
+    app.add_middleware(
+        RequestMiddleware, state=state, settings=settings, authenticator=authenticator, tracer=telemetry.tracer
+    )
     refuse_open_routes(app, pages.KEYED_PATHS)
     return app
-
-
-def _add_middleware(
-    app: FastAPI, settings: Settings, state: AppState, authenticator: Authenticator, tracer: Tracer | None
-) -> None:
-    """The last one added is the outermost."""
-    app.add_middleware(OutgoingMiddleware, bound=state.preparation.answer_bytes)
-    app.add_middleware(AuthMiddleware, authenticator=authenticator)
-    app.add_middleware(
-        RequestMiddleware,
-        lifecycle=state.lifecycle,
-        metrics=state.metrics,
-        max_connections=settings.max_connections,
-        access_log=settings.access_log,
-    )
-    app.add_middleware(SlowBodyMiddleware, stall_seconds=settings.stall_seconds)
-    if tracer is not None:
-        app.add_middleware(TraceMiddleware, tracer=tracer)
 
 
 @asynccontextmanager

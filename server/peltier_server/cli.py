@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from peltier_backbone.cores import wait_passively
+from peltier_backbone.machine.cores import wait_passively
 from pydantic.fields import FieldInfo
 
 from peltier_server.settings import Settings, is_secret, load_settings

@@ -1,6 +1,6 @@
 """The context of a request, for the code that answers, measures and logs the request."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,8 +13,6 @@ from peltier_server.tracing.request_trace import RequestTrace
 PIECE_BYTES = 64 * 1024
 # The key of the context in the `state` of an ASGI scope.
 _KEY = "context"
-# The key of the request's spans there, if the server traces.
-TRACE = "trace"
 
 
 class VersionLabels(NamedTuple):
@@ -25,10 +23,17 @@ class VersionLabels(NamedTuple):
     version: str
 
 
+class BodyLimit(NamedTuple):
+    """The maximum of bytes of a body. Its bytes are counted in `held`."""
+
+    max_bytes: int
+    held: Held | None = None
+
+
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """The context of one request. The outermost middleware creates it. Each field that is None at that time is set at
-    most once, by the layer that first knows the value."""
+    """The context of one request. The middleware creates it. The layer that first knows the value of a field sets
+    it."""
 
     # The caller's `x-request-id`, or an id from the server. A traffic split gives the same id the same version.
     request_id: str
@@ -38,7 +43,12 @@ class RequestContext:
     admitted: bool = True
     # None until the caller is authenticated, and for routes that need no key.
     known_caller: Caller | None = None
-    # Counts the bytes of the answer until the caller has received them.
+    # While the route reads the body.
+    body_limit: BodyLimit | None = None
+    # The headers of quotas for an answer with this status.
+    quota_headers: Callable[[int], Awaitable[Mapping[str, str]]] | None = None
+    # Counts the bytes of the answer until the caller has received them. None for callers that need no key, whose
+    # answers are small.
     answer_bytes: Held | None = None
     # The adapter version, if the request uses exactly one.
     version: VersionLabels | None = None

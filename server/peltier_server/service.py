@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 from peltier_adapters.batch.warm_up import warm_up
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native.choice import use_kernels
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.ownership import require_own, require_registry_of
@@ -22,14 +23,13 @@ from peltier_server.catalog.store_watch import StoreWatch
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.catalog.version_admin import VersionAdmin
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.limits import Limits
-from peltier_server.inference.predictor import Predictor
+from peltier_server.inference.predictor import Limits, Predictor
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
-from peltier_server.residency.budget import Budget
+from peltier_server.residency.device_tier import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.proving_loader import ProvingLoader
 from peltier_server.residency.slots import Slots
@@ -76,7 +76,7 @@ class Service:
         )
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
-        budget = Budget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
+        budget = MemoryBudget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
         # The scores of an adapter that another server accepted in float32 may differ too much here.
         cautious = loader if backbone.precision == "float32" else ProvingLoader(loader, self.batcher)
         self.slots = Slots(cautious, budget, metrics, preparation.enforcer.weight)

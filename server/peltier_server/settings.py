@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from peltier_backbone.cores import usable_cores
+from peltier_backbone.machine.cores import usable_cores
 from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.location import StoreLocation
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
@@ -79,7 +79,7 @@ _provider = partial(_setting, panel="Identity provider")
 class Settings(BaseSettings):
     """The settings of one server. Flags win over `PELTIER_*` variables, and variables over the TOML file `config`.
 
-    `cli.py` and `docs/reference/settings.md` are made from these fields. No other code reads the environment, except
+    `cli.py` and the reference of settings are made from these fields. No other code reads the environment, except
     `telemetry/`, which reads the standard variables of OpenTelemetry.
     """
 

@@ -1,7 +1,7 @@
 """Fixtures of the adapter suites: a backbone of each family."""
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 
 @pytest.fixture(params=["bert", "roberta", "modernbert", "t5"])

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_backbone.bert_weights import build_bert
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.linear import PlainLinear
-from peltier_backbone.load import Backbone
-from peltier_backbone.t5_weights import build_t5
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.weights import build_bert
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.t5.weights import build_t5
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.presets import PRESETS
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.config import load_config
 from peltier_client.cli import main
 
-from tests.published_configs import CONFIG_FILES
+from tests.support.published_configs import CONFIG_FILES
 
 Presets = Callable[..., str]
 T5_MINI = Path(__file__).parents[2] / "examples/backbones/t5-mini"
@@ -41,7 +41,7 @@ def t5_base(tmp_path: Path) -> Path:
 
 
 def test_the_table_is_that_of_the_compacter_paper(presets: Presets, t5_base: Path):
-    """Counts and percentages of docs/methods.md#counts for what the paper compares, baselines among them."""
+    """It has the counts and percentages of docs/methods.md#counts for the methods of the paper, with the baselines."""
     found = {row["preset"]: row for row in json.loads(presets("--backbone", t5_base, "--json"))["presets"]}
     counts = {
         "full": 222_882_048,
@@ -66,7 +66,7 @@ def test_the_table_is_that_of_the_compacter_paper(presets: Presets, t5_base: Pat
 
 @pytest.mark.parametrize("name", CONFIG_FILES)
 def test_counts_of_published_backbones(name: str, presets: Presets, tmp_path: Path):
-    """From config.json alone: every preset that is defined on the backbone, in percent of its parameters."""
+    """A config.json is enough to list every preset of the backbone, in percent of its parameters."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG_FILES[name]))
     config, printed = load_config(tmp_path), json.loads(presets("--backbone", tmp_path, "--json"))["presets"]
     found = {row["preset"]: row for row in printed}
@@ -82,7 +82,7 @@ def test_counts_of_published_backbones(name: str, presets: Presets, tmp_path: Pa
 
 
 def test_settings_go_to_the_presets_that_have_them(presets: Presets, t5_base: Path):
-    """n is PHM's, the dimension SAID's; a name that nothing has is one clear sentence."""
+    """n applies to PHM, and dimension to SAID; an unknown name is one clear sentence."""
     arguments = ["--backbone", t5_base, "--set", "n=12", "--set", "dimension=400", "--json"]
     found = {row["preset"]: row["parameters"] for row in json.loads(presets(*arguments))["presets"]}
     assert (found["phm"], found["compacter"], found["intrinsic-said"]) == (398_976, 163_392, 400)
@@ -95,7 +95,7 @@ def test_settings_go_to_the_presets_that_have_them(presets: Presets, t5_base: Pa
 
 
 def test_the_table_names_every_method(presets: Presets):
-    """On an encoder too, with the paper it is from, what is not served and what is for T5 alone."""
+    """On an encoder it has each method with its paper, also those that are not served or only defined on T5."""
     table = presets("--backbone", "minilm")
     for name in ("pfeiffer-attention", "unipelt-apl-central", "adamix-lora", "full", "intrinsic-said"):
         assert f" {name} " in table
@@ -108,7 +108,7 @@ def test_the_table_names_every_method(presets: Presets):
 
 
 def test_a_method_that_does_not_fit_says_why(presets: Presets):
-    """AdapterDrop leaves nothing of a T5 of three blocks; the others are listed all the same."""
+    """AdapterDrop leaves no adapters on a T5 of three blocks; the other methods are listed."""
     found = {row["preset"]: row for row in json.loads(presets("--backbone", T5_MINI, "--json"))["presets"]}
     dropped = found["adapterdrop"]
     assert (dropped["parameters"], dropped["servable"]) == (None, False)
@@ -117,7 +117,7 @@ def test_a_method_that_does_not_fit_says_why(presets: Presets):
 
 
 def test_a_pipe_gets_whole_rows_and_a_terminal_wrapped_ones(presets: Presets, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sources are sentences: a pipe has each on one line, a terminal of 80 columns wraps them by words."""
+    """A pipe has each source on one line; a terminal of 80 columns wraps it between words."""
     piped = presets().splitlines()
     for preset in PRESETS.values():
         assert any(preset.name in line and preset.source in line for line in piped if "not defined" not in line) or any(

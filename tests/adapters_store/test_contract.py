@@ -8,23 +8,26 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
+from peltier_adapters.batch import choice
 from peltier_adapters.batch.forward import computed_share, forward
 from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.torch_batch import TorchBatch
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.generation.generation import Draft, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.golden.golden import check_golden
-from peltier_adapters.golden.inputs import encode_input
-from peltier_adapters.ops.native import NativeOps
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.ops.choice import choose_backend
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import position_offset
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.shape import TEXT_FAMILIES
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native.library import Library
-from peltier_backbone.shape import TEXT_FAMILIES
 from torch import Tensor
 
-from tests.levels import EACH_LEVEL, forced_level, reloaded
+from tests.support.levels import EACH_LEVEL, forced_level, reloaded
 
 MakeArtifact = Callable[..., bytes]
 TEXTS = (
@@ -249,7 +252,7 @@ def test_batches_change_no_bit(
 
 
 @pytest.mark.usefixtures("level")
-@pytest.mark.parametrize("name", [name for name in PRECISIONS if name.startswith("bert")])
+@pytest.mark.parametrize("name", [name for name in PRECISIONS if name.startswith(("bert", "modernbert"))])
 def test_rows_of_one_text_answer_as_alone(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
 ):
@@ -305,7 +308,8 @@ def test_one_call_of_all_layers_changes_no_bit(
 
     found = answers()
     called = len(calls)
-    monkeypatch.setattr(NativeOps, "place_ops", lambda self: None)
+    kernels = choose_backend(backbone.device, backbone.dtype)
+    monkeypatch.setattr(choice, "choose_runner", lambda backbone: TorchBatch(backbone, kernels))
     expected = answers()
     assert called == len(calls) > 0
     assert found[1] == expected[1]
@@ -358,6 +362,29 @@ def test_gates_do_not_see_the_batch(preset: str, backbone: Backbone, zoo: Callab
         assert together[number].gates == {
             part: pytest.approx(layers, abs=1e-6) for part, layers in (alone or {}).items()
         }
+
+
+@pytest.mark.usefixtures("level")
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_recording_gates_changes_no_bit(
+    name: str,
+    zoo: Callable[[Backbone], dict[str, Resident]],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Recorded gates are the same bits in any batch, and answers are those without a record. It takes no more calls of
+    the native layers."""
+    backbone = _native(name, request)
+    gated = [resident for label, resident in zoo(backbone).items() if label.startswith("unipelt")]
+    rows = _rows(backbone, [None, *gated, None])
+    expected, calls = forward(backbone, rows), []
+    run = Library.run_stack
+    monkeypatch.setattr(Library, "run_stack", lambda self, *given: calls.append(given) or run(self, *given))
+    found = forward(backbone, rows, record_gates=True)
+    assert len(calls) == (2 if backbone.config.generates else 1)
+    assert all(torch.equal(one.logits, other.logits) for one, other in zip(found, expected, strict=True))
+    assert [one.gates for one in found] == [forward(backbone, [row], record_gates=True)[0].gates for row in rows]
+    assert sum(one.gates is not None for one in found) > len(gated) // 2
 
 
 @pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE, indirect=["backbone"])

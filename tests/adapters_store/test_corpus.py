@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import load_stored, read_artifact
 from peltier_adapters.artifact.source import MemorySource
 from peltier_adapters.errors import ArtifactError
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.corpus.build import NUM_FLIPS, PAGE, PROVED, flips, join, refused, split
 
@@ -51,14 +51,14 @@ def verdicts(valid: bytes, bert_directory: Path, tmp_path_factory: pytest.TempPa
 
 
 def test_every_hostile_file_is_refused(verdicts: dict[str, Verdict]):
-    """Except the few that are only wrong about their answers, which the golden examples betray."""
+    """Only a few files with wrong outputs are read, and their golden examples refuse these."""
     read = {name for name, verdict in verdicts.items() if not verdict["reasons"] and not name.startswith("flip-")}
     assert read == {*PROVED, "denormal"}
     assert len(verdicts) > NUM_FLIPS + 250
 
 
 def test_what_was_read_before_is_read_as_strictly(valid: bytes, bert: Backbone):
-    """A load, which knows the digest, refuses what an upload refuses."""
+    """A load by digest refuses what an upload refuses."""
     survivors = []
     for case in refused(valid):
         with contextlib.suppress(ArtifactError):
@@ -68,7 +68,7 @@ def test_what_was_read_before_is_read_as_strictly(valid: bytes, bert: Backbone):
 
 
 def test_a_refusal_is_readable(verdicts: dict[str, Verdict]):
-    """At most a hundred reasons and one line for the rest, each a line of printable characters."""
+    """It has at most a hundred reasons and one line for the rest, all of printable characters."""
     for name, verdict in verdicts.items():
         assert len(verdict["reasons"]) <= 101, name
         for reason in verdict["reasons"]:
@@ -78,14 +78,14 @@ def test_a_refusal_is_readable(verdicts: dict[str, Verdict]):
 
 
 def test_a_refusal_takes_bounded_memory_and_time(verdicts: dict[str, Verdict]):
-    """No file takes more than it weighs and the mistakes that its header has room for."""
+    """The memory is bounded by the size of the file and by the errors that fit into its header."""
     for name, verdict in verdicts.items():
         assert verdict["grown_bytes"] <= _MAX_GROWTH_BYTES + verdict["size_bytes"], (name, verdict)
         assert verdict["seconds"] < _MAX_SECONDS, (name, verdict)
 
 
 def test_a_flipped_bit_is_seen_or_left_to_the_golden_examples(verdicts: dict[str, Verdict]):
-    """A bit of a weight makes another finite number, which nothing in the file contradicts."""
+    """A flipped bit of a weight may give another finite number, which only golden examples detect."""
     found = [verdict for name, verdict in verdicts.items() if name.startswith("flip-")]
     refused_ones = [verdict for verdict in found if verdict["reasons"]]
     assert len(found) == NUM_FLIPS
@@ -93,7 +93,7 @@ def test_a_flipped_bit_is_seen_or_left_to_the_golden_examples(verdicts: dict[str
 
 
 def test_the_corpus_is_the_same_every_time(valid: bytes, verdicts: dict[str, Verdict]):
-    """In any process, so that a finding can be named by its file."""
+    """It is equal in all processes, so that a file name identifies a finding."""
     names = []
     for case in (*refused(valid), *flips(valid)):
         assert hashlib.sha256(case.data).hexdigest() == verdicts[case.name]["digest"], case.name
@@ -110,7 +110,7 @@ HOSTILE = st.sampled_from(
 @settings(max_examples=2 * settings().max_examples)
 @given(data=st.data(), num_changes=st.integers(1, 6))
 def test_any_few_changes_of_structure_are_judged(data: st.DataObject, num_changes: int, valid: bytes, bert: Backbone):
-    """Values replaced, taken away, doubled, wrapped and moved, in the header and in the manifest at once."""
+    """Values are replaced, removed, duplicated, wrapped and moved, in the header and the manifest at once."""
     header, body = split(valid)
     manifest = json.loads(header["__metadata__"]["manifest"])
     for _ in range(num_changes):
@@ -148,7 +148,7 @@ def _change(data: st.DataObject, root: Any) -> None:
 
 
 def test_the_tensors_of_a_surviving_flip_differ_in_one_value(valid: bytes, bert: Backbone):
-    """A bit of the header that survives changes no weight; a bit of a weight changes that weight alone."""
+    """An accepted flip in the header changes no weight; a flip in a weight changes only that weight."""
     original = read_artifact(valid, bert).tensors
     for case in flips(valid):
         try:

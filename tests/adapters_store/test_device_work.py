@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_backbone.config import BertConfig, T5Config
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BertConfig, T5Config
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")
@@ -24,12 +24,12 @@ from peltier_adapters.batch.shape import Shape
 from peltier_adapters.batch.warm_up import warm_up
 from peltier_adapters.generation.generation import Generator, create_draft
 from peltier_adapters.generation.search import Decoding
-from peltier_adapters.ops import backend, self_check
+from peltier_adapters.ops import choice, self_check
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
 from peltier_adapters.residency.bank import Bank, Resident, Slot
 from peltier_adapters.residency.served import device_bytes
-from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.parts import served_parts
 from peltier_adapters.spec.tasks import TaskSpec
 
 from tests.adapters_store.device_work import META, Counted, Work, counted, without_data
@@ -44,7 +44,7 @@ TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", ma
 def _triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """The backend of a GPU, for bodies and for heads."""
     made = {dtype: TritonBackend(META, dtype) for dtype in (torch.float32, torch.bfloat16)}
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: made[dtype])
+    monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: made[dtype])
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def _start(backbone: Backbone) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tensor, "__bool__", lambda self: True)
         for dtype in (backbone.dtype, torch.float32):
-            self_check.check(backend.choose_backend(META, dtype), META, dtype)
+            self_check.check(choice.choose_backend(META, dtype), META, dtype)
         warm_up(backbone)
 
 

@@ -8,13 +8,13 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import FusedMatmul, Gate, PrefixKeys, Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
-from peltier_adapters.parts import bottleneck, init_tensors, lora, maps
+from peltier_adapters.parts import bottleneck, init_tensors, lora
 from peltier_adapters.parts.compacter import kronecker
-from peltier_adapters.parts.part import Context, under
+from peltier_adapters.parts.part import LoweringContext, under
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.maps import LphmMap, MapSpec, PhmMap
 from peltier_adapters.spec.parts import BottleneckSpec, LoraSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 CPU = torch.device("cpu")
@@ -28,7 +28,7 @@ BIAS = torch.tensor([0, 0.1, 0.2, 0.3, 0.4, 0.5])
 
 def _map(spec: MapSpec, tensors: dict[str, Tensor], x: Tensor, rule: Tensor | None = None) -> Tensor:
     """x through the map of one site and layer."""
-    (steps,) = maps.lower(spec, {name: tensor[None, None] for name, tensor in tensors.items()}, rule, CPU)
+    (steps,) = bottleneck.lower_maps(spec, {name: tensor[None, None] for name, tensor in tensors.items()}, rule, CPU)
     return multiply_all(steps, x)
 
 
@@ -39,7 +39,7 @@ def _act(op: FusedMatmul, y: Tensor, x: Tensor, residual: Tensor | None = None) 
 
 
 def test_kronecker_of_vector_1():
-    """The rule's index is the slow one: H of conformance vector 1."""
+    """The index of the rule is the slow one: H of conformance vector 1."""
     assert torch.equal(kronecker(RULE, LEFT @ RIGHT), MATRIX)
 
 
@@ -50,7 +50,7 @@ def test_compacter_of_vector_1():
 
 
 def test_phm_of_vector_1():
-    """The unfactored map with a rule of its own gives the same product."""
+    """The unfactored map with its own rule gives the same product."""
     tensors = {"rule": RULE, "weight": LEFT @ RIGHT, "bias": BIAS}
     torch.testing.assert_close(_map(PhmMap(n=2), tensors, X), X @ MATRIX + BIAS)
 
@@ -63,7 +63,7 @@ def test_phm_of_vector_1():
     seed=st.integers(0, 99),
 )
 def test_the_factored_map_is_the_kronecker_product(n: int, rank: int, before: int, after: int, seed: int):
-    """Whichever side is wider, the factored evaluation equals the product with the matrix it never builds."""
+    """For both a wider input and a wider output it equals the product with the full matrix."""
     generator = torch.Generator().manual_seed(seed)
     shapes = {"left": (n, before, rank), "right": (n, rank, after), "bias": (n * after,)}
     tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
@@ -74,7 +74,7 @@ def test_the_factored_map_is_the_kronecker_product(n: int, rank: int, before: in
 
 
 def test_gate_of_vector_4():
-    """The mean over real tokens alone: .75 for scores ln 3, with a neighbour of zeros that is not averaged in."""
+    """The mean over the real tokens: .75 for scores ln 3, without the zeros of a neighbour."""
     gate = Gate("x", 0, torch.ones(1), torch.tensor(0.0))
     program = Program([PrefixKeys(0, torch.zeros(1, 1, 1), torch.zeros(1, 1, 1), gate)], 1)
     scores = torch.tensor([[3.0], [3.0], [1.0]]).log()
@@ -83,12 +83,12 @@ def test_gate_of_vector_4():
 
 
 def test_lora_of_vector_5(bert: Backbone):
-    """y = 2 (1 + 2) 3 = 18 beside a column that no target touches."""
+    """y = 2 (1 + 2) 3 = 18; a column without a target does not change."""
     spec = LoraSpec(targets=("output",), rank=1, alpha=2)
     layers = bert.config.num_layers
     down = torch.tensor([1.0, 2]).view(1, 1, 2, 1).expand(1, layers, 2, 1)
     up = torch.tensor([3.0, 0]).view(1, 1, 1, 2).expand(1, layers, 1, 2)
-    first = next(lora.lower(spec, {"down": down, "up": up}, Context(bert)))
+    first = next(lora.lower(spec, {"down": down, "up": up}, LoweringContext(bert)))
     assert (first.site, first.number) == ("attention_output", 0)
     assert _act(first, torch.zeros(1, 2), torch.ones(1, 2)).tolist() == [[18.0, 0.0]]
 
@@ -100,11 +100,11 @@ def _initial(preset: str, backbone: Backbone, **overrides: str) -> dict[str, Ten
 
 
 def test_compacter_starts_as_the_identity(minilm: Backbone):
-    """Conformance vector 8: the first forward changes a sub-layer's output by less than 1e-5 of it."""
+    """Conformance vector 8: the first forward pass changes a sub-layer's output by less than 1e-5 of it."""
     chosen = find_preset("compacter")
     spec = chosen.compose(chosen.settings({}, minilm.config), minilm.config, outputs=2)[0]
     assert isinstance(spec, BottleneckSpec)
-    ops = bottleneck.lower(spec, under("bottleneck.", _initial("compacter", minilm)), Context(minilm))
+    ops = bottleneck.lower(spec, under("bottleneck.", _initial("compacter", minilm)), LoweringContext(minilm))
     op = next(one for one in ops if (one.site, one.number) == ("ffn", 0))
     y = torch.randn(50, 384, generator=torch.Generator().manual_seed(1))
     given = y.clone()
@@ -164,7 +164,7 @@ def drawn(request: pytest.FixtureRequest) -> Backbone:
 
 @pytest.mark.parametrize(("drawn", "tensor", "preset", "overrides", "std"), NORMAL, ids=str, indirect=["drawn"])
 def test_normal_draws(tensor: str, preset: str, overrides: dict[str, str], std: float, drawn: Backbone):
-    """Mean 0 and the published deviation, each to five standard errors."""
+    """The mean is 0 and the deviation is the published one, each within five standard errors."""
     values = _initial(preset, drawn, **overrides)[tensor]
     error = values.numel() ** -0.5
     assert abs(float(values.mean())) < 5 * std * error
@@ -174,7 +174,7 @@ def test_normal_draws(tensor: str, preset: str, overrides: dict[str, str], std: 
 
 @pytest.mark.parametrize(("drawn", "tensor", "preset", "overrides", "bound"), UNIFORM, ids=str, indirect=["drawn"])
 def test_uniform_draws(tensor: str, preset: str, overrides: dict[str, str], bound: float, drawn: Backbone):
-    """Within the published bound, and filling it."""
+    """All values are within the published bound, and some are close to it."""
     values = _initial(preset, drawn, **overrides)[tensor]
     assert 0.97 * bound < float(values.abs().max()) <= bound
     assert abs(float(values.std()) / (bound / 3**0.5) - 1) < 5 * values.numel() ** -0.5
@@ -190,7 +190,7 @@ def test_new_biases_are_zero(preset: str, bert: Backbone):
 
 
 def test_replaced_values_start_as_the_backbones(bert: Backbone):
-    """Biases and norms begin where the frozen ones are."""
+    """Biases and norms start with the frozen values."""
     tensors = _initial("bitfit", bert) | _initial("compacter", bert)
     layers = bert.model.layers
     assert torch.equal(tensors["bias.output"], torch.stack([layer.output.bias for layer in layers]))
@@ -199,12 +199,12 @@ def test_replaced_values_start_as_the_backbones(bert: Backbone):
 
 
 def test_the_same_seed_draws_the_same_tensors(bert: Backbone):
-    """Training is reproducible from its seed."""
+    """Training can be reproduced from its seed."""
     one, other = _initial("unipelt-apl", bert), _initial("unipelt-apl", bert)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_part_without_its_pooler_is_refused(roberta: Backbone):
-    """A trainer is told before its first step, not by a failing forward."""
+    """The error comes before the first training step."""
     with pytest.raises(AdapterError, match=r"part 'head' needs a pooler, which backbone .* does not have; set pooling"):
         _initial("lora", roberta, pooling="pooler")

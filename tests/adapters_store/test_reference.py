@@ -14,15 +14,15 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import EACH_LEVEL, forced_level, reloaded
+from tests.support.levels import EACH_LEVEL, forced_level, reloaded
 
 
 @pytest.fixture(autouse=True, params=[*EACH_LEVEL, "torch"])

@@ -8,16 +8,16 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import ModernBertModel
 
 from tests.adapters_store.test_reference import ACTIVATIONS, CASES, TEXTS, Reference, check_method
-from tests.levels import EACH_LEVEL, forced_level
+from tests.support.levels import EACH_LEVEL, forced_level
 
 # Without the one that reads a norm that ModernBERT does not have.
 OWN_CASES = [case for case in CASES if case[1].get("input") != "normed"]

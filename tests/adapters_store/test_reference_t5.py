@@ -17,13 +17,13 @@ from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import create_draft, generate
 from peltier_adapters.generation.search import Decoding
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec import parts as spec
 from peltier_adapters.spec.maps import LphmMap
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence

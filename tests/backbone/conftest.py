@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from peltier_backbone.checkpoint import read_tensors
+from peltier_backbone.checkpoint.checkpoint import read_tensors
 from safetensors.torch import save_file
 from torch import Tensor
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_backbone import load
-from peltier_backbone.checkpoint import find_checkpoint, read_tensors
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.load import Backbone, load_backbone, resolve_device
+from peltier_backbone.load import load_backbone, resolve_device
 from peltier_backbone.native.choice import kernels_in_use
 from safetensors.torch import save_file
 from torch import Tensor
@@ -24,7 +25,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from tests.levels import LEVELS
+from tests.support.levels import LEVELS
 
 Tensors = dict[str, Tensor]
 Edited = Callable[..., Path]
@@ -222,7 +223,7 @@ def test_a_tied_t5_keeps_its_embedding_once(t5_int8: Backbone, t5_gated_int8: Ba
 
 def _states(backbone: Backbone, texts: list[str]) -> Tensor:
     with torch.inference_mode():
-        return backbone.bert(backbone.pack([backbone.tokenizer.encode(text) for text in texts]))
+        return backbone.encode(backbone.pack([backbone.tokenizer.encode(text) for text in texts]))
 
 
 def test_int8_states_are_near_float32(minilm: Backbone, minilm_int8: Backbone):

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from peltier_backbone.config import BackboneConfig, load_config
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.targets import Targets
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig, load_config
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
-from tests.published_configs import CONFIG_FILES
+from tests.support.published_configs import CONFIG_FILES
 
 LENGTHS = (1, 2, 17, 33, 5)
 # Fewer layers and tokens, by the names that families give them.
@@ -68,7 +69,7 @@ def _assert_parity(name: str, sizes: Mapping[str, int], directory: Path, tokeniz
     backbone = _load(model, file, directory, tokenizer, "float32")
     rows = _rows((*LENGTHS, backbone.config.max_tokens), backbone.config)
     with torch.inference_mode():
-        found = backbone.bert(backbone.pack(rows))
+        found = backbone.encode(backbone.pack(rows))
     torch.testing.assert_close(found, _encode(model, rows, backbone.config), atol=1e-4, rtol=0)
 
 

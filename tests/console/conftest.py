@@ -16,7 +16,7 @@ from benchmarks.common.chromium import CHROMIUM, chromium
 from tests.console.many_adapters import fill
 from tests.console.site import ADMIN, MANY, Site
 from tests.console.visitor import BUILD, Open, Visitor
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "adapters"
 

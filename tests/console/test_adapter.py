@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.chromium import needs_chromium
 from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
 from tests.console.visitor import Open
+from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 SPLIT = {"1": 0.9, "2": 0.1}

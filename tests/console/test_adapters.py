@@ -3,11 +3,11 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.chromium import needs_chromium
 from tests.console.conftest import EXAMPLES
 from tests.console.many_adapters import name_of
 from tests.console.site import MANY, Site
 from tests.console.visitor import Open
+from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 # The most rows that a window and its surroundings need.

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.chromium import needs_chromium
 from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
 from tests.console.visitor import Open, num_colours
+from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 ROWS = Path(__file__).parents[2] / "examples" / "data" / "banking77" / "validation.jsonl.gz"

@@ -13,9 +13,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.chromium import needs_chromium
 from tests.console.site import ADMIN, Site
 from tests.console.visitor import Open, Visitor
+from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 PROXY = """

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 from playwright.sync_api import expect
 
-from tests.chromium import needs_chromium
 from tests.console.site import ADMIN, Site
 from tests.console.visitor import Open, num_colours
+from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 TEXT = "my card was stolen"

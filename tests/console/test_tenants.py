@@ -4,9 +4,9 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
-from tests.chromium import needs_chromium
 from tests.console.site import MANY, Site
 from tests.console.visitor import Open
+from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 

@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.chromium import needs_chromium
 from tests.console.visitor import Open, num_colours
+from tests.support.chromium import needs_chromium
 from tests.training.report.test_page import HOSTILE, create_merging, create_report
 
 pytestmark = [needs_chromium, pytest.mark.slow]

@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Page, expect
 from safetensors.numpy import load, save
 
-from tests.chromium import needs_chromium
 from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
 from tests.console.visitor import Open
+from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 ARTIFACT = (EXAMPLES / "clinc150.safetensors").read_bytes()

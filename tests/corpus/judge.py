@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import build
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.errors import ArtifactError
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")

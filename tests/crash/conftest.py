@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.crash.publisher import Publisher, Specimen
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 _NUM_PUBLISHERS = 4
 _NUM_SPECIMENS = 24

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.crash.publisher import Publisher, Specimen, Tally
-from tests.fault_proxy import FaultProxy, Mode
-from tests.postgres_server import run_postgres
-from tests.server_process import Server
+from tests.support.fault_proxy import FaultProxy, Mode
+from tests.support.postgres_server import run_postgres
+from tests.support.server_process import Server
 
 _ROUNDS = int(os.environ.get("CRASH_ROUNDS", "5"))
 _SECRET = 64 * "5"

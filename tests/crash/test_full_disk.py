@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 
 from tests.crash.publisher import Specimen
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 # Mounts a small disk for one process and its children, which need not be root.
 _ON_A_SMALL_DISK = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")

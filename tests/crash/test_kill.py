@@ -15,7 +15,7 @@ from peltier_store.registry import Registry
 from peltier_store.verification import VerificationReport, verify_store
 
 from tests.crash.publisher import Publisher, Tally
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 # Each round is a start of the server, a burst of changes and a kill: CRASH_ROUNDS=100 takes some ten minutes.
 _ROUNDS = int(os.environ.get("CRASH_ROUNDS", "5"))

@@ -17,7 +17,7 @@ with atheris.instrument_imports(include=["peltier_adapters", "peltier_backbone"]
     from peltier_adapters.artifact.manifest import backbone_mismatches, read_header
     from peltier_adapters.errors import ArtifactError
     from peltier_adapters.spec.parts import pooler_users, tensor_shapes
-    from peltier_backbone.config import parse_config
+    from peltier_backbone.checkpoint.config import parse_config
 
 # The shape of the backbone that the seeds are for; its weights have no part in this.
 CONFIG = parse_config(

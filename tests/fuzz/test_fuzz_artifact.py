@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.fuzz.seed import seed
 

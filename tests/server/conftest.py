@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from peltier_adapters.batch.row import Row
 from peltier_server.app import create_app
 from peltier_server.http.connection import connection_class
-from peltier_server.queue.batch import Batch
+from peltier_server.queue.batch import TicketBatch
 from peltier_server.service import Service
 from peltier_server.settings import Settings, load_settings
 from peltier_store.registry import Registry
@@ -182,7 +182,7 @@ async def hold(running: Running) -> AsyncIterator[None]:
     released, holding = threading.Event(), threading.Event()
     batcher, take = running.service.batcher, running.service.batcher.next
 
-    def wait(**options: Any) -> Batch | None:
+    def wait(**options: Any) -> TicketBatch | None:
         holding.set()
         released.wait(10)
         return take(**options)

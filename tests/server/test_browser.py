@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from benchmarks.common.chromium import chromium
-from tests.chromium import needs_chromium
 from tests.server.conftest import Listen, Listening
+from tests.support.chromium import needs_chromium
 
 pytestmark = needs_chromium
 # A name that is not the machine's own, as on a server for others: pages behave otherwise on localhost.

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from peltier_adapters.artifact.artifact import Artifact
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.runner import bisection
 from peltier_store.blobs.blobs import Blobs
 from prometheus_client.parser import text_string_to_metric_families

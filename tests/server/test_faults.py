@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from peltier_adapters.artifact.artifact import Artifact
-from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
-from peltier_server.inference import answer_reader, tokenizing
+from peltier_backbone.backbone import Backbone
+from peltier_server.inference import response, tokenizing
+from peltier_server.inference.answer_size import AnswerForm
 from peltier_server.inference.prediction import OnePrediction
 from peltier_server.residency import loader
 from peltier_store.blobs.blobs import BlobError, Blobs
@@ -136,11 +136,11 @@ async def test_an_answer_that_cannot_be_read_takes_down_no_other(
 
 def fail_to_read(patch: pytest.MonkeyPatch, label: str) -> None:
     """No answer of a task with this label can be read."""
-    read = answer_reader.read_answers
+    read = response.read_answers
 
-    def faulty(backbone: Backbone, task: TaskSpec, *given: Any, **options: Any) -> list[OnePrediction]:
-        if label in task.labels:
+    def faulty(backbone: Backbone, form: AnswerForm, *given: Any) -> list[OnePrediction]:
+        if label in form.task.labels:
             raise ArithmeticError("no such answer")
-        return read(backbone, task, *given, **options)
+        return read(backbone, form, *given)
 
-    patch.setattr(answer_reader, "read_answers", faulty)
+    patch.setattr(response, "read_answers", faulty)

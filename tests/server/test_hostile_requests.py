@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.http.uploads import MAX_RECEIVED_AT_ONCE
 
 from tests.server.attacker import AttackedServer, bystander, listen, post, send_for_ever, status_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import Golden, read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.corpus.build import NUM_FLIPS, Case, denormal, flips, refused
 from tests.server.conftest import Running

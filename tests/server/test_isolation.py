@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_backbone.backbone import Backbone
+from peltier_server.residency.lease import AdapterKey
 from peltier_server.runner import bisection
 
 from tests.server.conftest import Running, Serve, hold, until

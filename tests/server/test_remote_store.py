@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
 from peltier_server.settings import Settings, load_settings
 from peltier_store.blobs.blobs import Blobs, digest_of
 
-from tests.artifacts import MakeArtifact
 from tests.server.conftest import Running, make_client
+from tests.support.artifacts import MakeArtifact
 
 
 async def started(settings: Settings, work: Callable[[Running], Awaitable[None]]) -> None:

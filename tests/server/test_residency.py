@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from peltier_adapters.artifact import weights
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
-from peltier_adapters.artifact.pages import Memory, Pages
+from peltier_adapters.artifact.weights import Memory, Pages
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_server.residency.budget import Budget
+from peltier_server.residency.device_tier import MemoryBudget
+from peltier_server.residency.lease import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 from peltier_store.blobs.blobs import Blobs
@@ -87,7 +87,7 @@ class Machine(RuleBasedStateMachine):
         self.slots = self.loop.run_until_complete(self._make(StoreLoader(store.backbone, store.blobs, executor)))
 
     async def _make(self, loader: StoreLoader) -> Slots[AdapterKey, Artifact, Resident]:
-        return Slots(loader, Budget(self.device_bytes, self.device_bytes // 2), Metrics(), level)
+        return Slots(loader, MemoryBudget(self.device_bytes, self.device_bytes // 2), Metrics(), level)
 
     def owned(self, name: str) -> AdapterKey:
         return AdapterKey("default", self.store.digests[name][self.current[name]])
@@ -229,7 +229,7 @@ def test_what_is_evicted_is_freed(store: Store, groups: list[list[int]]) -> None
             await asyncio.sleep(0)
 
     async def act(loader: WatchedLoader, pages: WatchedPages) -> None:
-        slots = Slots(loader, Budget(device_bytes, host_bytes), Metrics(), level)
+        slots = Slots(loader, MemoryBudget(device_bytes, host_bytes), Metrics(), level)
         for group in groups:
             await asyncio.gather(*(use(slots, number) for number in group))
             assert loader.held_bytes == slots.used_bytes

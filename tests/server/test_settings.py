@@ -10,7 +10,7 @@ import torch
 from peltier_backbone.native.levels import LEVEL_NAMES
 from peltier_server.cli import serve
 from peltier_server.settings import Settings, SettingsError, load_settings
-from peltier_store.blobs.location import BlobError
+from peltier_store.blobs.errors import BlobError
 from pydantic import ValidationError
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from peltier_adapters.artifact.manifest import read_manifest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.cli import main
 
 MakeArtifact = Callable[..., bytes]

@@ -12,11 +12,11 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
 from peltier_adapters.golden.golden import check_golden
 from peltier_backbone import load
-from peltier_backbone.linear import PlainLinear
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.load import load_backbone
 from peltier_training.config.preparation import prepare_evaluation
-from peltier_training.config.ranking_loss import RANKING_LOSSES
-from peltier_training.config.run import Run
+from peltier_training.config.run import RANKING_LOSSES, Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_examples
 from peltier_training.errors import TrainingError

@@ -10,7 +10,7 @@ from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.artifact.manifest import read_manifest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec.tasks import SpanSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_rows
 from peltier_training.data.labelled_data import LabelReader
@@ -74,7 +74,7 @@ def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Back
     [
         (
             {"columns": ("context",)},
-            r"span reads two text columns, the question and its context; the given are context",
+            r"span needs two text columns, the question and its context; context was given",
         ),
         (
             {"overrides": {"pooling": "mean"}},

@@ -11,12 +11,13 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.golden.golden import check_golden
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone import load
-from peltier_backbone.linear import PlainLinear
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Run
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data

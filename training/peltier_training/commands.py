@@ -5,25 +5,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from peltier_adapters.names import parse_names
 from peltier_adapters.presets.composition import parse_overrides
-from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
+from peltier_adapters.spec.tasks import parse_names
+from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from rich.console import Console
 from rich.table import Table
 
 from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.preparation import Prepared, prepare, prepare_evaluation
-from peltier_training.config.resolution import Choice, Given, print_resolved
+from peltier_training.config.resolution import GivenValue, ResolvedChoice, print_resolved
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data
-from peltier_training.data.examples import Rows
+from peltier_training.data.examples import LabelledRows
 from peltier_training.data.labelled_data import skipped_lines
-from peltier_training.ranks import is_first
-from peltier_training.threads import Threads, choose_threads, use_threads
+from peltier_training.processes import ThreadsOption, choose_threads, is_first, use_threads
 
 if TYPE_CHECKING:
-    from peltier_training.train import Result
+    from peltier_training.train import TrainingResult
 
 Backbone = "A directory, a hub id or minilm."
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of the preset, NAME=VALUE.")]
@@ -32,35 +31,36 @@ Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of
 @with_field_options
 def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     *,
-    subject: Annotated[Values, FieldOptions(Run, ("task", "task_type"))],
-    data: Annotated[Values, FieldOptions(Data)],
+    subject: Annotated[OptionValues, FieldOptions(Run, ("task", "task_type"))],
+    data: Annotated[OptionValues, FieldOptions(Data)],
     labels: Annotated[str | None, typer.Option(help="Names for integer labels: a,b,c or a JSON file.")] = None,
     output: Annotated[Path | None, typer.Option(help="The artifact to write. Default: TASK.safetensors.")] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="A paper's settings, PRESET/BACKBONE/BENCHMARK[/TASK], such as compacter/t5-base/glue/mrpc. Flags win."
+            help="A paper's settings, PRESET/BACKBONE/BENCHMARK[/TASK], such as compacter/t5-base/glue/mrpc. Flags "
+            "override it."
         ),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="The method, see `peltier presets`. Default: the recipe's, or compacter.")
     ] = None,
     backbone: Annotated[str | None, typer.Option(help=f"{Backbone} Default: the recipe's, or minilm.")] = None,
-    numbers: Annotated[Values, FieldOptions(Hyperparameters, given=True)],
-    text: Annotated[Values, FieldOptions(TextOptions, panel="On a T5")],
-    embedding: Annotated[Values, FieldOptions(EmbeddingOptions, panel="Embeddings")],
+    numbers: Annotated[OptionValues, FieldOptions(Hyperparameters, given=True)],
+    text: Annotated[OptionValues, FieldOptions(TextOptions, panel="On a T5")],
+    embedding: Annotated[OptionValues, FieldOptions(EmbeddingOptions, panel="Embeddings")],
     set_: Overrides = None,
     directory: Annotated[
         Path | None, typer.Option(help="Checkpoints and TensorBoard. Default: runs/TASK-PRESET-SEED.")
     ] = None,
-    execution: Annotated[Values, FieldOptions(Run, ("resume", "device", "dtype", "merge_report"))],
-    threads: Threads = None,
+    execution: Annotated[OptionValues, FieldOptions(Run, ("resume", "device", "dtype", "merge_report"))],
+    threads: ThreadsOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Train an adapter on labelled examples and write its artifact."""
     num_threads = choose_threads(threads)
-    choice = Choice.find(recipe, subject["task"], preset, backbone)
-    given = Given(numbers, parse_overrides(set_ or []), text["template"] or None)
+    choice = ResolvedChoice.find(recipe, subject["task"], preset, backbone)
+    given = GivenValue(numbers, parse_overrides(set_ or []), text["template"] or None)
     hyperparameters = Hyperparameters(**choice.numbers(given))
     names = parse_names("labels", labels) if labels is not None else None
     run = Run(
@@ -94,9 +94,9 @@ def _train(prepared: Prepared, *, as_json: bool) -> None:
         _print_result(finish(learned), prepared.run.output, as_json)
 
 
-def _print_result(result: "Result", output: Path, as_json: bool) -> None:
+def _print_result(result: "TrainingResult", output: Path, as_json: bool) -> None:
     """Print the metrics, and the report's warnings on stderr as the last lines."""
-    from peltier_training.report.files import report_paths
+    from peltier_training.report.page import report_paths
 
     report, page = result.report, report_paths(output)[1]
     title = f"{output}: {report.preset} for {report.name}"
@@ -115,15 +115,15 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
     data: Annotated[Path, typer.Option(help="Labelled examples, .jsonl, .csv or .tsv (.gz too).")],
     backbone: Annotated[str, typer.Option(help=Backbone)] = "minilm",
     columns: Annotated[
-        Values,
+        OptionValues,
         FieldOptions(
             Data, ("text_columns", "label_column", "label_separator"), given=True, unset="Default: as it was trained."
         ),
     ],
-    rows: Annotated[Values, FieldOptions(Data, ("skip_bad_rows",))],
+    rows: Annotated[OptionValues, FieldOptions(Data, ("skip_bad_rows",))],
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16, or on a CPU int8.")] = "float32",
-    threads: Threads = None,
+    threads: ThreadsOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measure an artifact on labelled examples, through the server's own forward."""
@@ -143,7 +143,7 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
     _print(metrics, {"rows": len(found.examples), **skipped}, json_output, title)
 
 
-def _print_skipped(parts: dict[Path, Rows]) -> None:
+def _print_skipped(parts: dict[Path, LabelledRows]) -> None:
     for line in skipped_lines(parts):
         typer.echo(line, err=True)
 

@@ -1,26 +1,28 @@
 """One training run of an adapter or a baseline, from its data to its artifact and report."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import Any
 
-from peltier_adapters.artifact.manifest import Manifest
+from peltier_adapters.artifact.manifest import Manifest, TrainingRecord
 from peltier_adapters.presets.baselines import BASELINES
+from peltier_adapters.presets.composition import PresetSettings
 
 from peltier_training.config.preparation import Prepared, prepare
-from peltier_training.config.record import create_record
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
-from peltier_training.fit.history import History
+from peltier_training.fit.trainer import History
 from peltier_training.learners.adapter import AdapterLearner
 from peltier_training.learners.baseline import BaselineLearner
 from peltier_training.learners.learner import Learner
-from peltier_training.ranks import part, take_device
+from peltier_training.processes import leave_group, take_device, use_threads
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
-from peltier_training.report.files import write_report
+from peltier_training.report.page import write_report
 from peltier_training.report.report import Findings, Report, create_report
-from peltier_training.threads import use_threads
+
+_VERSIONS = ("peltier", "torch", "transformers")
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """The report of a run and the manifest of its artifact, None for a baseline. Holds the trained model in memory."""
 
     report: Report
@@ -53,7 +55,7 @@ class Result:
         return dict(self.learner.evaluate(examples).metrics)
 
 
-def train(run: Run) -> Result:
+def train(run: Run) -> TrainingResult:
     """Train, keep the epoch with the best validation metric, and write the artifact to `run.output` with its report.
 
     A baseline writes only its report. Raises a `TrainingError` if training diverges.
@@ -72,11 +74,11 @@ def learn(prepared: Prepared) -> Learned:
     choose = subsample_queries if run.task_type == "ranking" else subsample
     history = learner.fit(data.train.examples, choose(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
-    part()
+    leave_group()
     return Learned(run, learner, history, data.sizes, validation, meter)
 
 
-def finish(learned: Learned) -> Result:
+def finish(learned: Learned) -> TrainingResult:
     """Measure the model on all validation examples, and write its artifact and report."""
     run, learner, validation = learned.run, learned.learner, learned.validation
     evaluation = learner.evaluate(validation, record_gates=True)
@@ -93,4 +95,28 @@ def finish(learned: Learned) -> Result:
     )
     report = create_report(subject, findings)
     write_report(run.output, report)
-    return Result(report, manifest, learner)
+    return TrainingResult(report, manifest, learner)
+
+
+def create_record(
+    run: Run, settings: PresetSettings, sizes: Mapping[str, Any], found: Mapping[str, float]
+) -> TrainingRecord:
+    """The record of a resolved run, with the `sizes` of its data and the metrics that it `found`."""
+    data = {
+        "train": run.data.train.name,
+        "validation": run.data.validation.name,
+        **sizes,
+        "text_columns": list(run.data.text_columns),
+        "label_column": run.data.label_column,
+    }
+    if run.data.label_separator is not None:
+        data["label_separator"] = run.data.label_separator
+    numbers = asdict(run.hyperparameters) | {"metric": run.metric}
+    if run.task_type == "embedding":
+        numbers |= asdict(run.embedding)
+    return TrainingRecord(
+        data=data,
+        hyperparameters=numbers | {"dtype": run.dtype, "settings": dict(settings)},
+        metrics=dict(found),
+        versions={name: version(name) for name in _VERSIONS},
+    )

@@ -6,17 +6,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from peltier_backbone.packing import Encoded
-from peltier_backbone.token_places import NO_WORD, Span
+from numpy.typing import NDArray
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NO_WORD, Span
 from torch import Tensor
 
 from peltier_adapters.answers.tags import OUTSIDE, split_tag
 
-Array = np.ndarray[Any, Any]
-Aggregation = Literal["none", "simple", "first", "average", "max"]
+AggregationStrategy = Literal["none", "simple", "first", "average", "max"]
 
 
-class Entity(NamedTuple):
+class EntitySpan(NamedTuple):
     """A part of a text: its characters [start, end), its label, and the mean probability of the label."""
 
     start: int
@@ -34,8 +34,8 @@ class TextTokens(NamedTuple):
 
 
 def join_windows(rows: Sequence[Encoded], logits: Sequence[Tensor]) -> TextTokens:
-    """The tokens of a text from its windows. Of tokens that are in two windows, the first half is taken from the
-    first, so that each token has as much context as there is; words stay whole."""
+    """The tokens of a text from its windows. The tokens that two windows share are divided between them: the first half
+    is taken from the first window, so that each token has the most context. Words are not divided."""
     cuts = [_cut(before, after) for before, after in pairwise(rows)]
     offsets, words, kept = list[Span](), list[int](), list[Tensor]()
     for row, own, first, end in zip(rows, logits, [0, *cuts], [*cuts, _end(rows[-1])], strict=True):
@@ -48,12 +48,12 @@ def join_windows(rows: Sequence[Encoded], logits: Sequence[Tensor]) -> TextToken
 
 
 def _end(row: Encoded) -> int:
-    """The end of its last character."""
+    """The end of the row's last character."""
     return max((end for _, end in row.offsets), default=0)
 
 
 def _cut(before: Encoded, after: Encoded) -> int:
-    """The character from which on the tokens of two windows are those of the second."""
+    """The character at which the tokens of the second window begin to replace those of the first."""
     end = _end(before)
     shared = [
         (start, word)
@@ -67,22 +67,22 @@ def _cut(before: Encoded, after: Encoded) -> int:
     return shared[min(begins, key=lambda place: abs(place - middle), default=middle)][0]
 
 
-def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: Aggregation) -> list[Entity]:
+def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: AggregationStrategy) -> list[EntitySpan]:
     """The entities of a text, in order. `labels` are those of the logits: tags such as `B-person`, and `O`.
 
     `none` gives each token with its tag, `simple` joins neighbouring tokens of an entity. The others give all tokens of
     a word one tag: that of its `first` token, of the `average` probabilities, or of the token with the `max` one."""
-    units = [Entity(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
+    units = [EntitySpan(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
     if aggregation == "none":
         return [unit for unit in units if unit.label != OUTSIDE]
     return [_join(label, members) for label, members in _groups(units) if label != OUTSIDE]
 
 
-def _units(tokens: TextTokens, aggregation: Aggregation) -> Iterator[tuple[int, int, int, float]]:
+def _units(tokens: TextTokens, aggregation: AggregationStrategy) -> Iterator[tuple[int, int, int, float]]:
     """The characters, the best label and its probability of each token, or of each word."""
     if not tokens.words:
         return
-    probabilities = tokens.logits.softmax(-1).numpy()  # to read it by numpy does not release the GIL
+    probabilities = tokens.logits.softmax(-1).numpy()  # unlike torch, numpy does not release the GIL
     starts = np.arange(len(tokens.words))
     if aggregation not in ("none", "simple"):
         starts = np.flatnonzero(np.diff(tokens.words, prepend=NO_WORD))
@@ -93,23 +93,23 @@ def _units(tokens: TextTokens, aggregation: Aggregation) -> Iterator[tuple[int, 
         yield tokens.offsets[start][0], tokens.offsets[end - 1][1], label, score
 
 
-def _of_words(probabilities: Array, starts: Array, aggregation: Aggregation) -> Array:
+def _of_words(probabilities: NDArray[Any], starts: NDArray[Any], aggregation: AggregationStrategy) -> NDArray[Any]:
     """The probabilities [words, labels] of words from those of their tokens; `starts` are their first tokens."""
     match aggregation:
         case "average":
-            counts = np.diff(starts, append=len(probabilities))
-            averages: Array = np.add.reduceat(probabilities, starts) / counts[:, None].astype(probabilities.dtype)
+            sizes = np.diff(starts, append=len(probabilities)).astype(probabilities.dtype)
+            averages: NDArray[Any] = np.add.reduceat(probabilities, starts) / sizes[:, None]
             return averages
         case "max":
             top = np.split(probabilities.max(-1), starts[1:])
             starts = starts + [own.argmax() for own in top]
-    chosen: Array = probabilities[starts]
+    chosen: NDArray[Any] = probabilities[starts]
     return chosen
 
 
-def _groups(units: Sequence[Entity]) -> Iterator[tuple[str, list[Entity]]]:
-    """Neighbours of one label, of which only the first may begin an entity."""
-    group, label = list[Entity](), OUTSIDE
+def _groups(units: Sequence[EntitySpan]) -> Iterator[tuple[str, list[EntitySpan]]]:
+    """Runs of neighbours with the same label. A tag that begins an entity begins a new run."""
+    group, label = list[EntitySpan](), OUTSIDE
     for unit in units:
         begins, own = split_tag(unit.label)
         if group and (begins or own != label):
@@ -121,6 +121,6 @@ def _groups(units: Sequence[Entity]) -> Iterator[tuple[str, list[Entity]]]:
         yield label, group
 
 
-def _join(label: str, members: Sequence[Entity]) -> Entity:
+def _join(label: str, members: Sequence[EntitySpan]) -> EntitySpan:
     score = sum(member.score for member in members) / len(members)
-    return Entity(members[0].start, members[-1].end, label, score)
+    return EntitySpan(members[0].start, members[-1].end, label, score)

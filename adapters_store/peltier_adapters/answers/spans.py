@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from peltier_backbone.packing import Encoded
-from peltier_backbone.token_places import NO_WORD, NOWHERE, Span
+from numpy.typing import NDArray
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NO_WORD, NOWHERE, Span
 from torch import Tensor
 
 from peltier_adapters.spec.tasks import SpanSpec
 
-Array = np.ndarray[Any, Any]
 # The best spans of tokens of a window. The pipeline reads as many for one answer.
 _CANDIDATES = 12
 
@@ -34,18 +34,18 @@ class _Found(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """The logits and the probabilities [1 + tokens, 2] of no answer, which is the first token of a row, and of the
-    context's tokens; `words` are the characters of the word of each of these."""
+    """The logits and the probabilities [1 + tokens, 2]: first those of no answer, which the first token of a row stands
+    for, then those of the context's tokens. `words` has the characters of the word of each context token."""
 
-    logits: Array
-    probabilities: Array
+    logits: NDArray[Any]
+    probabilities: NDArray[Any]
     words: Sequence[Span]
 
     @classmethod
     def create(cls, row: Encoded, logits: Tensor) -> "_Window":
         own = [place for place, word in enumerate(row.words) if word != NO_WORD]
         tokens = range(own[0], own[-1] + 1) if own else range(0)
-        read = logits.numpy()[[0, *tokens]]  # to read it by numpy does not release the GIL
+        read = logits.numpy()[[0, *tokens]]  # unlike torch, numpy does not release the GIL
         weights = np.exp(read - read.max(0))
         return cls(read, weights / weights.sum(0), _word_spans(row, slice(tokens.start, tokens.stop)))
 
@@ -56,9 +56,9 @@ def best_span(
     """The likeliest answer, in whole words, from windows of the context with their logits [tokens, 2].
 
     The probability of a span is the product of those of its first and last token, among the tokens of the context in
-    its window and the window's first token, which stands for no answer. Spans of one window with the same text add up;
-    of all windows with a text the surest counts, so a score is a probability. There may be no answer if `spec` says so,
-    and there is none if its least probability in any window is higher.
+    its window and the window's first token, which stands for no answer. The probabilities of spans of one window with
+    the same text are added. Among the windows, the highest probability of a text counts. If `spec` allows no answer,
+    its probability is the lowest in any window, and it wins if that is higher than those of all texts.
     """
     read = [_Window.create(*window) for window in windows]
     texts: dict[str, _Found] = {}

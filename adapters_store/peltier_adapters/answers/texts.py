@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_adapters.generation.generation import Draft
 from peltier_adapters.generation.search import FinishReason

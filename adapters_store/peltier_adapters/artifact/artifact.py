@@ -10,15 +10,14 @@ from pathlib import Path
 import safetensors
 import safetensors.torch
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import target_problems
 from peltier_adapters.artifact.manifest import Header, Manifest, backbone_mismatches, split_file
 from peltier_adapters.artifact.placement import Placement, place_tensors, table_reasons
-from peltier_adapters.artifact.source import MemorySource, Source
-from peltier_adapters.artifact.weights import Weights
-from peltier_adapters.digest import digest_of
+from peltier_adapters.artifact.source import ByteSource, MemorySource, digest_of
+from peltier_adapters.artifact.weights import AdapterWeights
 from peltier_adapters.durable import write_file
 from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_adapters.spec.parts import pooler_users
@@ -38,7 +37,7 @@ class Artifact:
     @property
     def nbytes(self) -> int:
         """Bytes of memory of the tensors."""
-        if isinstance(self.tensors, Weights):
+        if isinstance(self.tensors, AdapterWeights):
             return self.tensors.nbytes
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
@@ -52,12 +51,12 @@ def read_artifact(data: bytes, backbone: Backbone) -> Artifact:
     header = split_file(source)
     manifest, placement = _check(header, backbone)
     _require_readable(data)
-    weights = Weights(placement.layout)
+    weights = AdapterWeights(placement.layout)
     source.read_into(weights.pieces(placement.spans), lambda: _require_finite(weights))
     return Artifact(manifest, weights, digest_of(data))
 
 
-def load_stored(source: Source, backbone: Backbone, digest: str) -> Artifact:
+def load_stored(source: ByteSource, backbone: Backbone, digest: str) -> Artifact:
     """What `read_artifact` returns, for bytes with this digest that it accepted before they were stored. Checks them
     again, except that the safetensors library can read them; raises ArtifactError.
 
@@ -68,7 +67,7 @@ def load_stored(source: Source, backbone: Backbone, digest: str) -> Artifact:
     if placement is None or placement.problem(header.num_bytes):
         _check(header, backbone)
     assert placement is not None, "such a table is refused"
-    weights = Weights(placement.layout)
+    weights = AdapterWeights(placement.layout)
 
     def check() -> Manifest:
         manifest, _ = _check(header, backbone)
@@ -102,7 +101,7 @@ def _check(header: Header, backbone: Backbone) -> tuple[Manifest, Placement]:
     return manifest, placement
 
 
-def _require_finite(weights: Weights) -> None:
+def _require_finite(weights: AdapterWeights) -> None:
     # A sum is finite only if all values are. This is ten times as fast as checking each value.
     runs = (weights.flat[start : start + _SERIAL_ELEMENTS] for start in range(0, len(weights.flat), _SERIAL_ELEMENTS))
     infinite = [] if all(math.isfinite(float(run.sum())) for run in runs) else _infinite(weights)

@@ -11,18 +11,16 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.shape import TEXT_FAMILIES, Family
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.shape import TEXT_FAMILIES, Family
 from pydantic import AfterValidator, FailFast, Field, ValidationError, model_validator
 
-from peltier_adapters.artifact.json_tokens import has_more_tokens
-from peltier_adapters.artifact.source import MemorySource, Source
-from peltier_adapters.artifact.tensor_table import TensorTable, split_header, unique_names
-from peltier_adapters.errors import ArtifactError
+from peltier_adapters.artifact.header import TensorTable, has_more_tokens, split_header, unique_names
+from peltier_adapters.artifact.source import ByteSource, MemorySource
+from peltier_adapters.errors import ArtifactError, sentences
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, part_problems, position_offset
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_adapters.validation import sentences
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
@@ -33,9 +31,9 @@ MAX_JSON_TOKENS = 131_072
 # Control characters, and characters that change the direction of the following text: people could not see the names.
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+AdapterName = Annotated[str, Field(pattern=NAME_PATTERN)]
 Metric = Annotated[str, Field(max_length=128)]
-Input = str | tuple[str, str] | tuple[str, str, str]
+TaskInput = str | tuple[str, str] | tuple[str, str, str]
 Precision = Literal["float32", "bfloat16", "int8"]
 _UNIQUE = json.JSONDecoder(object_pairs_hook=partial(unique_names, "manifest"))
 _FLOAT32: tuple[Precision, ...] = ("float32",)
@@ -69,11 +67,11 @@ class TrainingRecord(Spec):
 
 
 class Golden(Spec):
-    """An input and the trainer's output for it, in float32: the logits of the labels, token after token if each token
-    has some; the values of an embedding; on T5 the log-likelihoods of the targets, for text2text the mean
+    """An input and the trainer's output for it, in float32: the logits of the labels, one token after another if the
+    task reads tokens; the values of an embedding; on T5 the log-likelihoods of the targets, and for text2text the mean
     log-probability of the tokens of `text`."""
 
-    input: Input
+    input: TaskInput
     # Only the first error is reported: a hundred thousand errors would take a hundred megabytes.
     output: Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], FailFast()]
     text: Annotated[str, Field(min_length=1)] | None = None
@@ -87,7 +85,7 @@ class Manifest(Spec):
     """
 
     format_version: Literal[1] = 1
-    name: Name
+    name: AdapterName
     preset: Annotated[str, Field(min_length=1, max_length=64)]
     parts: Annotated[tuple[PartSpec, ...], Field(min_length=1, max_length=8), AfterValidator(_intern)]
     backbone: BackboneRef
@@ -131,9 +129,13 @@ class Manifest(Spec):
             wanted = "of every token" if task.reads_tokens else "of one vector for each input"
             raise ValueError(f"a {task.type} task needs a head {wanted}, not one with pooling {head.pooling!r}")
         if task.padded and self.backbone.family == "modernbert":
-            raise ValueError("a padded task is for encoders in which a token sees its whole row, not for modernbert")
+            raise ValueError(
+                "padded tasks are for encoders in which each token attends to the whole row; modernbert's do not"
+            )
         if task.padded and head.pooling in ("mean", "max"):
-            raise ValueError(f"a head that reads the {head.pooling} over tokens would read the pads of a padded task")
+            raise ValueError(
+                f"a padded task cannot have a head with pooling {head.pooling!r}, which would include the padding"
+            )
 
     def _check_golden(self) -> None:
         wrong = [number for number, golden in enumerate(self.golden) if not self._is_output(golden.output)]
@@ -213,7 +215,7 @@ def read_header(data: bytes) -> tuple[Manifest, Mapping[str, Any]]:
     return header.validate(), header.table.entries
 
 
-def split_file(source: Source) -> Header:
+def split_file(source: ByteSource) -> Header:
     """The header of a safetensors file, whose tensors follow in `source`."""
     start = source.read(min(8, source.num_bytes))
     if len(start) < 8:

@@ -7,9 +7,9 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
-from peltier_adapters.artifact.tensor_table import MAX_SHARED, TensorTable
+from peltier_adapters.artifact.header import MAX_SHARED, TensorTable
 from peltier_adapters.artifact.weights import Layout, arrange
 from peltier_adapters.spec.maps import Shapes
 from peltier_adapters.spec.parts import Parts, tensor_shapes

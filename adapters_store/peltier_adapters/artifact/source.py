@@ -1,12 +1,18 @@
-"""Bytes that are read once, from the first to the last."""
+"""An artifact's bytes: their digest, and sources from which they are read once. Imports no torch."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
 
-class Source(Protocol):
+def digest_of(data: bytes) -> str:
+    """The digest of these bytes: "sha256:" and 64 hexadecimal digits."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+class ByteSource(Protocol):
     """Some bytes, `num_bytes` of them. Each is read once."""
 
     num_bytes: int
@@ -28,11 +34,11 @@ class MemorySource:
         self._rest = memoryview(data)
 
     def read(self, num_bytes: int) -> bytes:
-        """See `Source`."""
+        """See `ByteSource`."""
         return bytes(self._take(num_bytes))
 
     def read_into(self, pieces: Sequence[memoryview], then: Callable[[], T]) -> T:
-        """See `Source`."""
+        """See `ByteSource`."""
         for piece in pieces:
             piece[:] = self._take(len(piece))
         return then()

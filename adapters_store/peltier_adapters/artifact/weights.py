@@ -1,5 +1,10 @@
-"""An adapter's tensors, contiguous in one piece of memory."""
+"""An adapter's tensors, contiguous in one piece of memory, which is whole pages of the operating system."""
 
+import ctypes
+import mmap
+import threading
+import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -9,12 +14,63 @@ from operator import mul
 from typing import Self
 
 import torch
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
-from peltier_adapters.artifact.pages import Pages, num_pages_bytes
-from peltier_adapters.spec.maps import Shape, Shapes
+from peltier_adapters.spec.maps import Shapes, TensorShape
 from peltier_adapters.spec.parts import Parts, tensor_shapes
+
+# Mapping all pages at once takes half as long as a page fault for each.
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)
+_MAX_KEPT_BYTES = 8 * 1024 * 1024
+
+Memory = ctypes.Array[ctypes.c_char]
+
+
+class Pages:
+    """Allocates memory, and frees it when nothing refers to it any more. Thread-safe.
+
+    Freed memory goes back to the operating system. The C library's allocator would keep it: after a thousand adapters
+    of 0.1 to 1.4 MB it returned a tenth. At most `max_kept_bytes` of recently freed memory are kept for the next
+    adapter of the same size, because mapping and clearing new pages would take a third of a load.
+    """
+
+    def __init__(self, max_kept_bytes: int = _MAX_KEPT_BYTES) -> None:
+        self._max_kept_bytes = max_kept_bytes
+        self._kept: deque[mmap.mmap] = deque()
+        self.kept_bytes = 0
+        # Reentrant, because a finalizer may run in a thread that holds the lock.
+        self._lock = threading.RLock()
+
+    def take(self, num_bytes: int) -> Memory:
+        """Uninitialised memory of this size, rounded up to whole pages."""
+        size = num_pages_bytes(num_bytes)
+        pages = self._reuse(size) or mmap.mmap(-1, size, flags=_FLAGS)
+        memory = (ctypes.c_char * size).from_buffer(pages)
+        weakref.finalize(memory, self._give_back, pages).atexit = False
+        return memory
+
+    def _reuse(self, size: int) -> mmap.mmap | None:
+        with self._lock:
+            for pages in reversed(self._kept):
+                if len(pages) == size:
+                    self._kept.remove(pages)
+                    self.kept_bytes -= size
+                    return pages
+        return None
+
+    def _give_back(self, pages: mmap.mmap) -> None:
+        with self._lock:
+            self._kept.append(pages)
+            self.kept_bytes += len(pages)
+            while self.kept_bytes > self._max_kept_bytes:
+                self.kept_bytes -= len(self._kept.popleft())
+
+
+def num_pages_bytes(num_bytes: int) -> int:
+    """`num_bytes` in whole pages, at least one."""
+    return max(1, -(-num_bytes // mmap.PAGESIZE)) * mmap.PAGESIZE
+
 
 # Tensors are aligned to 64 bytes, for vector instructions.
 _ALIGNMENT_ELEMENTS = 16
@@ -27,8 +83,8 @@ class _Position:
 
     start: int
     end: int
-    shape: Shape
-    strides: Shape
+    shape: TensorShape
+    strides: TensorShape
 
 
 class Layout:
@@ -50,7 +106,7 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of `Weights` with this layout."""
+        """Bytes of memory of `AdapterWeights` with this layout."""
         return num_pages_bytes(4 * self.length)
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
@@ -78,7 +134,7 @@ class Layout:
         return [slice(start, end) for start, end in ends if start < end]
 
 
-def _strides(shape: Shape) -> Shape:
+def _strides(shape: TensorShape) -> TensorShape:
     return tuple(accumulate(reversed(shape[1:]), mul, initial=1))[::-1] if shape else ()
 
 
@@ -94,7 +150,7 @@ def layout_of(parts: Parts, config: BackboneConfig) -> Layout:
     return arrange(tensor_shapes(parts, config))
 
 
-class Weights(Mapping[str, Tensor]):
+class AdapterWeights(Mapping[str, Tensor]):
     """The tensors of one adapter by name, as views of `flat`. They are never changed.
 
     Their memory is whole pages, which are freed with the last reference (see `Pages`).

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 
 import torch
-from peltier_backbone.adaptation import NoAdaptation, Projection, Sublayer
-from peltier_backbone.attention import Prefix
-from peltier_backbone.load import Backbone
+from peltier_backbone.attention.adaptation import NoAdaptation, Prefix, Projection, Sublayer
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation, PlacedOps, PlacedPrefixes
-from peltier_backbone.norm import Norm
+from peltier_backbone.native.program import Activation, PlacedPrefixes
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
@@ -20,22 +19,19 @@ class SiteAdaptation(NoAdaptation):
     """Applies ops at projections, sub-layers and norms, for models whose attention handles prefixes itself."""
 
     def __init__(self, ops: GroupedOps) -> None:
-        self._ops, self.projections, self.gates = ops, ops.sites, ops.gates
+        self.ops, self.projections, self.gates = ops, ops.sites, ops.gates
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
-        return self._ops.act(site, number, y, x) if site in self.projections else y
+        return self.ops.act(site, number, y, x) if site in self.projections else y
 
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
-        return self._ops.act(site, block, y, y, residual) if site in self.projections else y
+        return self.ops.act(site, block, y, y, residual) if site in self.projections else y
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
-        return self._ops.norm(index, x, base, residual)
+        return self.ops.norm(index, x, base, residual)
 
     def gate(self, x: Tensor, activation: Activation) -> Tensor:
-        return self._ops.gate(x, activation)
-
-    def place_ops(self) -> PlacedOps | None:
-        return self._ops.place_ops()
+        return self.ops.gate(x, activation)
 
 
 class BatchAdaptation(SiteAdaptation):
@@ -50,7 +46,7 @@ class BatchAdaptation(SiteAdaptation):
         super().__init__(backend.group(self.groups, self._lengths))
         self._prefixed = any(program.prefixes for program in programs)
         self._spans = list[_Span]()
-        if self._prefixed and not self._ops.places_prefixes:
+        if self._prefixed and not self.ops.places_prefixes:
             self._spans += _spans(self.groups, self._lengths, backbone, backend)
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
@@ -59,7 +55,7 @@ class BatchAdaptation(SiteAdaptation):
     def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | RowKernels | None:
         if self._spans:
             return self._spans[span].prefix(attention, x)
-        return self._ops.placed_prefixes(attention, x) if self._prefixed or self._ops.attends else None
+        return self.ops.placed_prefixes(attention, x) if self._prefixed or self.ops.attends else None
 
     def embed(self, x: Tensor) -> Tensor:
         places, prompts = find_prompts(self.groups, self._lengths)

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
-from peltier_backbone.bert import Bert
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
 from peltier_backbone.native.placed_rows import PlacedRow
-from peltier_backbone.packing import list_tokens
+from peltier_backbone.text.packing import list_tokens
 from torch import Tensor
 
 from peltier_adapters.batch.adaptation import SiteAdaptation
 from peltier_adapters.batch.indices import Indices
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.shape import Shape
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.kernels.attention import ROW_WORDS
 from peltier_adapters.ops.kernels.pool import MODES, pool
@@ -105,7 +105,7 @@ class Frame:
         attention = _Attention(ops, placed, shape.longest, self._backbone.config.num_heads)
         read = _Read(indices["ids"], indices["types"], indices["positions"])
         model = self._backbone.model
-        assert isinstance(model, Bert), "`has_frames` is asked first"
+        assert isinstance(model, Bert), "`choose_runner` chooses frames for it"
         hidden = model.encode(read, SiteAdaptation(ops), attention)
         pool(self._vectors, hidden, rows, indices["modes"])
         if shape.uses_pooler:
@@ -161,7 +161,7 @@ def _sizes(shape: Shape) -> dict[str, int]:
 
 def find_kernels(backbone: Backbone, dtype: torch.dtype) -> TritonBackend:
     """The kernels of a backbone whose batches are frames."""
-    chosen = backend.choose_backend(backbone.device, dtype)
+    chosen = choice.choose_backend(backbone.device, dtype)
     assert isinstance(chosen, TritonBackend), "other backends compute no frames"
     return chosen
 

@@ -1,18 +1,57 @@
-"""Runs the heads of a batch: reads one vector per row, or each token of a row, and returns logits on the host."""
+"""Pools the states of a batch and runs its heads: they read one vector per row, or each token of a row, and return
+logits on the host."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
 import torch
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
+from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.row import Row
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.residency.bank import Resident, head_spec
 
 Pooling = Callable[[str], Tensor]
+
+
+class Pooled:
+    """One vector per row of a batch, [rows, hidden], computed once for each kind of pooling that a head of the batch
+    uses; with `tokens` the states of all tokens, [tokens, hidden]."""
+
+    def __init__(self, backbone: Backbone, packed: Packed, adaptation: BatchAdaptation, hidden: Tensor) -> None:
+        self._backbone, self._packed, self._adaptation, self._hidden = backbone, packed, adaptation, hidden
+        self._known: dict[str, Tensor] = {}
+
+    def __call__(self, pooling: str) -> Tensor:
+        if pooling not in self._known:
+            self._known[pooling] = getattr(self, f"_{pooling}")()
+        return self._known[pooling]
+
+    def _first(self) -> Tensor:
+        return self._hidden.index_select(0, self._packed.first_tokens)
+
+    def _tokens(self) -> Tensor:
+        return self._hidden
+
+    def _mean(self) -> Tensor:
+        return self._reduce("mean")
+
+    def _max(self) -> Tensor:
+        return self._reduce("max")
+
+    def _reduce(self, how: str) -> Tensor:
+        lengths = torch.tensor(self._packed.lengths, device=self._hidden.device)
+        return torch.segment_reduce(self._hidden.float(), how, lengths=lengths, axis=0)
+
+    def _pooler(self) -> Tensor:
+        pooler = self._backbone.bert.pooler
+        assert pooler is not None, "artifacts that need a pooler are refused where there is none"
+        return torch.tanh(self._adaptation.pool(pooler(self("first"))))
 
 
 @dataclass(frozen=True)
@@ -81,7 +120,7 @@ def _logits(headed: Sequence[_Read], pooled: Pooling, device: torch.device) -> T
     widest = max(head_spec(run[0].resident.head).outputs for run in runs if run[0].resident)
     y = torch.zeros(len(x), widest, device=device)
     lengths = [len(read) for read in headed]
-    ops = backend.choose_backend(device, torch.float32).group([_group(run) for run in runs], lengths)
+    ops = choice.choose_backend(device, torch.float32).group([_group(run) for run in runs], lengths)
     return ops.act("head", 0, y, x)
 
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree
 from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.residency.bank import Bank, Resident, Slot
 
@@ -92,7 +92,7 @@ def adapt(
 ) -> BatchAdaptation:
     """The adaptation of `rows`, which are in `Row.order` and have `lengths` tokens."""
     groups = group_rows(rows, record_gates=record_gates)
-    return BatchAdaptation(backbone, groups, lengths, backend.choose_backend(backbone.device, backbone.dtype))
+    return BatchAdaptation(backbone, groups, lengths, choice.choose_backend(backbone.device, backbone.dtype))
 
 
 def group_rows(rows: Sequence[Row], *, record_gates: bool) -> list[AdapterGroup]:
@@ -104,10 +104,14 @@ def group_rows(rows: Sequence[Row], *, record_gates: bool) -> list[AdapterGroup]
 def adapt_tokens(
     backbone: Backbone, rows: Sequence[Row], num_tokens: Sequence[int], *, record_gates: bool = False
 ) -> BatchAdaptation:
-    """The adaptation of decoder tokens, `num_tokens` of each row. Each token is a separate row, because a gate must not
-    see later tokens."""
-    tokens = [row for row, num in zip(rows, num_tokens, strict=True) for _ in range(num)]
+    """The adaptation of decoder tokens, `num_tokens` of each row (see `repeat_rows`)."""
+    tokens = repeat_rows(rows, num_tokens)
     return adapt(backbone, tokens, [1] * len(tokens), record_gates=record_gates)
+
+
+def repeat_rows(rows: Sequence[Row], num_tokens: Sequence[int]) -> list[Row]:
+    """A row for each decoder token, `num_tokens` of each row: a gate must not see later tokens."""
+    return [row for row, num in zip(rows, num_tokens, strict=True) for _ in range(num)]
 
 
 def _group(rows: Sequence[Row], record_gates: bool) -> AdapterGroup:
@@ -117,7 +121,13 @@ def _group(rows: Sequence[Row], record_gates: bool) -> AdapterGroup:
     return AdapterGroup(len(rows), body.program, slot.read(), {} if record_gates else None)
 
 
-def row_gates(group: AdapterGroup, row: int, num_layers: int) -> Gates | None:
+def with_gates(outputs: Sequence[Tensor], groups: Sequence[AdapterGroup], num_layers: int) -> list[RowOutput]:
+    """The outputs of the rows of `groups`, with their gates in the first `num_layers` layers."""
+    gates = [_row_gates(group, row, num_layers) for group in groups for row in range(group.rows)]
+    return [RowOutput(logits, own) for logits, own in zip(outputs, gates, strict=True)]
+
+
+def _row_gates(group: AdapterGroup, row: int, num_layers: int) -> Gates | None:
     """The gate values of row `row` of a group in the first `num_layers` layers; None if they were not recorded."""
     if not group.gates:
         return None

@@ -4,32 +4,21 @@ from collections.abc import Sequence
 from itertools import accumulate, chain
 
 import torch
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
-from peltier_backbone.targets import Targets
+from peltier_backbone.decoding.targets import Targets
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree
-from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.indices import Indices, Values
-from peltier_adapters.batch.row import Row, adapt_tokens
+from peltier_adapters.batch.row import Row
 
 
-def score(backbone: Backbone, packed: Packed, rows: Sequence[Row], adaptation: BatchAdaptation) -> list[Tensor]:
-    """The log-likelihoods [labels] of each row's label strings, in float32 on the CPU. `rows` are in `Row.order`, and
-    `packed` has their tokens."""
-    model = backbone.t5
-    states = model.encode(packed, adaptation)
-    memory = model.project_kv(packed, states, adaptation)
-    trees = list_trees(rows)
-    targets = pack_targets(trees, backbone.device)
-    decoder = adapt_tokens(backbone, rows, [len(tree.ids) for tree in trees])
-    hidden = model.decode(targets, memory, decoder)
-    logits = model.logits(hidden, decoder)
-    starts = [0, *accumulate(len(tree.ids) for tree in trees)]
+def score_trees(trees: Sequence[LabelTree], logits: Tensor) -> list[Tensor]:
+    """The log-likelihoods [labels] of the label strings of each tree, in float32 on the CPU, from the next-token logits
+    [nodes, vocab] of all nodes."""
     if logits.device.type != "cpu":
         return sum_labels(trees, logits, Indices.of(list_steps(trees), logits.device))
-    return [tree.score(logits[start : start + len(tree.ids)]) for tree, start in zip(trees, starts, strict=False)]
+    pieces = torch.split(logits, [len(tree.ids) for tree in trees])
+    return [tree.score(own) for tree, own in zip(trees, pieces, strict=True)]
 
 
 def list_steps(trees: Sequence[LabelTree]) -> dict[str, Values]:

@@ -9,24 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
 from torch import Tensor
 
-from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.batch.row import Row, adapt
+from peltier_adapters.batch.row import Row
 
 # Stages begin and end at depths: 0 is before the embeddings, 1 + b before block b.
 _BEFORE_BLOCKS = 1
-
-
-@dataclass(frozen=True)
-class Batch:
-    """All rows of a batch in `Row.order`, packed, and their adaptation."""
-
-    rows: Sequence[Row]
-    packed: Packed
-    adaptation: BatchAdaptation
 
 
 @dataclass(frozen=True)
@@ -90,29 +78,13 @@ def _stage(rows: Sequence[Row], crowds: Sequence[Sequence[int]], depths: Sequenc
     return Stage(begin, end, found, places, complete=not merged)
 
 
-def run_stages(backbone: Backbone, batch: Batch, stages: Sequence[Stage]) -> Tensor:
-    """Hidden states after the last block of all rows of the batch, [tokens, hidden]."""
-    x = torch.empty(0)
-    before: Stage | None = None
-    for stage in stages:
-        packed, adaptation = batch.packed, batch.adaptation
-        if not stage.complete:
-            packed = backbone.pack([row.prompted for row in stage.rows])
-            adaptation = adapt(backbone, stage.rows, packed.lengths)
-        x = backbone.bert.embed(packed, adaptation) if before is None else _spread(x, before, stage)
-        if stage.layers:
-            x = backbone.bert.advance(x, packed, adaptation, stage.layers)
-        before = stage
-    return x if stages[-1].complete else _rows_of(x, stages[-1], stages[-1].places)
-
-
-def _spread(x: Tensor, before: Stage, after: Stage) -> Tensor:
+def spread(x: Tensor, before: Stage, after: Stage) -> Tensor:
     """The states of the rows of a stage from those of the stage before it."""
     sources = dict(zip(after.places, before.places, strict=True))
-    return _rows_of(x, before, [sources[place] for place in range(len(after.rows))])
+    return rows_of(x, before, [sources[place] for place in range(len(after.rows))])
 
 
-def _rows_of(x: Tensor, stage: Stage, places: Sequence[int]) -> Tensor:
+def rows_of(x: Tensor, stage: Stage, places: Sequence[int]) -> Tensor:
     """The states of the stage's rows at `places`, in this order, from those of all its rows."""
     states = torch.split(x, [row.num_inputs for row in stage.rows])
     return torch.cat([states[place] for place in places])

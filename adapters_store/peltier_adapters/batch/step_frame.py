@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from peltier_backbone.cache import Cache
-from peltier_backbone.load import Backbone
+from peltier_backbone.attention.prefix_attention import Attended, Prefixes
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.prefix_attention import Attended, Prefixes
 from torch import Tensor
 
 from peltier_adapters.batch.frame import find_kernels
@@ -18,7 +18,7 @@ from peltier_adapters.ops.triton import TritonOps
 
 
 def join_frame(backbone: Backbone, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
-    """See `steps.join`."""
+    """See `Runner`."""
     encoder = EncoderPass(backbone, rows, group_rows(rows, record_gates=False))
     with cache.admit(encoder.lengths, copies) as arrival:
         vectors: dict[str, Values] = {"slots": arrival.slots, "numbers": arrival.numbers}
@@ -31,7 +31,7 @@ def join_frame(backbone: Backbone, rows: Sequence[Row], copies: Sequence[int], c
 
 
 class FrameSteps:
-    """Implements `steps.Steps`, and the view of its decoder."""
+    """Implements `Steps`, and the view of its decoder."""
 
     def __init__(self, backbone: Backbone, rows: Sequence[Row], slots: Sequence[int], cache: Cache) -> None:
         self._backbone, self._slots, self._cache = backbone, slots, cache
@@ -49,7 +49,7 @@ class FrameSteps:
         self._adaptation = FrameAdaptation(TritonOps(placed, own.tables))
 
     def __call__(self, tokens: Sequence[int]) -> Tensor:
-        """See `steps.Steps`. Call it only after the logits of the previous call have been read."""
+        """See `Steps`. Call it only after the logits of the previous call have been read."""
         model, own, slots = self._backbone.t5, self._cache.own, self._slots
         lengths = [own.lengths[slot] for slot in slots]
         own.reserve(max(slots) + 1, max(lengths) + 1)
@@ -60,7 +60,7 @@ class FrameSteps:
         self._indices.fill(
             self._fixed | {"tokens": tokens, "numbers": numbers, "own": placed.layout.flatten()}
         )  # fmt: skip
-        hidden = model.decoder.run(model.embedding(self._indices["tokens"]), self, self._adaptation)
+        hidden = model.decoder(model.embedding(self._indices["tokens"]), self, self._adaptation)
         own.grow(slots)
         return model.logits(hidden, self._adaptation)
 

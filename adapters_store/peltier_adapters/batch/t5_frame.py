@@ -10,13 +10,13 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 import torch
-from peltier_backbone.encoder_kv import EncoderKV
-from peltier_backbone.load import Backbone
+from peltier_backbone.attention.prefix_attention import Attended, Prefixes
+from peltier_backbone.attention.relative import RelativeBias
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.targets import ancestry
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
-from peltier_backbone.prefix_attention import Attended, Prefixes
-from peltier_backbone.relative import RelativeBias
-from peltier_backbone.targets import ancestry
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree
@@ -34,7 +34,7 @@ class FrameAdaptation(SiteAdaptation):
     """The adaptation of rows whose vectors are on the device; attention reads prefixes where they lie."""
 
     def prefix(self, attention: int, span: int, x: Tensor) -> PlacedPrefixes | RowKernels | None:
-        return self._ops.placed_prefixes(attention, x)
+        return self.ops.placed_prefixes(attention, x)
 
 
 class RowVectors:
@@ -174,7 +174,7 @@ class TreePass:
         adaptation = FrameAdaptation(TritonOps(rows, self._adapters.tables))
         own, cross = (Places(indices[name], 1, model.config.num_heads) for name in ("own", "cross"))
         view = _NodeView(own, cross, memory, model.decoder.bias)
-        hidden = model.decoder.run(model.embedding(indices["node_ids"]), view, adaptation)
+        hidden = model.decoder(model.embedding(indices["node_ids"]), view, adaptation)
         return model.logits(hidden, adaptation)
 
     def _positions(self, seen: Tensor) -> Tensor:

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 
 import torch
-from peltier_backbone.cache import Cache
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree, create_tree
-from peltier_adapters.batch import steps
 from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.scoring import pack_targets
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.ops.op import AddedBias, Program
 from peltier_adapters.ops.torch import TORCH
@@ -32,7 +32,7 @@ def warm_up(backbone: Backbone) -> None:
     compare rows without an adapter, which compiles the other kernels for the shape of `backbone`; on T5 also label
     trees and a step of a text. So no batch waits for a compiler. If kernels fail, the log has the reason and torch is
     chosen."""
-    chosen = [backend.choose_backend(backbone.device, dtype) for dtype in (backbone.dtype, torch.float32)]
+    chosen = [choice.choose_backend(backbone.device, dtype) for dtype in (backbone.dtype, torch.float32)]
     if any(one.name != "triton" for one in chosen):
         return
     try:
@@ -44,7 +44,7 @@ def warm_up(backbone: Backbone) -> None:
                 _check(backbone, *(_encode(backbone, rows, one) for one in (chosen[0], TORCH)))
                 forward(backbone, [Row(one) for one in rows])
     except Exception as error:  # Triton, its compilers and the driver have no common error
-        backend.leave_out_kernels(backbone.device, error)
+        choice.leave_out_kernels(backbone.device, error)
 
 
 def _check(backbone: Backbone, found: Tensor, expected: Tensor) -> None:
@@ -69,8 +69,9 @@ def _decode(backbone: Backbone, encoded: Sequence[Encoded], chosen: Backend) -> 
     trees, rows = _trees(backbone, encoded), [Row(one) for one in encoded]
     logits, _ = read_trees(backbone, rows, [AdapterGroup(len(rows))], trees, {})
     cache = Cache(backbone.t5.config, backbone.device, backbone.kept_dtype)
-    slots = [slot for own in steps.join(backbone, rows, [1] * len(rows), cache) for slot in own]
-    step = steps.arrange(backbone, rows, slots, cache)([backbone.t5.config.start_token_id] * len(rows))
+    runner = choose_runner(backbone)
+    slots = [slot for own in runner.join(rows, [1] * len(rows), cache) for slot in own]
+    step = runner.arrange(rows, slots, cache)([backbone.t5.config.start_token_id] * len(rows))
     return torch.cat((logits, step, _add_bias(backbone, chosen))).float()
 
 

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from peltier_backbone.cache import Cache
-from peltier_backbone.likeliest import find_likeliest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
+from peltier_backbone.decoding.likeliest import find_likeliest
 from torch import Tensor
 
-from peltier_adapters.batch import steps
+from peltier_adapters.batch import choice
 from peltier_adapters.batch.row import Row
-from peltier_adapters.batch.steps import Steps
+from peltier_adapters.batch.runner import Steps
 from peltier_adapters.generation.search import Beams, Decoding, FinishReason, Line, create_search
 
 
@@ -81,7 +81,7 @@ class Generator:
         arriving = sorted(drafts, key=lambda draft: draft.row.order)
         copies = [draft.decoding.num_beams for draft in arriving]
         self._steps = None  # the cache may move, even if this fails
-        slots = steps.join(self._backbone, [draft.row for draft in arriving], copies, self._cache)
+        slots = choice.choose_runner(self._backbone).join([draft.row for draft in arriving], copies, self._cache)
         for draft, own in zip(arriving, slots, strict=True):
             draft.slots = own
         self._live = sorted([*self._live, *arriving], key=lambda draft: draft.row.order)
@@ -111,7 +111,7 @@ class Generator:
     def _arrange(self) -> Steps:
         rows = [draft.row for draft in self._live for _ in draft.slots]
         slots = [slot for draft in self._live for slot in draft.slots]
-        return steps.arrange(self._backbone, rows, slots, self._cache)
+        return choice.choose_runner(self._backbone).arrange(rows, slots, self._cache)
 
     def _advance(self, drafts: Sequence[Draft], logits: Tensor) -> None:
         chosen = find_likeliest(logits).read()

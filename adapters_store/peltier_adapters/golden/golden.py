@@ -1,9 +1,13 @@
 """Golden examples: a server runs them for each upload, and compares its outputs with the trainer's.
 
 The recorded outputs are those of a float32 backbone. In float32 a server's differ only by the order of rounding. In
-bfloat16 and int8 the difference depends on how much the adapter amplifies rounding errors. So it is measured: twins of
-the adapter (`twins.py`) run the same examples, and the recorded scores may be a few times as far away as those of the
-twins. docs/notes/reliability.md shows what this accepts.
+bfloat16 and int8 the difference depends on how much the adapter amplifies rounding errors. So it is measured with
+twins, which are copies of the adapter whose weights differ by one rounding. The twins run the same examples, and the
+recorded scores may be a few times as far away as those of the twins. docs/notes/reliability.md shows what this accepts.
+
+From the first adapted sub-layer on, a twin has slightly different values, which round differently, also in the
+backbone. So the outputs of twins scatter as much as rounding makes them. This is Monte Carlo arithmetic (Parker, UCLA
+CSD-970002, 1997) with perturbed weights of the adapter.
 """
 
 import math
@@ -11,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters.answers import embeddings
@@ -23,11 +27,15 @@ from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError, InputError
-from peltier_adapters.golden.inputs import encode_input
-from peltier_adapters.golden.twins import create_twin, num_twins
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.parts import tensor_shapes
 from peltier_adapters.spec.tasks import TaskSpec
 
+# One rounding to the 8 bits of bfloat16. In int8 it is enough to move activations across the edges of their steps.
+_UNIT = 2.0**-8
+# With the three or four examples of an artifact, these estimate the scatter with an error of a fifth.
+_NUM_TWINS = 4
 # Far above the rounding errors of float32 after a dozen layers.
 _MAX_FLOAT32_DIFFERENCE = 1e-4
 # With a larger difference a wrong adapter could be as near as the right one: five of the eight bits are lost.
@@ -93,8 +101,8 @@ def judge_golden(
 
 
 def judge_stored(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput]) -> list[str]:
-    """Like `judge_golden`, for an artifact that a server has accepted, maybe in another precision. Its weights are the
-    recorded ones, so it is only asked how far this precision moves its answers; that needs no twins."""
+    """Like `judge_golden`, for an artifact that a server has accepted, maybe in another precision. Its weights are
+    known to be right, so the check only measures how far this precision moves the outputs, without twins."""
     found = [output.logits for output in outputs[:-1]]
     allowed = _MAX_DIFFERENCE if backbone.precision in _TOLERANCES else _MAX_FLOAT32_DIFFERENCE
     return _not_finite(found) or _differences(backbone, manifest, found, allowed)
@@ -197,3 +205,22 @@ def _scale(scores: Tensor) -> Tensor:
 
 def _rms(values: Sequence[float]) -> float:
     return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0
+
+
+def num_twins(backbone: Backbone) -> int:
+    """The number of twins to run; none in float32, where rounding errors are negligible."""
+    return 0 if backbone.precision == "float32" else _NUM_TWINS
+
+
+def create_twin(backbone: Backbone, artifact: Artifact, number: int) -> Artifact:
+    """The adapter with every weight moved by one rounding, up or down at random; `number` is the seed."""
+    generator = torch.Generator().manual_seed(number)
+    # In the order of the parts, whatever the order in memory is, so that all releases draw the same twins.
+    names = tensor_shapes(artifact.manifest.parts, backbone.config)
+    tensors = {name: _moved(artifact.tensors[name], generator) for name in names}
+    return Artifact(artifact.manifest, tensors, f"{artifact.digest}/twin-{number}")
+
+
+def _moved(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+    return tensor * (1 + _UNIT * signs)

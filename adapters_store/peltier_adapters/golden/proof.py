@@ -4,19 +4,19 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
-from peltier_adapters.artifact.manifest import BackboneRef, Golden, Input, Manifest, TrainingRecord
+from peltier_adapters.artifact.manifest import BackboneRef, Golden, Manifest, TaskInput, TrainingRecord
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.generation.generation import create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.golden.golden import check_golden
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import HeadSpec, Parts
 from peltier_adapters.spec.tasks import TaskSpec
@@ -49,9 +49,9 @@ class Candidate:
         )
         return to_bytes(manifest, self.tensors)
 
-    def unproved(self, backbone: Backbone, inputs: Sequence[Input]) -> Artifact:
+    def unproved(self, backbone: Backbone, inputs: Sequence[TaskInput]) -> Artifact:
         """The adapter as a server would load it, with placeholders as golden outputs."""
-        # A token's values are enough where an output has those of each token.
+        # The values of one token are enough if an output has values for each token.
         zeros = (0.0,) * _num_values(self.parts, self.task)
         text = _PLACEHOLDER_TEXT if self.task.type == "text2text" else None
         golden = [Golden(input=value, output=zeros, text=text) for value in inputs]
@@ -79,12 +79,13 @@ def create_reference(backbone: Backbone) -> BackboneRef:
 def prove(
     backbone: Backbone,
     adapter: Candidate,
-    inputs: Sequence[Input],
+    inputs: Sequence[TaskInput],
     record: TrainingRecord,
     trained_on: Backbone | None = None,
 ) -> bytes:
-    """The artifact's bytes, with golden examples for `inputs`. They are read and checked again, as a server would; also
-    on `trained_on`, the same backbone in another precision, which the manifest then names among those it is proved in.
+    """The artifact's bytes, with golden examples for `inputs`. They are read and checked again, as a server would
+    do. `trained_on` is the same backbone in another precision. If the check on it succeeds too, the manifest's `proved`
+    names that precision.
 
     Raises `AdapterError` if the check on `backbone` fails, or if the outputs are not finite. If only that on
     `trained_on` fails, it logs a warning."""
@@ -102,7 +103,7 @@ def prove(
     return to_bytes(artifact.manifest.model_copy(update={"proved": proved}), artifact.tensors)
 
 
-def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[Input]) -> list[Golden]:
+def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[TaskInput]) -> list[Golden]:
     encoded = [encode_input(backbone, task, value) for value in inputs]
     texts: list[str | None] = [None] * len(inputs)
     if task.type == "text2text":
@@ -128,7 +129,7 @@ def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[str]:
     return [backbone.tokenizer.decode(draft.ids) for draft in drafts]
 
 
-def _texts(backbone: Backbone, written: Sequence[str], inputs: Sequence[Input]) -> Iterator[str]:
-    """Golden texts; for an empty generated text, the text of the input, which serves as well."""
+def _texts(backbone: Backbone, written: Sequence[str], inputs: Sequence[TaskInput]) -> Iterator[str]:
+    """Golden texts: the generated ones, and the text of the input if the generated one is empty."""
     for text, value in zip(written, inputs, strict=True):
         yield text if backbone.tokenizer.ids(text) else (value if isinstance(value, str) else value[0])

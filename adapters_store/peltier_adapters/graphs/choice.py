@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from peltier_backbone.bert import Bert
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
 
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 
 if TYPE_CHECKING:
     from peltier_adapters.graphs.graphs import Graphs
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def can_capture(backbone: Backbone) -> bool:
     """Whether batches of `backbone` can be captured: it is an encoder on a GPU and the Triton backend is used. The
     torch backend loops over adapters with lengths on the host, so it cannot be captured."""
-    return isinstance(backbone.model, Bert) and backend.choose_backend(backbone.device, backbone.dtype).name == "triton"
+    return isinstance(backbone.model, Bert) and choice.choose_backend(backbone.device, backbone.dtype).name == "triton"
 
 
 def create_graphs(backbone: Backbone) -> "Graphs | None":

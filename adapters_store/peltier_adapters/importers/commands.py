@@ -11,9 +11,8 @@ from rich.console import Console
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN, Manifest
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.names import parse_names
-from peltier_adapters.spec.parts import Pooling
-from peltier_adapters.spec.tasks import TaskType
+from peltier_adapters.spec.parts import PoolingKind
+from peltier_adapters.spec.tasks import TaskType, parse_names
 
 _T5 = "On a T5"
 
@@ -80,7 +79,7 @@ def import_(  # noqa: PLR0913 - one parameter per flag
     options = TaskOptions(
         inputs=inputs,
         task_type=cast("TaskType | None", task_type),  # an unknown type is refused with the task
-        pooling=cast("Pooling | None", pooling),
+        pooling=cast("PoolingKind | None", pooling),
         stride=stride,
         labels=parse_names("labels", labels) if labels is not None else None,
         template=template,

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from pydantic import TypeAdapter, ValidationError
 
 from peltier_adapters.artifact.label_tree import target_problems
-from peltier_adapters.artifact.manifest import Input
-from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
-from peltier_adapters.spec.parts import HeadSpec, Pooling, position_offset
+from peltier_adapters.artifact.manifest import TaskInput
+from peltier_adapters.errors import AdapterError, sentences
+from peltier_adapters.importers.shared.imported import ImportedAdapter
+from peltier_adapters.spec.parts import HeadSpec, PoolingKind, position_offset
 from peltier_adapters.spec.tasks import INPUTS_OF, SPAN_LABELS, TOKEN_TYPES, TaskSpec, TaskType
-from peltier_adapters.validation import sentences
 
 _MAX_EXAMPLES = 64
 _SENTENCES = (
@@ -46,7 +45,7 @@ class TaskOptions:
     max_length: int = 128
     max_new_tokens: int = 64
     completion_temperature: float = 1.0
-    pooling: Pooling | None = None
+    pooling: PoolingKind | None = None
     stride: int | None = None
 
     def task(self, foreign: ImportedAdapter, backbone: Backbone) -> TaskSpec:
@@ -110,13 +109,13 @@ class TaskOptions:
 
 
 def _type_of(head: HeadSpec) -> TaskType:
-    """The type of a head that says none."""
+    """The type of a task whose checkpoint does not name it."""
     if head.pooling == "tokens":
-        return "span"  # a classifier reads tokens only where the type says so
+        return "span"  # other heads that read tokens come with their type
     return "regression" if head.outputs == 1 else "classification"
 
 
-def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[Input]:
+def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[TaskInput]:
     """The inputs of the golden examples: one per line of `path`, as text or as a JSON list of texts; without a path, a
     few neutral sentences."""
     if path is None:
@@ -131,11 +130,11 @@ def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[Input]:
     return [_example(line, task, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 
-def _input(texts: Sequence[str]) -> Input:
+def _input(texts: Sequence[str]) -> TaskInput:
     return texts[0] if len(texts) == 1 else tuple(texts)  # type: ignore[return-value]
 
 
-def _example(line: str, task: TaskSpec, where: str) -> Input:
+def _example(line: str, task: TaskSpec, where: str) -> TaskInput:
     if task.num_texts == 1:
         return line
     try:

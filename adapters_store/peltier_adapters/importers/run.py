@@ -4,25 +4,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from pydantic import ValidationError
 
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.artifact.manifest import TrainingRecord
-from peltier_adapters.errors import AdapterError
+from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.golden.proof import Candidate, prove
 from peltier_adapters.importers.adapterhub.adapterhub import read_adapterhub
 from peltier_adapters.importers.authors.adamix import read_adamix
 from peltier_adapters.importers.authors.compacter import read_compacter
 from peltier_adapters.importers.authors.unipelt import read_unipelt
 from peltier_adapters.importers.options import TaskOptions, example_inputs
-from peltier_adapters.importers.peft.peft import read_peft
-from peltier_adapters.importers.shared.head import SavedHead, vector_head
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.shared.plain_head import read_plain_head
-from peltier_adapters.importers.shared.sentence_head import MODULES_FILE, read_sentence_head
+from peltier_adapters.importers.peft import read_peft
+from peltier_adapters.importers.shared.head import MODULES_FILE, read_plain_head, read_sentence_head, vector_head
+from peltier_adapters.importers.shared.imported import ImportedAdapter, SavedHead
 from peltier_adapters.spec.parts import part_problems
-from peltier_adapters.validation import sentences
 
 READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
     "adapterhub": read_adapterhub,
@@ -65,7 +62,7 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
     elif wanted.head is not None:
         raise AdapterError(f"head {wanted.head} was given, but a T5 answers in text and has no head")
     elif wanted.options.pooling is not None:
-        raise AdapterError(f"pooling {wanted.options.pooling} was given, but a T5 answers in text and pools nothing")
+        raise AdapterError(f"pooling {wanted.options.pooling} was given, but a T5 answers in text and has no pooling")
     problems = part_problems(foreign.parts, backbone.config)
     if problems:
         raise AdapterError(f"{wanted.path} does not fit this backbone: {'; '.join(problems)}")
@@ -76,7 +73,7 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
 
 
 def _with_head(foreign: ImportedAdapter, wanted: Import, backbone: Backbone) -> ImportedAdapter:
-    """The adapter with a head: its own, that of `--head`, or none but the pooling of an embedding."""
+    """The adapter with a head: its own, that of `--head`, or for an embedding only a pooling."""
     if wanted.head is not None:
         if foreign.head is not None:
             raise AdapterError(f"{wanted.path} has its own head; --head {wanted.head} is for checkpoints without one")
@@ -92,7 +89,7 @@ def _with_head(foreign: ImportedAdapter, wanted: Import, backbone: Backbone) -> 
 
 
 def _check_pooling(foreign: ImportedAdapter, wanted: Import) -> None:
-    """Refuses a pooling that is not that of the head."""
+    """Refuses a `--pooling` that differs from the head's."""
     own = getattr(foreign.head and foreign.head.spec, "pooling", None)
     if wanted.options.pooling not in (None, own):
         raise AdapterError(
@@ -102,7 +99,7 @@ def _check_pooling(foreign: ImportedAdapter, wanted: Import) -> None:
 
 
 def _pooling(wanted: Import, backbone: Backbone) -> SavedHead:
-    """The head of an embedding: as the adapter's own directory, --pooling, or the backbone's says."""
+    """The head of an embedding, by the adapter's own directory, --pooling, or else the backbone's pooling."""
     config = backbone.config
     if (wanted.path / MODULES_FILE).is_file():
         return read_sentence_head(wanted.path, config)

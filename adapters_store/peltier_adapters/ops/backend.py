@@ -1,26 +1,16 @@
-"""The interface of the backends that run ops, and the choice of one for a device."""
+"""The interface of the backends that run ops. `choice.py` chooses one for a device."""
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from typing import ClassVar, Protocol
 
-import torch
-from peltier_backbone.activation import activate
-from peltier_backbone.native.choice import choose_kernels
-from peltier_backbone.native.library import Library
+from peltier_backbone.linear.activation import activate
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation, PlacedOps, PlacedPrefixes
-from peltier_backbone.norm import Norm
+from peltier_backbone.native.program import Activation, PlacedPrefixes
 from torch import Tensor
 
 from peltier_adapters.ops.op import Program
-
-logger = logging.getLogger(__name__)
-
-_failed_devices: set[str] = set()
 
 RecordedGates = dict[str, dict[int, Tensor]]
 
@@ -80,10 +70,6 @@ class GroupedOps(Protocol):
         backends."""
         return None
 
-    def place_ops(self) -> PlacedOps | None:
-        """All ops in the layers for one native call; None in other backends, and if gates are recorded."""
-        return None
-
 
 class Backend(Protocol):
     """Runs the ops of a batch, in one way for one device."""
@@ -102,53 +88,3 @@ class Backend(Protocol):
 
     def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> GroupedOps:
         """The ops of the groups of a batch, whose rows have `lengths` tokens."""
-
-
-def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """The backend for a backbone that computes in `dtype` on `device`. On a CPU it is that of the chosen kernels. On a
-    GPU the first call compares the kernels with torch; if they are wrong or do not run, it logs that and chooses
-    torch."""
-    library = choose_kernels(dtype).library if device.type == "cpu" else None
-    if library is not None:
-        return _native(library)
-    return _choose_elsewhere(device, dtype)
-
-
-@cache
-def _native(library: Library) -> Backend:
-    from peltier_adapters.ops.native import NativeBackend
-
-    return NativeBackend(library)
-
-
-@cache
-def _choose_elsewhere(device: torch.device, dtype: torch.dtype) -> Backend:
-    """Triton or torch."""
-    has_triton = device.type == "cuda" and not _failed_devices and find_spec("triton") is not None
-    triton = _try_triton(device, dtype) if has_triton else None
-    if triton is not None:
-        return triton
-    from peltier_adapters.ops.torch import TORCH
-
-    return TORCH
-
-
-def _try_triton(device: torch.device, dtype: torch.dtype) -> Backend | None:
-    from peltier_adapters.ops.self_check import check
-
-    try:
-        from peltier_adapters.ops.triton import TritonBackend  # needs Triton
-
-        backend = TritonBackend(device, dtype)
-        check(backend, device, dtype)
-    except Exception as error:  # Triton, its compilers and the driver have no common error
-        leave_out_kernels(device, error)
-        return None
-    return backend
-
-
-def leave_out_kernels(device: torch.device, error: Exception) -> None:
-    """Log that kernels do not work on a GPU. From now on torch is chosen, whatever the dtype."""
-    logger.warning("the Triton kernels are left out: %s: %s", type(error).__name__, error)
-    _failed_devices.add(device.type)
-    _choose_elsewhere.cache_clear()

@@ -4,11 +4,13 @@
 of its weights, which the kernels read without a copy.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import product
 from weakref import WeakKeyDictionary
 
 import torch
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native import program as layout
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import (
@@ -24,11 +26,10 @@ from peltier_backbone.native.program import (
     step,
     vector,
 )
-from peltier_backbone.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, sites_of
-from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Gate, MatmulStep, Normed, Program
+from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Gate, MatmulStep, Normed, Place, Program
 
 _READS = {"x": 0, "sum": 1}
 _READS_NORM = 2
@@ -110,14 +111,15 @@ class NativeOps(GroupedOps):
         pairs = zip(groups, programs, strict=True)
         self._table = Table(lengths, [TableGroup(one.rows, program, _address(one)) for one, program in pairs])
         self._recorded = any(one.gates is not None for one in groups)
-        # One row for each op of the place that has the most ops.
-        self._gates = torch.empty(self._table.max_ops, self._table.num_rows)
+        # One row for each op of the place that has the most ops. Recorded gates need memory at each place.
+        kept = len(SITES) * self._depth if self._recorded else 1
+        self._gates = torch.empty(kept, self._table.max_ops, self._table.num_rows)
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
         if (site, number) in self._acting:
-            self._library.adapt(y, x, residual, self._table, _place(site, number, self._depth), self._gates)
-            if self._recorded:
-                self._record(site, number)
+            place = _place(site, number, self._depth)
+            self._library.adapt(y, x, residual, self._table, place, self._gates_at(place))
+            self.record([(site, number)])
         return y
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
@@ -128,45 +130,53 @@ class NativeOps(GroupedOps):
     def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
         if number not in self._gated:
             return None
-        self._gates[0].fill_(1)  # rows without a gate keep 1
+        gates = self._gates_at(_place("prefix", number, self._depth))[0].fill_(1)  # rows without a gate keep 1
         self.placed_prefixes(number, x)
-        return self._gates[0, :, None].clone()
+        return gates[:, None].clone()
 
     def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes:
         place = _place("prefix", number, self._depth)
+        gates = self._gates_at(place)
         if number in self._gated:
-            self._library.adapt(x, x, None, self._table, place, self._gates)
-            if self._recorded:
-                self._record_prefix(number)
-        return PlacedPrefixes(self._table, place, self._gates[0])
-
-    def place_ops(self) -> PlacedOps | None:
-        return None if self._recorded else self._placed
+            self._library.adapt(x, x, None, self._table, place, gates)
+            self.record([("prefix", number)])
+        return PlacedPrefixes(self._table, place, gates[0])
 
     @cached_property
-    def _placed(self) -> PlacedOps:
+    def placed(self) -> PlacedOps:
+        """All ops in the layers, for one call; `record` follows it."""
         places = [_place(site, 0, self._depth) for site in STACK_SITES]
         prefixed = any(one.program is not None and one.program.prefixes for one in self._groups)
-        return PlacedOps(self._table, places, self._gates, prefixed=prefixed)
+        gates = self._gates if self._recorded else self._gates[0]
+        return PlacedOps(self._table, places, gates, prefixed=prefixed)
 
-    def _record(self, site: str, number: int) -> None:
-        for group, rows in self._rows():
-            ops = group.program.placed.get((site, number), ()) if group.program else ()
-            for op, gates in zip(ops, self._gates, strict=False):
-                if isinstance(op, FusedMatmul) and op.gate is not None:
-                    group.record(op.gate.label, op.gate.number, gates[rows].clone())
+    def _gates_at(self, place: int) -> Tensor:
+        """The memory of the gates of a place, [ops, rows]."""
+        return self._gates[place if self._recorded else 0]
 
-    def _record_prefix(self, number: int) -> None:
-        for group, rows in self._rows():
-            prefix = group.program.prefixes.get(number) if group.program else None
-            if prefix is not None and prefix.gate is not None:
-                group.record(prefix.gate.label, prefix.gate.number, self._gates[0, rows].clone())
+    def record(self, places: Iterable[Place]) -> None:
+        """Keep the gates that the kernels have computed at `places`, for the groups that record them."""
+        for (site, number), (group, rows) in product(places, self._rows()) if self._recorded else ():
+            computed = self._gates_at(_place(site, number, self._depth))
+            for row, gate in enumerate(_gates_of(group.program, site, number)):
+                if gate is not None:
+                    group.record(gate.label, gate.number, computed[row, rows].clone())
 
     def _rows(self) -> Iterator[tuple[AdapterGroup, slice]]:
         first = 0
         for group in self._groups:
             yield group, slice(first, first + group.rows)
             first += group.rows
+
+
+def _gates_of(program: Program | None, site: str, number: int) -> list[Gate | None]:
+    """The gate of each op of a place."""
+    if program is None:
+        return []
+    if site == "prefix":
+        return [program.prefixes[number].gate] if number in program.prefixes else []
+    ops = program.placed.get((site, number), ())
+    return [op.gate if isinstance(op, FusedMatmul) else None for op in ops]
 
 
 def _address(group: AdapterGroup) -> int:
@@ -177,11 +187,11 @@ class NativeBackend(Backend):
     """See `Backend`."""
 
     def __init__(self, library: Library) -> None:
-        self._library, self.name = library, f"native-{library.name}"
+        self.library, self.name = library, f"native-{library.name}"
         self._programs: WeakKeyDictionary[Program, NativeProgram] = WeakKeyDictionary()
 
     def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> NativeOps:
-        return NativeOps(self._library, groups, [self._compiled(group.program) for group in groups], lengths)
+        return NativeOps(self.library, groups, [self._compiled(group.program) for group in groups], lengths)
 
     def _compiled(self, program: Program | None) -> NativeProgram | None:
         if program is None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.program import Activation
-from peltier_backbone.norm import Norm
 from torch import Tensor
 
 # The sites of ops: after a frozen projection (an `adaptation.Projection`), on the output of a sub-layer, on the keys

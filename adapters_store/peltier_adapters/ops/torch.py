@@ -5,8 +5,8 @@ from functools import cached_property
 from itertools import accumulate, groupby
 
 import torch
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.program import Activation
-from peltier_backbone.norm import Norm
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -11,8 +11,8 @@ from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 import torch
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.program import Activation
-from peltier_backbone.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps

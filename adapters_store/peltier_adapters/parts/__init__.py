@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.ops.op import Op, Program
-from peltier_adapters.parts import bias, bottleneck, central_gate, head, lora, norm, prefix, prompt
-from peltier_adapters.parts.part import Context, Tensors, under
+from peltier_adapters.parts import bias, bottleneck, gate, head, lora, norm, prefix, prompt
+from peltier_adapters.parts.part import LoweringContext, PartTensors, under
 from peltier_adapters.spec.parts import Parts, pooler_users
 
 __all__ = ["PARTS", "PartKind", "init_tensors", "lower"]
@@ -23,14 +23,14 @@ class PartKind:
     ops of LoRA and of the prefix)."""
 
     init: Callable[[Any, Backbone, torch.Generator], dict[str, Tensor]]
-    lower: Callable[[Any, Tensors, Context], Iterable[Op]] | None
+    lower: Callable[[Any, PartTensors, LoweringContext], Iterable[Op]] | None
 
 
 PARTS = {
     "bottleneck": PartKind(bottleneck.init, bottleneck.lower),
     "lora": PartKind(lora.init, lora.lower),
     "prefix": PartKind(prefix.init, prefix.lower),
-    "central_gate": PartKind(central_gate.init, None),
+    "central_gate": PartKind(gate.init_central, None),
     "prompt": PartKind(prompt.init, prompt.lower),
     "bias": PartKind(bias.init, bias.lower),
     "norm": PartKind(norm.init, norm.lower),
@@ -38,14 +38,14 @@ PARTS = {
 }
 
 
-def lower(parts: Parts, tensors: Tensors, backbone: Backbone) -> Program:
+def lower(parts: Parts, tensors: PartTensors, backbone: Backbone) -> Program:
     """The program of an adapter of these parts; `tensors` are all its tensors, named `part.tensor`."""
     found = tensors.get("central_gate.weight"), tensors.get("central_gate.bias")
-    context = Context(backbone, None if found[0] is None or found[1] is None else (found[0], found[1]))
+    context = LoweringContext(backbone, None if found[0] is None or found[1] is None else (found[0], found[1]))
     return Program(_lower(parts, tensors, context), backbone.config.num_attentions)
 
 
-def _lower(parts: Parts, tensors: Tensors, context: Context) -> Iterator[Op]:
+def _lower(parts: Parts, tensors: PartTensors, context: LoweringContext) -> Iterator[Op]:
     for part in parts:
         kind = PARTS[part.kind]
         if kind.lower is not None:

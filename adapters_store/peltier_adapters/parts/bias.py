@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import torch
-from peltier_backbone.bert import Bert
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.ops.op import AddedBias
-from peltier_adapters.parts.part import Context, Tensors, projection
+from peltier_adapters.parts.part import LoweringContext, PartTensors, projection
 from peltier_adapters.spec.parts import BiasSite, BiasSpec
 
 _FUSED = ("query", "key", "value")
@@ -38,7 +38,7 @@ def backbone_bias(spec: BiasSpec, site: BiasSite, backbone: Backbone) -> Tensor:
     return torch.stack([getattr(layer, site).bias for layer in layers]).float()
 
 
-def lower(spec: BiasSpec, tensors: Tensors, context: Context) -> Iterator[AddedBias]:
+def lower(spec: BiasSpec, tensors: PartTensors, context: LoweringContext) -> Iterator[AddedBias]:
     """One op for each site of each layer: [L, width], or [width] at the pooler and at T5's output layer."""
     backbone = context.backbone
     for site in spec.sites:

@@ -1,7 +1,7 @@
 """Compacter's maps (Karimi Mahabadi et al. 2021; docs/methods/compacter.md).
 
-PHM (Eq. 3-4): W = sum_i A_i (x) B_i, with n rules A_i [n, n] and n factors B_i [in / n, out / n]. It is built as it is
-loaded, and is then a dense map (`kronecker`).
+PHM (Eq. 3-4): W = sum_i A_i (x) B_i, with n rules A_i [n, n] and n factors B_i [in / n, out / n]. It is built when
+it is loaded, and is then a dense map (`kronecker`).
 
 LPHM (Eq. 5-6): B_i = s_i t_i of rank r, and all maps of an adapter share the rules. W is never built. With
 x_a the n blocks of x and y_c those of y = x W:
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from peltier_adapters.ops.op import MatmulStep
-from peltier_adapters.parts.part import Tensors
+from peltier_adapters.parts.part import PartTensors
 
 
 def kronecker(rule: Tensor, weight: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def kronecker(rule: Tensor, weight: Tensor) -> Tensor:
     return product.flatten(-2).flatten(-3, -2)
 
 
-def fold(tensors: Tensors, rule: Tensor) -> dict[str, Tensor]:
+def fold(tensors: PartTensors, rule: Tensor) -> dict[str, Tensor]:
     """The tensors of a `FoldedLphmMap` from those of an LPHM map and its `rule` [n, n, n]; exact but for rounding. Left
     is [S, L, n, in / n, r], right [S, L, n, r, out / n] and bias [S, L, out]."""
     left, right, bias = (tensors[name] for name in ("left", "right", "bias"))
@@ -48,7 +48,7 @@ def fold(tensors: Tensors, rule: Tensor) -> dict[str, Tensor]:
     return {"left": small, "right": torch.cat((blocks, bias.view(sites, layers, n, after)), -2)}
 
 
-def folded_steps(tensors: Tensors, n: int, device: torch.device) -> list[tuple[MatmulStep, MatmulStep]]:
+def folded_steps(tensors: PartTensors, n: int, device: torch.device) -> list[tuple[MatmulStep, MatmulStep]]:
     """The two products of a folded map on `device`, for each site and layer."""
     lefts, rights = (tensors[name].flatten(0, 1).unbind() for name in ("left", "right"))
     if "bias" in tensors:
@@ -62,5 +62,5 @@ def folded_steps(tensors: Tensors, n: int, device: torch.device) -> list[tuple[M
 
 
 def bias_picks(n: int, rows: int, device: torch.device) -> Tensor:
-    """The constant [n * rows] that adds to each of n blocks its own of T's last n rows."""
+    """The constant [n * rows] that selects for each of n blocks its row among the last n rows of T."""
     return torch.cat((torch.zeros(n, rows - n, device=device), torch.eye(n, device=device)), -1).view(-1)

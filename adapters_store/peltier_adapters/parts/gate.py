@@ -1,15 +1,17 @@
-"""UniPELT's gates (Mao et al. 2022, section 3; docs/methods/unipelt.md): a part's own gates, or its share of the
-central gate."""
+"""UniPELT's gates (Mao et al. 2022, section 3; docs/methods/unipelt.md): a part's own gates, or the central gate over
+LoRA and the prefix of one adapter, as in the authors' code (`add_central_gate`)."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import Gate
-from peltier_adapters.parts.part import Context, Tensors, normal
+from peltier_adapters.parts.part import LoweringContext, PartTensors, normal
 from peltier_adapters.spec.maps import Shapes
+from peltier_adapters.spec.parts import CentralGateSpec
 
 _CENTRAL = ("lora", "prefix")
 
@@ -22,10 +24,10 @@ def init(shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
     return tensors | {name: torch.zeros(shape) for name, shape in biases.items()}
 
 
-class Gates:
+class PartGates:
     """The gates of one part by place; its gate tensors are [..., hidden] and [...]."""
 
-    def __init__(self, tensors: Tensors) -> None:
+    def __init__(self, tensors: PartTensors) -> None:
         self._weights, self._biases = _leaves(tensors, "gate.weight", 1), _leaves(tensors, "gate.bias", 0)
 
     def __call__(self, place: int, label: str, number: int) -> Gate | None:
@@ -50,13 +52,19 @@ class CentralShares:
 
 
 def find_gates(
-    part: Literal["lora", "prefix"], attentions: Sequence[int], tensors: Tensors, context: Context
-) -> Gates | CentralShares:
+    part: Literal["lora", "prefix"], attentions: Sequence[int], tensors: PartTensors, context: LoweringContext
+) -> PartGates | CentralShares:
     """The gates that scale a part in `attentions`: its share of the central gate, or its own gates, which may be
     none."""
-    return Gates(tensors) if context.central is None else CentralShares(part, attentions, *context.central)
+    return PartGates(tensors) if context.central is None else CentralShares(part, attentions, *context.central)
 
 
-def _leaves(tensors: Tensors, name: str, trailing: int) -> tuple[Tensor, ...]:
+def _leaves(tensors: PartTensors, name: str, trailing: int) -> tuple[Tensor, ...]:
     found = tensors.get(name)
     return () if found is None else found.flatten(0, found.dim() - trailing - 1).unbind()
+
+
+def init_central(spec: CentralGateSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
+    """Fresh tensors: weight N(0, 0.02^2), bias 0, so both shares start near one half."""
+    shapes = spec.shapes(backbone.config)
+    return {"weight": normal(shapes["weight"], 0.02, generator), "bias": torch.zeros(shapes["bias"])}

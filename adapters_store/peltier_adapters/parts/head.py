@@ -4,11 +4,11 @@ linear)."""
 from collections.abc import Iterator
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep
-from peltier_adapters.parts.part import Context, Tensors, normal
+from peltier_adapters.parts.part import LoweringContext, PartTensors, normal
 from peltier_adapters.spec.parts import HeadSpec
 
 
@@ -21,13 +21,13 @@ def init(spec: HeadSpec, backbone: Backbone, generator: torch.Generator) -> dict
     }
 
 
-def lower(spec: HeadSpec, tensors: Tensors, context: Context) -> Iterator[FusedMatmul]:
+def lower(spec: HeadSpec, tensors: PartTensors, context: LoweringContext) -> Iterator[FusedMatmul]:
     """One op, which maps a vector [hidden] to its logits [outputs]; none without a projection."""
     if spec.projection:
         yield FusedMatmul("head", 0, steps(spec, tensors))
 
 
-def steps(spec: HeadSpec, tensors: Tensors) -> tuple[MatmulStep, ...]:
+def steps(spec: HeadSpec, tensors: PartTensors) -> tuple[MatmulStep, ...]:
     """The steps of the head: x W + b, or act(x D + d) W + b with a hidden layer; none without a projection."""
     if not spec.projection:
         return ()

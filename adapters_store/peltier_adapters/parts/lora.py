@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from itertools import product
 
 import torch
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep
 from peltier_adapters.parts import gate
-from peltier_adapters.parts.part import Context, Tensors, projection
+from peltier_adapters.parts.part import LoweringContext, PartTensors, projection
 from peltier_adapters.spec.parts import LoraSpec, LoraStack
 
 
@@ -26,13 +26,13 @@ def init(spec: LoraSpec, backbone: Backbone, generator: torch.Generator) -> dict
     return tensors | gate.init(shapes, generator)
 
 
-def lower(spec: LoraSpec, tensors: Tensors, context: Context) -> Iterator[FusedMatmul]:
+def lower(spec: LoraSpec, tensors: PartTensors, context: LoweringContext) -> Iterator[FusedMatmul]:
     """One op for each map of each attention and block."""
     for stack in spec.stacks(context.backbone.config):
         yield from _lower(spec, stack, stack.find(tensors), context)
 
 
-def _lower(spec: LoraSpec, stack: LoraStack, tensors: Tensors, context: Context) -> Iterator[FusedMatmul]:
+def _lower(spec: LoraSpec, stack: LoraStack, tensors: PartTensors, context: LoweringContext) -> Iterator[FusedMatmul]:
     config, gates = context.backbone.config, gate.find_gates("lora", stack.numbers, tensors, context)
     downs, ups = (tensors[name].flatten(0, 1).unbind() for name in ("down", "up"))
     places = product(range(len(stack.maps)), stack.numbers)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import NormWeights
-from peltier_adapters.parts.part import Context, Tensors
+from peltier_adapters.parts.part import LoweringContext, PartTensors
 from peltier_adapters.spec.parts import NormSpec
 
 
@@ -29,7 +29,7 @@ def backbone_norms(name: str, backbone: Backbone, indices: Sequence[int]) -> Ten
     return torch.stack([getattr(norms[index], name) for index in indices]).float()
 
 
-def lower(spec: NormSpec, tensors: Tensors, context: Context) -> Iterator[NormWeights]:
+def lower(spec: NormSpec, tensors: PartTensors, context: LoweringContext) -> Iterator[NormWeights]:
     """One op for each norm; weight is [norms, hidden], bias [biased norms, hidden]. Norms use the backbone's weight or
     bias if the task has none."""
     config = context.backbone.config

@@ -5,25 +5,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 # A part's tensors, by their names in the shapes of its spec.
-Tensors = Mapping[str, Tensor]
+PartTensors = Mapping[str, Tensor]
 # The projections of an attention: three of its input, and the output projection.
 AttentionMap = Literal["query", "key", "value", "output"]
 
 
 @dataclass(frozen=True)
-class Context:
+class LoweringContext:
     """The inputs of lowering. `central` is the weight and bias of UniPELT's central gate, if the adapter has one."""
 
     backbone: Backbone
     central: tuple[Tensor, Tensor] | None = None
 
 
-def under(prefix: str, tensors: Tensors) -> dict[str, Tensor]:
+def under(prefix: str, tensors: PartTensors) -> dict[str, Tensor]:
     """The tensors whose names begin with `prefix`, by the rest of their names."""
     return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
 

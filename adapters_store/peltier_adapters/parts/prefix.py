@@ -4,12 +4,12 @@ UniPELT."""
 from collections.abc import Iterator
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import PrefixKeys
 from peltier_adapters.parts import gate
-from peltier_adapters.parts.part import Context, Tensors, normal
+from peltier_adapters.parts.part import LoweringContext, PartTensors, normal
 from peltier_adapters.spec.parts import PrefixSpec
 
 
@@ -20,7 +20,7 @@ def init(spec: PrefixSpec, backbone: Backbone, generator: torch.Generator) -> di
     return drawn | gate.init(shapes, generator)
 
 
-def lower(spec: PrefixSpec, tensors: Tensors, context: Context) -> Iterator[PrefixKeys]:
+def lower(spec: PrefixSpec, tensors: PartTensors, context: LoweringContext) -> Iterator[PrefixKeys]:
     """One op for each attention; keys and values are [A, P, width]. They shift no position and change no query."""
     config = context.backbone.config
     attentions = spec.attentions(config)

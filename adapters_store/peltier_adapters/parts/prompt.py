@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.ops.op import PromptRows
-from peltier_adapters.parts.part import Context, Tensors
+from peltier_adapters.parts.part import LoweringContext, PartTensors
 from peltier_adapters.spec.parts import PromptSpec
 
 
@@ -17,6 +17,6 @@ def init(spec: PromptSpec, backbone: Backbone, generator: torch.Generator) -> di
     return {"weight": torch.empty(shape).uniform_(-0.5, 0.5, generator=generator)}
 
 
-def lower(spec: PromptSpec, tensors: Tensors, context: Context) -> Iterator[PromptRows]:
+def lower(spec: PromptSpec, tensors: PartTensors, context: LoweringContext) -> Iterator[PromptRows]:
     """One op: the weight [P, hidden] replaces the embeddings of the P placeholders at the beginning of a row."""
     yield PromptRows(tensors["weight"])

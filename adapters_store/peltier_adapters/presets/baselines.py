@@ -4,15 +4,14 @@ torch."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import ValidationError
 
-from peltier_adapters.errors import AdapterError
-from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, override
+from peltier_adapters.errors import AdapterError, sentences
+from peltier_adapters.presets.composition import BUILDERS, PresetSettings, Setting, override
 from peltier_adapters.presets.preset import HEAD, Preset, Variant, own_pooling
 from peltier_adapters.presets.presets import PRESETS, find_preset
 from peltier_adapters.spec.parts import HeadSpec
-from peltier_adapters.validation import sentences
 
 _BYTES = 4  # of a float32
 
@@ -37,7 +36,7 @@ class Baseline:
         head = {} if config.generates else HEAD
         return override(self.name, {**self.variant(config).defaults, **head}, overrides)
 
-    def head(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> HeadSpec:
+    def head(self, settings: PresetSettings, config: BackboneConfig, *, outputs: int) -> HeadSpec:
         """The head of an encoder; raises `AdapterError` for invalid settings."""
         try:
             spec = BUILDERS["head"](own_pooling(settings, config), outputs)
@@ -46,7 +45,7 @@ class Baseline:
         assert isinstance(spec, HeadSpec)
         return spec
 
-    def count_parameters(self, settings: Settings, config: BackboneConfig) -> int:
+    def count_parameters(self, settings: PresetSettings, config: BackboneConfig) -> int:
         """The number of trained parameters, without the head of an encoder."""
         return int(settings.get("dimension", config.num_parameters))
 
@@ -59,7 +58,7 @@ class Baseline:
         )
 
 
-_SAID: Settings = {"dimension": 20000}
+_SAID: PresetSettings = {"dimension": 20000}
 
 BASELINES: Mapping[str, Baseline] = {
     baseline.name: baseline

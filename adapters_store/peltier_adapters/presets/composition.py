@@ -8,7 +8,7 @@ from peltier_adapters.spec import parts as spec
 from peltier_adapters.spec.parts import PartSpec
 
 Setting = bool | int | float | str
-Settings = Mapping[str, Setting]
+PresetSettings = Mapping[str, Setting]
 
 
 def parse_setting(name: str, text: str, default: Setting) -> Setting:
@@ -21,7 +21,7 @@ def parse_setting(name: str, text: str, default: Setting) -> Setting:
         raise AdapterError(f"setting {name!r} is {text!r}; it must be {kind}") from None
 
 
-def override(owner: str, known: Settings, overrides: Mapping[str, str]) -> dict[str, Setting]:
+def override(owner: str, known: PresetSettings, overrides: Mapping[str, str]) -> dict[str, Setting]:
     """`known` with `overrides`, parsed by the types of the values that they replace; unknown names are refused."""
     for name in overrides:
         if name not in known:
@@ -38,7 +38,7 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def _map(settings: Settings) -> dict[str, Any]:
+def _map(settings: PresetSettings) -> dict[str, Any]:
     kind = settings["map"]
     keys = {"dense": (), "lowrank": ("rank",), "phm": ("n",), "lphm": ("n", "rank")}
     if kind not in keys:
@@ -50,7 +50,7 @@ def _names(text: Setting) -> tuple[str, ...]:
     return tuple(part.strip() for part in str(text).split(",") if part.strip())
 
 
-def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
+def _bottleneck(settings: PresetSettings, outputs: int) -> PartSpec:
     fields = {
         "sites": _names(settings["sites"]),
         "size": settings["bottleneck"],
@@ -63,51 +63,51 @@ def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
     return spec.BottleneckSpec.model_validate(fields)
 
 
-def _lora(settings: Settings, outputs: int) -> PartSpec:
+def _lora(settings: PresetSettings, outputs: int) -> PartSpec:
     named = str(settings["targets"]).strip()
     targets = spec.ALL_LINEAR if named == "all-linear" else _names(named)
     fields = {"targets": targets, "rank": int(settings["rank"]), "alpha": settings["alpha"]}
     return spec.LoraSpec.model_validate({**fields, "gated": _gated(settings), "skip": settings["first_block"]})
 
 
-def _prefix(settings: Settings, outputs: int) -> PartSpec:
+def _prefix(settings: PresetSettings, outputs: int) -> PartSpec:
     fields = {"length": settings["length"], "gated": _gated(settings), "skip": settings["first_block"]}
     return spec.PrefixSpec.model_validate(fields)
 
 
-def _gated(settings: Settings) -> Setting:
+def _gated(settings: PresetSettings) -> Setting:
     """Whether LoRA and prefix have gates of their own; with a central gate they have none."""
     return settings["gated"] and not settings.get("central", False)
 
 
-def _central_gate(settings: Settings, outputs: int) -> PartSpec:
+def _central_gate(settings: PresetSettings, outputs: int) -> PartSpec:
     return spec.CentralGateSpec.model_validate({"skip": settings["first_block"]})
 
 
-def _prompt(settings: Settings, outputs: int) -> PartSpec:
+def _prompt(settings: PresetSettings, outputs: int) -> PartSpec:
     return spec.PromptSpec.model_validate({"length": settings["length"]})
 
 
-def _bias(settings: Settings, outputs: int) -> PartSpec:
+def _bias(settings: PresetSettings, outputs: int) -> PartSpec:
     # Without a head that reads the pooler, the pooler's bias has no effect.
     pooled = settings.get("pooling", "pooler") == "pooler"
     sites = [site for site in _names(settings["sites"]) if site != "pooler" or pooled]
     return spec.BiasSpec.model_validate({"sites": tuple(sites), "skip": settings["first_block"]})
 
 
-def _norm(settings: Settings, outputs: int) -> PartSpec:
+def _norm(settings: PresetSettings, outputs: int) -> PartSpec:
     return spec.NormSpec.model_validate({"skip": settings["first_block"]})
 
 
-def _norm_weight(settings: Settings, outputs: int) -> PartSpec:
+def _norm_weight(settings: PresetSettings, outputs: int) -> PartSpec:
     return spec.NormSpec.model_validate({"bias": False, "skip": settings["first_block"]})
 
 
-def _norm_bias(settings: Settings, outputs: int) -> PartSpec:
+def _norm_bias(settings: PresetSettings, outputs: int) -> PartSpec:
     return spec.NormSpec.model_validate({"weight": False, "skip": settings["first_block"]})
 
 
-def _head(settings: Settings, outputs: int) -> PartSpec:
+def _head(settings: PresetSettings, outputs: int) -> PartSpec:
     return spec.HeadSpec.model_validate(
         {
             "pooling": settings["pooling"],
@@ -118,7 +118,7 @@ def _head(settings: Settings, outputs: int) -> PartSpec:
     )
 
 
-BUILDERS: dict[str, Callable[[Settings, int], PartSpec]] = {
+BUILDERS: dict[str, Callable[[PresetSettings, int], PartSpec]] = {
     "bottleneck": _bottleneck,
     "lora": _lora,
     "prefix": _prefix,

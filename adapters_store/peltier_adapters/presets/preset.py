@@ -3,21 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peltier_backbone.config import BackboneConfig, ModernBertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
 from pydantic import ValidationError
 
-from peltier_adapters.errors import AdapterError
-from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, override
+from peltier_adapters.errors import AdapterError, sentences
+from peltier_adapters.presets.composition import BUILDERS, PresetSettings, Setting, override
 from peltier_adapters.spec.parts import Parts, part_problems
-from peltier_adapters.validation import sentences
 
 # The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere a dense layer on the first token, as in
 # RoBERTa, or on the pooling that the configuration of a ModernBERT names. Without a projection the pooled vector is the
 # output, as an embedding.
-HEAD: Settings = {"pooling": "auto", "head_hidden": False, "head_projection": True}
+HEAD: PresetSettings = {"pooling": "auto", "head_hidden": False, "head_projection": True}
 # Blocks of each stack below this one stay the backbone's own. Soft prompts change what the first block reads, so a
 # preset of prompts alone has no such setting.
-FIRST_BLOCK: Settings = {"first_block": 0}
+FIRST_BLOCK: PresetSettings = {"first_block": 0}
 # The bottleneck of the Compacter paper's t5-base (24) and t5-small (16).
 _T5_REDUCTION = 32
 AUTO_SIZE = 0
@@ -28,7 +27,7 @@ class Variant:
     """A method on one kind of backbone: its learning rate, and the defaults of its settings."""
 
     learning_rate: float
-    defaults: Settings
+    defaults: PresetSettings
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Preset:
     encoder: Variant | None
     t5: Variant | None
     task_prefix: bool = False
-    pre_norm: Settings = field(default_factory=dict)
+    pre_norm: PresetSettings = field(default_factory=dict)
 
     def variant(self, config: BackboneConfig) -> Variant:
         """The method on this backbone, or an `AdapterError`."""
@@ -66,7 +65,7 @@ class Preset:
         known.update({} if config.generates else HEAD)
         return override(self.name, known, overrides)
 
-    def compose(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> Parts:
+    def compose(self, settings: PresetSettings, config: BackboneConfig, *, outputs: int) -> Parts:
         """The parts of an adapter, on an encoder with a head of `outputs` values."""
         _check_first_block(self.name, settings, config)
         norms = ["norm" if config.biased else "norm_weight"]
@@ -84,7 +83,7 @@ class Preset:
         return parts
 
 
-def _check_first_block(name: str, settings: Settings, config: BackboneConfig) -> None:
+def _check_first_block(name: str, settings: PresetSettings, config: BackboneConfig) -> None:
     first = int(settings.get("first_block", 0))
     if not 0 <= first < config.num_layers:
         raise AdapterError(
@@ -93,7 +92,7 @@ def _check_first_block(name: str, settings: Settings, config: BackboneConfig) ->
         )
 
 
-def own_pooling(settings: Settings, config: BackboneConfig) -> Settings:
+def own_pooling(settings: PresetSettings, config: BackboneConfig) -> PresetSettings:
     """`settings` with the family's pooling and head instead of "auto"."""
     if settings["pooling"] != "auto":
         return settings

@@ -6,33 +6,32 @@ only to training: AdaMix experts are merged, and the prefix MLP is evaluated and
 
 from collections.abc import Iterable, Mapping
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
-from peltier_adapters.errors import AdapterError
-from peltier_adapters.nearest import nearest
-from peltier_adapters.presets.composition import Setting, Settings
+from peltier_adapters.errors import AdapterError, nearest
+from peltier_adapters.presets.composition import PresetSettings, Setting
 from peltier_adapters.presets.preset import AUTO_SIZE, Preset, Variant
 
 
-def _bottleneck(sites: str, size: int, activation: str, **more: Setting) -> Settings:
+def _bottleneck(sites: str, size: int, activation: str, **more: Setting) -> PresetSettings:
     plain: dict[str, Setting] = {"input": "output", "map": "dense", "n": 4, "rank": 1, "gated": False, "norms": False}
     return {**plain, "skip": 0, "sites": sites, "bottleneck": size, "activation": activation, **more}
 
 
 # Compacter section 5.1: all adapters of the paper on T5 (docs/methods.md#sites) also train the norms.
-_ON_T5: Settings = {"bottleneck": AUTO_SIZE, "activation": "gelu_new", "norms": True}
+_ON_T5: PresetSettings = {"bottleneck": AUTO_SIZE, "activation": "gelu_new", "norms": True}
 _BOTH = "attention,ffn"
-_PREFIX: Settings = {"length": 10, "mlp": 512}
-_LORA: Settings = {"targets": "query,value", "rank": 8, "alpha": 16.0}
+_PREFIX: PresetSettings = {"length": 10, "mlp": 512}
+_LORA: PresetSettings = {"targets": "query,value", "rank": 8, "alpha": 16.0}
 _PFEIFFER = _bottleneck("ffn", 48, "relu", input="normed")
-_APL: Settings = {**_PFEIFFER, **_PREFIX, **_LORA, "central": False}
+_APL: PresetSettings = {**_PFEIFFER, **_PREFIX, **_LORA, "central": False}
 # Experts are drawn for the whole batch, as in the paper's code (docs/methods/adamix.md), or for each sample.
-_ADAMIX: Settings = {"experts": 4, "share": "up", "routing": "batch", "consistency": 1.0}
+_ADAMIX: PresetSettings = {"experts": 4, "share": "up", "routing": "batch", "consistency": 1.0}
 _BIASES = "query,key,value,attention_output,intermediate,output"
 # T5 and ModernBERT have no norm after the residual sum.
-_RAW: Settings = {"input": "output"}
-_SUM: Settings = {"input": "sum"}
-_PROMPT: Settings = {"length": 100}
+_RAW: PresetSettings = {"input": "output"}
+_SUM: PresetSettings = {"input": "sum"}
+_PROMPT: PresetSettings = {"length": 100}
 
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset

@@ -12,18 +12,17 @@ from itertools import count
 from weakref import WeakValueDictionary
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import LabelTree, build_label_tree
-from peltier_adapters.artifact.weights import Weights, layout_of
+from peltier_adapters.artifact.weights import AdapterWeights, layout_of
 from peltier_adapters.parts import lower
 from peltier_adapters.residency.served import build_served, find_backend, split_head
 from peltier_adapters.residency.transfer import PendingCopy, create_transfer
 from peltier_adapters.spec.cost import AdapterCost
-from peltier_adapters.spec.parts import HeadSpec, Parts, position_offset, prompt_length
-from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.parts import HeadSpec, Parts, position_offset, prompt_length, served_parts
 from peltier_adapters.spec.tasks import TaskSpec
 
 # Banks that stay without adapters, of 6 to 8 KB each.
@@ -117,8 +116,8 @@ class Banks:
         parts, tensors = served_parts(artifact.manifest.parts), artifact.tensors
         if parts != artifact.manifest.parts:
             tensors = build_served(artifact.manifest.parts, tensors, self._backbone.config)
-        elif not isinstance(tensors, Weights):
-            tensors = Weights.copy(layout_of(parts, self._backbone.config), tensors)
+        elif not isinstance(tensors, AdapterWeights):
+            tensors = AdapterWeights.copy(layout_of(parts, self._backbone.config), tensors)
         body, head = map(self._bank, split_head(parts))
 
         def cut(flat: Tensor) -> tuple[Tensor, Tensor]:

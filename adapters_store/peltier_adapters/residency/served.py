@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import torch
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
-from peltier_adapters.artifact.weights import Weights, layout_of
-from peltier_adapters.ops import backend
+from peltier_adapters.artifact.weights import AdapterWeights, layout_of
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import Backend
 from peltier_adapters.parts import bottleneck
-from peltier_adapters.spec.parts import BottleneckSpec, Parts
-from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.parts import BottleneckSpec, Parts, served_parts
 
 
 def device_bytes(parts: Parts, backbone: Backbone) -> int:
@@ -36,13 +35,13 @@ def split_head(parts: Parts) -> tuple[Parts, Parts]:
 def find_backend(parts: Parts, backbone: Backbone) -> Backend:
     """The backend of a body or of a head. Heads compute in float32."""
     is_head = any(part.kind == "head" for part in parts)
-    return backend.choose_backend(backbone.device, torch.float32 if is_head else backbone.dtype)
+    return choice.choose_backend(backbone.device, torch.float32 if is_head else backbone.dtype)
 
 
-def build_served(parts: Parts, tensors: Mapping[str, Tensor], config: BackboneConfig) -> Weights:
+def build_served(parts: Parts, tensors: Mapping[str, Tensor], config: BackboneConfig) -> AdapterWeights:
     """The tensors of `served_parts(parts)`, built from the `tensors` of `parts`."""
-    own = tensors if isinstance(tensors, Weights) else Weights.copy(layout_of(parts, config), tensors)
-    weights = Weights(layout_of(served_parts(parts), config))
+    own = tensors if isinstance(tensors, AdapterWeights) else AdapterWeights.copy(layout_of(parts, config), tensors)
+    weights = AdapterWeights(layout_of(served_parts(parts), config))
     for before, after in _unbuilt(parts, config):
         weights.flat[after].copy_(own.flat[before])
     for part in parts:

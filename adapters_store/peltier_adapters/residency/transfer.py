@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from peltier_adapters.artifact.weights import Weights
+from peltier_adapters.artifact.weights import AdapterWeights
 
 # Most adapters fit; larger ones are copied in pieces.
 _STAGING_ELEMENTS = 2 * 1024 * 1024
@@ -41,7 +41,7 @@ class DeviceCopy(NamedTuple):
 # Cuts the flat tensor of an adapter on the device into its pieces.
 Cut = Callable[[Tensor], tuple[Tensor, Tensor]]
 # Copies weights to a device. Safe from any thread.
-Transfer = Callable[[Weights, Cut], DeviceCopy]
+Transfer = Callable[[AdapterWeights, Cut], DeviceCopy]
 
 
 def create_transfer(device: torch.device) -> Transfer:
@@ -49,7 +49,7 @@ def create_transfer(device: torch.device) -> Transfer:
     return CopyStream(device) if device.type == "cuda" else share_host
 
 
-def share_host(weights: Weights, cut: Cut) -> DeviceCopy:
+def share_host(weights: AdapterWeights, cut: Cut) -> DeviceCopy:
     """Copies nothing, because on the CPU the device uses the host's tensors."""
     return DeviceCopy(cut(weights.flat), None)
 
@@ -69,7 +69,7 @@ class CopyStream:
         self._left = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._lock = threading.Lock()
 
-    def __call__(self, weights: Weights, cut: Cut) -> DeviceCopy:
+    def __call__(self, weights: AdapterWeights, cut: Cut) -> DeviceCopy:
         with self._lock, torch.cuda.stream(self._stream):
             flat = torch.empty_like(weights.flat, device=self._device)
             pieces = (torch.split(one, _STAGING_ELEMENTS) for one in (flat, weights.flat))

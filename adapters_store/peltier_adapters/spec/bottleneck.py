@@ -2,14 +2,14 @@
 
 from typing import Annotated, Literal
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field
 
 from peltier_adapters.spec.maps import FoldedLphmMap, LphmMap, MapSpec, ServedMapSpec, Shapes, Size
 from peltier_adapters.spec.part_spec import BasePartSpec, Distinct, gate_shapes, skip_problems, unskipped_blocks
 
 Site = Literal["attention", "ffn"]
-Activation = Literal["relu", "gelu", "gelu_new", "swish"]
+BottleneckActivation = Literal["relu", "gelu", "gelu_new", "swish"]
 
 
 class BottleneckSpec(BasePartSpec):
@@ -25,7 +25,7 @@ class BottleneckSpec(BasePartSpec):
     kind: Literal["bottleneck"] = "bottleneck"
     sites: Distinct[Site] = Field(min_length=1, max_length=2)
     size: Size
-    activation: Activation
+    activation: BottleneckActivation
     input: Literal["output", "normed", "sum"] = "output"
     map: MapSpec
     gated: bool = False

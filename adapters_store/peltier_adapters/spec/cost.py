@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import Self
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_adapters.spec.maps import FoldedLphmMap, ServedMapSpec
 from peltier_adapters.spec.parts import (
@@ -23,8 +23,8 @@ from peltier_adapters.spec.parts import (
     Parts,
     PartSpec,
     PrefixSpec,
+    served_parts,
 )
-from peltier_adapters.spec.served import served_parts
 
 
 @dataclass(frozen=True)

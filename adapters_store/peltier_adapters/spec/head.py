@@ -2,13 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field, model_validator
 
 from peltier_adapters.spec.maps import Shapes, Size
 from peltier_adapters.spec.part_spec import BasePartSpec
 
-Pooling = Literal["pooler", "first", "mean", "max", "tokens"]
+PoolingKind = Literal["pooler", "first", "mean", "max", "tokens"]
 HeadActivation = Literal["tanh", "relu", "gelu"]
 
 
@@ -23,7 +23,7 @@ class HeadSpec(BasePartSpec):
     """
 
     kind: Literal["head"] = "head"
-    pooling: Pooling = "pooler"
+    pooling: PoolingKind = "pooler"
     hidden: bool = False
     # The files of most heads do not mention these, so older releases read them too.
     activation: Annotated[HeadActivation, Field(exclude_if="tanh".__eq__)] = "tanh"

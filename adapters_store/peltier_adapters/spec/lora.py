@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field
 
 from peltier_adapters.spec.maps import Shapes, Size

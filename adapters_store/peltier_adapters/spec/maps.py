@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Shape = tuple[int, ...]
-Shapes = dict[str, Shape]
+TensorShape = tuple[int, ...]
+Shapes = dict[str, TensorShape]
 
 MAX_SIZE = 4096
 Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]

@@ -3,7 +3,7 @@ torch."""
 
 from typing import Annotated, TypeVar
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from peltier_adapters.spec.maps import Shapes, Spec

@@ -6,28 +6,28 @@ order), all without those that a part skips, H hidden size, W attention size (H 
 size, d bottleneck, n hypercomplex division, r rank, K LoRA targets, P prefix or prompt length, N norms, C outputs.
 """
 
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Annotated
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field
 
-from peltier_adapters.spec.bias import BiasSite, BiasSpec
-from peltier_adapters.spec.bottleneck import Activation, BottleneckSpec, Site
-from peltier_adapters.spec.head import HeadActivation, HeadSpec, Pooling
+from peltier_adapters.spec.bottleneck import BottleneckActivation, BottleneckSpec, Site
+from peltier_adapters.spec.head import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.lora import ALL_LINEAR, FEED_FORWARD, LoraSpec, LoraStack, LoraTarget
-from peltier_adapters.spec.maps import Shapes
-from peltier_adapters.spec.norm import NormSpec
+from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, PhmMap, ServedMapSpec, Shapes
 from peltier_adapters.spec.prefix import MAX_PREFIX, CentralGateSpec, PrefixSpec, PromptSpec
+from peltier_adapters.spec.replaced import BiasSite, BiasSpec, NormSpec
 
 __all__ = [
     "ALL_LINEAR",
     "FEED_FORWARD",
     "MAX_PREFIX",
-    "Activation",
     "BiasSite",
     "BiasSpec",
+    "BottleneckActivation",
     "BottleneckSpec",
     "CentralGateSpec",
     "HeadActivation",
@@ -38,7 +38,7 @@ __all__ = [
     "NormSpec",
     "PartSpec",
     "Parts",
-    "Pooling",
+    "PoolingKind",
     "PrefixSpec",
     "PromptSpec",
     "Site",
@@ -49,6 +49,7 @@ __all__ = [
     "pooler_users",
     "position_offset",
     "prompt_length",
+    "served_parts",
     "tensor_shapes",
 ]
 
@@ -69,7 +70,9 @@ def part_conflicts(parts: Parts) -> list[str]:
         return ["central_gate: it needs a lora and a prefix without gates of their own"]
     skips = {part.skip for part in parts if isinstance(part, LoraSpec | PrefixSpec | CentralGateSpec)}
     if len(skips) > 1:
-        return [f"central_gate: it, the lora and the prefix skip {sorted(skips)} blocks; they must skip equally many"]
+        return [
+            f"central_gate: it, the lora and the prefix skip {sorted(skips)} blocks; they must skip the same number"
+        ]
     fed = [target for part in scaled if isinstance(part, LoraSpec) for target in part.targets if target in FEED_FORWARD]
     if fed:
         return [f"central_gate: it divides between the parts of an attention; lora has the target {fed[0]!r}"]
@@ -137,3 +140,26 @@ def count_parameters(parts: Parts, config: BackboneConfig, *, head: bool = False
     """Elements of the adapter; without the task head, as in the papers, unless `head`."""
     counted = tuple(part for part in parts if head or part.kind != "head")
     return sum(prod(shape) for shape in tensor_shapes(counted, config).values())
+
+
+@lru_cache(maxsize=1024)
+def served_parts(parts: Parts) -> Parts:
+    """The parts in the form in which a server holds them; parts without maps to build are the same object.
+
+    Maps are built once, when the adapter is loaded: a PHM map becomes a dense map, and the rule of an LPHM map is
+    folded into its smaller factor. So batches build nothing, and the tensors on the device have exactly the shapes of
+    these parts."""
+    served = tuple(_served(part) for part in parts)
+    return parts if served == parts else served
+
+
+def _served(part: PartSpec) -> PartSpec:
+    if not isinstance(part, BottleneckSpec):
+        return part
+    built: ServedMapSpec = part.map
+    match part.map:
+        case PhmMap():
+            built = DenseMap()
+        case LphmMap(n=n, rank=rank):
+            built = FoldedLphmMap(n=n, rank=rank)
+    return part if built is part.map else part.model_copy(update={"map": built})

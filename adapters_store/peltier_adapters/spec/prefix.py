@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field
 
 from peltier_adapters.spec.maps import Shapes
@@ -65,7 +65,7 @@ class PromptSpec(BasePartSpec):
     length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]
 
     def problems(self, config: BackboneConfig) -> list[str]:
-        return [] if config.generates else [f"prompt: a {config.family} backbone has no soft prompts; T5 has"]
+        return [] if config.generates else [f"prompt: a {config.family} backbone has no soft prompts; only T5 has"]
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         return {"weight": (self.length, config.hidden_size)}

@@ -1,20 +1,23 @@
 """Tasks: how texts become inputs, and outputs an answer. Imports no torch."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from operator import not_
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec.maps import Spec
 
 MAX_NEW_TOKENS = 4096
 MAX_BEAMS = 16
 LONGEST_ANSWER = 512
 MAX_TEMPERATURE = 2.0
-Inputs = Literal["single", "pair", "triple"]
+InputForm = Literal["single", "pair", "triple"]
 TaskType = Literal[
     "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking"
 ]
@@ -23,13 +26,13 @@ TOKEN_TYPES: frozenset[TaskType] = frozenset({"token-classification", "span"})
 ENCODER_TYPES: frozenset[TaskType] = TOKEN_TYPES | {"embedding", "ranking"}
 SPAN_LABELS = ("start", "end")
 # The types that have inputs of one form.
-INPUTS_OF: Mapping[TaskType, Inputs] = {
+INPUTS_OF: Mapping[TaskType, InputForm] = {
     "token-classification": "single",
     "embedding": "single",
     "span": "pair",
     "ranking": "pair",
 }
-_FIELDS: Mapping[Inputs, tuple[str, ...]] = {
+_FIELDS: Mapping[InputForm, tuple[str, ...]] = {
     "single": ("{text}",),
     "pair": ("{text}", "{pair}"),
     "triple": ("{text}", "{pair}", "{third}"),
@@ -80,7 +83,7 @@ class TaskSpec(Spec):
 
     type: TaskType
     labels: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(max_length=4096)
-    inputs: Inputs
+    inputs: InputForm
     max_length: Annotated[int, Field(ge=3)]
     template: Annotated[str, Field(max_length=4096)] | None = None
     targets: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(default=(), max_length=4096)
@@ -115,9 +118,9 @@ class TaskSpec(Spec):
     def _inputs_fit(self) -> Self:
         wanted = INPUTS_OF.get(self.type, self.inputs)
         if self.inputs != wanted:
-            raise ValueError(f"{self.type} has {wanted} inputs, not {self.inputs} ones")
+            raise ValueError(f"{self.type} has {wanted} inputs, not {self.inputs} inputs")
         if self.span is not None and self.type != "span":
-            raise ValueError(f"the settings of spans are for the type span; this is {self.type}")
+            raise ValueError(f"span settings are only for tasks of the type span; this task is {self.type}")
         if self.stride is not None and (problem := self.stride_problem(self.stride)):
             raise ValueError(problem)
         return self
@@ -156,7 +159,7 @@ class TaskSpec(Spec):
 
     def _check_targets(self) -> None:
         if self.type == "multilabel":
-            raise ValueError("multilabel is not served on T5: one text cannot name any set of labels")
+            raise ValueError("multilabel is not served on T5: a text names one label, not a set of labels")
         if len(set(self.targets)) != len(self.targets):
             raise ValueError("two targets are the same text")
         if self.type == "classification" and len(self.targets) != len(self.labels):
@@ -175,8 +178,8 @@ class TaskSpec(Spec):
 
     @property
     def num_outputs(self) -> int:
-        """Values of an output: one for each label or target, or one for a text. A token classification and a span have
-        as many for each token. An embedding's are those of its head."""
+        """Values of an output: one for each label or target, or one for a text. Token classification and span have as
+        many for each token. The values of an embedding are those of its head."""
         return len(self.targets) or len(self.labels) or 1
 
     @property
@@ -197,3 +200,16 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def parse_names(option: str, text: str) -> tuple[str, ...]:
+    """Names from `a,b,c`, or from a JSON file with a list; an `AdapterError` names the `option`."""
+    if not text.endswith(".json"):
+        return tuple(name.strip() for name in text.split(","))
+    try:
+        names = json.loads(Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise AdapterError(f"--{option} {text} cannot be read as JSON: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise AdapterError(f"--{option} {text} must contain a JSON list of names")
+    return tuple(names)

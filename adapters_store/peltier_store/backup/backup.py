@@ -18,7 +18,7 @@ class BackupError(AdapterError):
     """A backup cannot be written or read."""
 
 
-class Summary(BaseModel):
+class BackupSummary(BaseModel):
     """The contents of a backup. `num_rows` counts by table."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -12,15 +12,28 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from obstore.exceptions import AlreadyExistsError
-from peltier_adapters.artifact.source import MemorySource, Source
-from peltier_adapters.digest import digest_of
+from peltier_adapters.artifact.source import ByteSource, MemorySource, digest_of
 from peltier_adapters.durable import make_directory
 
-from peltier_store.blobs.errors import BlobDamaged, BlobNotFound, BlobStoreFull, BlobStoreGone, as_blob_errors
-from peltier_store.blobs.keys import FOLDER, blob_key, digest_in
-from peltier_store.blobs.location import BlobError, BlobLocation, locate
-from peltier_store.blobs.owner import BlobStoreOwner, read_file, read_object, sync_file
-from peltier_store.blobs.partial_files import remove_partial_files
+from peltier_store.blobs.errors import (
+    BlobDamaged,
+    BlobError,
+    BlobNotFound,
+    BlobStoreFull,
+    BlobStoreGone,
+    as_blob_errors,
+)
+from peltier_store.blobs.files import (
+    FOLDER,
+    blob_key,
+    digest_in,
+    read_file,
+    read_object,
+    remove_partial_files,
+    sync_file,
+)
+from peltier_store.blobs.location import BlobLocation, locate
+from peltier_store.blobs.owner import BlobStoreOwner
 from peltier_store.blobs.sources import CheckedSource, FileSource
 
 __all__ = [
@@ -111,7 +124,7 @@ class Blobs:
         """Returns exactly the bytes that have this digest; raises BlobNotFound or BlobDamaged."""
         return await self.load(digest, lambda source: source.read(source.num_bytes))
 
-    async def load(self, digest: str, parse: Callable[[Source], T]) -> T:
+    async def load(self, digest: str, parse: Callable[[ByteSource], T]) -> T:
         """Calls `parse` in a thread with a source of the bytes that `get` returns, and returns its result.
 
         The same thread reads a file, because handing the bytes over would take longer than reading them. The digest is
@@ -126,7 +139,7 @@ class Blobs:
                 await self.require_present()
         return await self._in_thread(lambda: self._parse(digest, downloaded, parse))
 
-    def _parse(self, digest: str, downloaded: bytes | None, parse: Callable[[Source], T]) -> T:
+    def _parse(self, digest: str, downloaded: bytes | None, parse: Callable[[ByteSource], T]) -> T:
         if downloaded is not None:
             return self._checked(digest, MemorySource(downloaded), parse)
         descriptor = None if self._root is None else self._open(digest, self._root)
@@ -145,7 +158,7 @@ class Blobs:
             except FileNotFoundError:
                 return None
 
-    def _checked(self, digest: str, source: Source, parse: Callable[[Source], T]) -> T:
+    def _checked(self, digest: str, source: ByteSource, parse: Callable[[ByteSource], T]) -> T:
         checked = CheckedSource(digest, source, self._checkers)
         try:
             return parse(checked)

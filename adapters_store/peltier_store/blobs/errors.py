@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from obstore.exceptions import BaseError
-
-from peltier_store.blobs.location import BlobError
+from peltier_adapters.errors import AdapterError
 
 # The disk is full, or the user's quota of it is used up.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # The error code in the XML of S3, Google Cloud Storage and Azure.
 _CODE = re.compile(r"<Code>([^<]+)</Code>")
+
+
+class BlobError(AdapterError):
+    """An operation of the blob store failed."""
 
 
 class BlobNotFound(BlobError):

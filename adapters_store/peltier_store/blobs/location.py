@@ -11,15 +11,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 from peltier_adapters.durable import make_directory
-from peltier_adapters.errors import AdapterError
+
+from peltier_store.blobs.errors import BlobError
 
 _DEFAULT_TIMEOUT_SECONDS = 30
 _MAX_CONNECT_SECONDS = 5
 _MAX_RETRIES = 4
-
-
-class BlobError(AdapterError):
-    """An operation of the blob store failed."""
 
 
 @dataclass(frozen=True)

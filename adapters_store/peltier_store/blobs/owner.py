@@ -1,14 +1,11 @@
 """The owner of a blob store: the registry that its blobs belong to."""
 
 import asyncio
-from pathlib import Path
 
 from obstore.exceptions import AlreadyExistsError
-from obstore.store import ObjectStore
-from peltier_adapters.durable import sync
 
 from peltier_store.blobs.errors import BlobStoreGone, as_blob_errors
-from peltier_store.blobs.keys import FOLDER
+from peltier_store.blobs.files import FOLDER, read_file, read_object, sync_file
 from peltier_store.blobs.location import BlobLocation
 
 _KEY = "owner"
@@ -91,26 +88,3 @@ class BlobStoreOwner:
 def _decode(data: bytes | None) -> str | None:
     # After a power loss, a file that was being created may be empty.
     return data.decode(errors="replace") if data else None
-
-
-async def read_object(store: ObjectStore, key: str) -> bytes | None:
-    """The object's bytes; None if it does not exist."""
-    try:
-        result = await store.get_async(key)
-        return bytes(await result.bytes_async())
-    except FileNotFoundError:
-        return None
-
-
-def read_file(path: Path) -> bytes | None:
-    """The file's bytes; None if it does not exist."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
-def sync_file(path: Path) -> None:
-    """Makes a new file durable. obstore links or renames a finished file into place, but syncs nothing."""
-    sync(path)
-    sync(path.parent)

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from peltier_adapters.artifact.source import Source
+from peltier_adapters.artifact.source import ByteSource
 
 from peltier_store.blobs.errors import BlobDamaged, as_blob_errors
 
@@ -16,19 +16,19 @@ T = TypeVar("T")
 _REST_BYTES = 1024 * 1024
 # Hashing fewer bytes takes less time than waking another thread to check them meanwhile.
 _BYTES_OF_TWO_THREADS = 512 * 1024
-# Of one call of the operating system (IOV_MAX).
+# The most pieces of one call of the operating system (IOV_MAX).
 _MAX_PIECES = 1024
 
 
 class FileSource:
-    """The bytes of a file, by its descriptor; see `Source`."""
+    """The bytes of a file, by its descriptor; see `ByteSource`."""
 
     def __init__(self, descriptor: int) -> None:
         self.num_bytes = os.fstat(descriptor).st_size
         self._descriptor = descriptor
 
     def read(self, num_bytes: int) -> bytes:
-        """See `Source`."""
+        """See `ByteSource`."""
         data = os.read(self._descriptor, num_bytes)
         while len(data) < num_bytes:
             more = os.read(self._descriptor, num_bytes - len(data))
@@ -38,7 +38,7 @@ class FileSource:
         return data
 
     def read_into(self, pieces: Sequence[memoryview], then: Callable[[], T]) -> T:
-        """See `Source`."""
+        """See `ByteSource`."""
         rest = list(pieces)
         while rest:
             count = os.readv(self._descriptor, rest[:_MAX_PIECES])
@@ -58,24 +58,24 @@ def _after(count: int, pieces: Sequence[memoryview]) -> list[memoryview]:
 
 
 class CheckedSource:
-    """The bytes of the blob with this digest; see `Source`. What was read is right once `require_digest` returns. A
-    failure to read is a BlobError."""
+    """The bytes of the blob with this digest; see `ByteSource`. The bytes are known to be right once `require_digest`
+    returns. A failure to read is a BlobError."""
 
-    def __init__(self, digest: str, source: Source, executor: Executor) -> None:
+    def __init__(self, digest: str, source: ByteSource, executor: Executor) -> None:
         """`executor` runs what follows a long read while this thread hashes, if it has a thread and a core for it."""
         self.num_bytes = self._rest = source.num_bytes
         self._digest, self._source, self._executor = digest, source, executor
         self._hash = hashlib.sha256()
 
     def read(self, num_bytes: int) -> bytes:
-        """See `Source`."""
+        """See `ByteSource`."""
         with self._reading():
             data = self._source.read(num_bytes)
         self._take([data])
         return data
 
     def read_into(self, pieces: Sequence[memoryview], then: Callable[[], T]) -> T:
-        """See `Source`."""
+        """See `ByteSource`."""
         with self._reading():
             self._source.read_into(pieces, _nothing)
         if sum(map(len, pieces)) < _BYTES_OF_TWO_THREADS:

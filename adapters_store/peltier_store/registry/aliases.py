@@ -1,7 +1,7 @@
 """Aliases: names for versions, changed atomically, with a history for rollbacks.
 
 Each change is a row, and rows are never removed. The newest row is the current state. Each row refers to the row of the
-split that was in force before, which is where a rollback goes. So two rollbacks go two steps back, and rolling back a
+split that was in force before, which a rollback restores. So two rollbacks go two steps back, and rolling back a
 deletion restores the alias. A split names only live versions, because a version that an alias names cannot be deleted.
 """
 
@@ -13,12 +13,11 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import require_adapter, require_live
-from peltier_store.registry.records import Alias, AliasChange
-from peltier_store.registry.rules import check_name
+from peltier_store.registry.records import AliasHistoryEntry, AliasRecord, check_name
 from peltier_store.registry.tables import AliasRow
 from peltier_store.registry.transactions import WriteTransaction
 
-Split: TypeAlias = Mapping[int, float]
+VersionShares: TypeAlias = Mapping[int, float]
 
 _TOLERANCE = 1e-6
 _MAX_HISTORY = 1000
@@ -26,7 +25,7 @@ _MAX_HISTORY = 1000
 MAX_ALIASES = 100
 
 
-def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, split: Split) -> Alias:
+def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, split: VersionShares) -> AliasRecord:
     """Points the alias to these versions, with these shares."""
     check_alias(alias)
     check_split(alias, split)
@@ -40,7 +39,7 @@ def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, spl
     return changed
 
 
-def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> Alias:
+def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> AliasRecord:
     """Restores the previous split; raises RegistryConflict if there is none or its versions are deleted."""
     adapter_id = require_adapter(writing.connection, tenant, name)
     current = _current(writing.connection, adapter_id, alias)
@@ -84,7 +83,7 @@ def aliases_of_version(connection: Connection, adapter_id: int, number: int) -> 
     return sorted(row.alias for row in current if str(number) in row.split)
 
 
-def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasChange]:
+def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
     """The last thousand changes of an alias, newest first."""
     adapter_id = require_adapter(connection, tenant, name)
     changes = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias)
@@ -92,7 +91,7 @@ def read_history(connection: Connection, tenant: str, name: str, alias: str) -> 
     if not rows:
         raise _unknown(name, alias)
     return [
-        AliasChange(row.id, None if row.split is None else split_of(row.split), row.created_at, row.created_by)
+        AliasHistoryEntry(row.id, None if row.split is None else split_of(row.split), row.created_at, row.created_by)
         for row in rows
     ]
 
@@ -107,9 +106,9 @@ def select_changes() -> Select[*tuple[object, ...]]:
     return select(AliasRow.__table__)
 
 
-def alias_of(row: Row[*tuple[object, ...]]) -> Alias:
+def alias_of(row: Row[*tuple[object, ...]]) -> AliasRecord:
     """The alias in a row of `select_aliases`."""
-    return Alias(row.alias, split_of(row.split), row.created_at, row.created_by)
+    return AliasRecord(row.alias, split_of(row.split), row.created_at, row.created_by)
 
 
 def split_of(stored: Mapping[str, float]) -> dict[int, float]:
@@ -124,7 +123,7 @@ def check_alias(alias: str) -> None:
         raise InvalidRecord(f"the alias {alias!r} looks like a version number")
 
 
-def check_split(alias: str, split: Split) -> None:
+def check_split(alias: str, split: VersionShares) -> None:
     """Raises InvalidRecord unless the shares are positive and sum to 1."""
     for number, share in split.items():
         if not (math.isfinite(share) and share > 0):
@@ -152,8 +151,8 @@ def _require_room(connection: Connection, adapter_id: int, name: str, alias: str
 
 
 def _change(
-    writing: WriteTransaction, adapter_id: int, alias: str, split: Split | None, previous_id: int | None
-) -> Alias:
+    writing: WriteTransaction, adapter_id: int, alias: str, split: VersionShares | None, previous_id: int | None
+) -> AliasRecord:
     mine = (AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
     writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
     row = (
@@ -171,14 +170,14 @@ def _change(
     )
     writing.connection.execute(row)
     writing.stamp_adapter(adapter_id)
-    return Alias(alias, dict(split or {}), writing.at, writing.actor)
+    return AliasRecord(alias, dict(split or {}), writing.at, writing.actor)
 
 
-def _stored(split: Split) -> dict[str, float]:
+def _stored(split: VersionShares) -> dict[str, float]:
     return {str(number): split[number] for number in sorted(split)}
 
 
-def _shown(split: Split) -> str:
+def _shown(split: VersionShares) -> str:
     return ", ".join(f"{number}: {share:g}" for number, share in sorted(split.items()))
 
 

@@ -1,12 +1,112 @@
-"""All that a registry holds, as rows for backups."""
+"""The rows of a registry as plain JSON, read from one database and written to another of either kind, for backups."""
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby, islice
 from typing import Any
 
-from sqlalchemy import Connection
+from alembic.script import ScriptDirectory
+from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
-from peltier_store.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
+from peltier_store.registry.database import MIGRATIONS
+from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
+from peltier_store.registry.tables import Base, CollectionRow, ReservationRow, RevisionRow, TenantRow, UtcDateTime
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
+
+# Not dumped, because they belong to one database: its revision, and claims of uploads and collectors.
+_LOCAL = {row.__tablename__ for row in (RevisionRow, ReservationRow, CollectionRow)}
+# Each table after those that it refers to.
+_TABLES: dict[str, Table] = {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
+_CHUNK = 500
+
+
+@dataclass(frozen=True)
+class DumpedRow:
+    """One row of one table, with JSON values."""
+
+    table: str
+    row: Mapping[str, Any]
+
+
+def read_lines(connection: Connection) -> Iterator[DumpedRow]:
+    """Every row that another database needs, in an order in which it can insert them."""
+    for table in _TABLES.values():
+        ordered = select(table).order_by(*table.primary_key).execution_options(yield_per=_CHUNK)
+        for row in connection.execute(ordered):
+            yield DumpedRow(table.name, {key: _to_json(value) for key, value in row._mapping.items()})
+
+
+def require_empty(connection: Connection) -> None:
+    """Raises RegistryConflict if the registry holds more than the tenant that every registry begins with."""
+    for table in _TABLES.values():
+        count = connection.execute(select(func.count()).select_from(table)).scalar_one()
+        if count > (1 if table.name == TenantRow.__tablename__ else 0):
+            raise RegistryConflict(f"the registry is not empty: its table {table.name!r} holds {count} rows")
+
+
+def require_no_collectors(writing: WriteTransaction) -> None:
+    """Raises BlobBusy while a collector is deleting blobs."""
+    deleting = select(CollectionRow.digest).where(CollectionRow.expires_at > writing.at).limit(1)
+    if writing.connection.execute(deleting).first() is not None:
+        raise BlobBusy("blobs of this registry are being deleted; try again later, at most an hour from now")
+
+
+def write_lines(writing: WriteTransaction, lines: Iterable[DumpedRow]) -> None:
+    """Fills an empty registry with the rows of another; replicas see all of them as changed."""
+    writing.connection.execute(delete(TenantRow))
+    for name, group in groupby(lines, key=lambda line: line.table):
+        table = _TABLES.get(name)
+        if table is None:
+            raise InvalidRecord(f"the table {name!r} is unknown")
+        rows = (_from_json(table, line.row, writing.revision) for line in group)
+        while chunk := list(islice(rows, _CHUNK)):
+            writing.connection.execute(insert(table), chunk)
+    if writing.connection.dialect.name == "postgresql":
+        for table, column in _generated_keys():
+            _advance_sequence(writing.connection, table, column)
+
+
+def _to_json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _from_json(table: Table, row: Mapping[str, Any], revision: int) -> dict[str, Any]:
+    wrong = row.keys() ^ table.columns.keys()
+    if wrong:
+        raise InvalidRecord(f"a row of table {table.name!r} has a missing or unknown column {min(wrong)!r}")
+    values = {column.name: _value(column, row[column.name]) for column in table.columns}
+    return values | {"revision": revision} if "revision" in values else values
+
+
+def _value(column: Column[Any], value: Any) -> Any:
+    if value is None or not isinstance(column.type, UtcDateTime):
+        return value
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidRecord(
+            f"column {column.name!r} of table {column.table.name!r} is not a time: {value!r}"
+        ) from error
+
+
+def _generated_keys() -> Iterator[tuple[Table, Column[Any]]]:
+    """The keys that PostgreSQL generates."""
+    for table in _TABLES.values():
+        if table.autoincrement_column is not None:
+            yield table, table.autoincrement_column
+
+
+def _advance_sequence(connection: Connection, table: Table, column: Column[Any]) -> None:
+    # PostgreSQL's sequences ignore keys that were inserted explicitly, and would generate them again.
+    sequence = func.pg_get_serial_sequence(table.name, column.name)
+    highest = func.max(column)
+    connection.execute(select(func.setval(sequence, func.coalesce(highest, 1), highest.is_not(None))))
+
+
+def schema_revision() -> str:
+    """The schema revision of dumped rows: the newest that this code knows."""
+    return str(ScriptDirectory(str(MIGRATIONS)).get_current_head())
 
 
 class Contents:
@@ -15,7 +115,7 @@ class Contents:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def dump(self, take: Callable[[Line], object]) -> None:
+    async def dump(self, take: Callable[[DumpedRow], object]) -> None:
         """Calls `take` with every row of one state. On SQLite another thread calls it."""
 
         def work(connection: Connection) -> None:
@@ -28,7 +128,7 @@ class Contents:
         """Raises RegistryConflict if the registry holds more than the tenant that every registry begins with."""
         await self._transactions.read(require_empty)
 
-    async def restore(self, lines: Iterable[Line], ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def restore(self, lines: Iterable[DumpedRow], ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Inserts the rows of a dump in one transaction. `ready` runs in it, when no blob can be deleted any more.
 
         Raises RegistryConflict unless the registry is empty, BlobBusy while its blobs are being deleted, InvalidRecord

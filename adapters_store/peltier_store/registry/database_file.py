@@ -98,7 +98,7 @@ class DatabaseFile:
             self._size_bytes = size_bytes
 
     def _require_undamaged(self, connection: Any) -> None:
-        """A file becomes smaller where somebody vacuums it, or cuts it short."""
+        """Raises RegistryGone unless SQLite finds the smaller file undamaged, as it is after a vacuum."""
         cursor = connection.cursor()
         try:
             cursor.execute("PRAGMA quick_check(1)")

@@ -14,7 +14,7 @@ from peltier_store.registry.database import create_postgresql_engine, create_sql
 from peltier_store.registry.database_file import DatabaseFile
 from peltier_store.registry.errors import RegistryGone
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 # One thread writes, and the others read. Fewer than the connections that an engine may open.
 _NUM_THREADS = 8
@@ -31,10 +31,10 @@ class Access(Enum):
 class Engines(Protocol):
     """The connections to one database."""
 
-    async def run(self, access: Access, work: Callable[[Connection], Result]) -> Result:
+    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
         """Calls `work` in a transaction; an exception in it undoes its changes."""
 
-    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Result]) -> Result:
+    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the event loop while the work of a transaction waits for its result."""
 
     def pin(self, registry_id: str) -> None:
@@ -65,11 +65,11 @@ class SqliteEngines:
         }
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="registry")
 
-    async def run(self, access: Access, work: Callable[[Connection], Result]) -> Result:
+    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
         """See `Engines`. Raises RegistryGone if the file was removed or replaced before the commit."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, access, work)
 
-    def _run(self, access: Access, work: Callable[[Connection], Result]) -> Result:
+    def _run(self, access: Access, work: Callable[[Connection], T]) -> T:
         with self._engines[access].begin() as connection:
             result = work(connection)
             info = connection.info
@@ -77,7 +77,7 @@ class SqliteEngines:
             raise RegistryGone(f"the registry {self._name} was removed or replaced during a write")
         return result
 
-    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Result]) -> Result:
+    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
         """See `Engines`."""
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 
@@ -104,12 +104,12 @@ class PostgresqlEngines:
             Access.RELAXED_WRITE: relaxed,
         }
 
-    async def run(self, access: Access, work: Callable[[Connection], Result]) -> Result:
+    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
         """See `Engines`."""
         async with self._engines[access].begin() as connection:
             return await connection.run_sync(work)
 
-    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Result]) -> Result:
+    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
         """See `Engines`."""
         return await_(work)
 

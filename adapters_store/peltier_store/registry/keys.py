@@ -6,8 +6,7 @@ from dataclasses import fields
 from sqlalchemy import Row, Select, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, KeyUnknown, RegistryConflict
-from peltier_store.registry.records import SCOPES, Key
-from peltier_store.registry.rules import check_text
+from peltier_store.registry.records import SCOPES, Key, check_text
 from peltier_store.registry.tables import KeyRow
 from peltier_store.registry.tenants import require_quotas
 from peltier_store.registry.transactions import WriteTransaction
@@ -55,7 +54,7 @@ def check_scopes(scopes: Iterable[str]) -> None:
     """Raises InvalidRecord unless these are one or more known scopes."""
     given = set(scopes)
     if not given or given - SCOPES:
-        raise InvalidRecord(f"the scopes {sorted(given)} are not one or more of {', '.join(sorted(SCOPES))}")
+        raise InvalidRecord(f"the scopes {sorted(given)} are invalid: give one or more of {', '.join(sorted(SCOPES))}")
 
 
 def select_keys() -> Select[*tuple[object, ...]]:

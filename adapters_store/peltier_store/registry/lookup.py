@@ -4,7 +4,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_store.registry.errors import AdapterUnknown, VersionUnknown
-from peltier_store.registry.records import Version
+from peltier_store.registry.records import VersionRecord
 from peltier_store.registry.tables import AdapterRow, VersionRow
 
 LIVE = VersionRow.deleted_at.is_(None)
@@ -13,7 +13,7 @@ LIVE = VersionRow.deleted_at.is_(None)
 def select_versions(
     manifest: ColumnElement[str] | InstrumentedAttribute[str] = VersionRow.manifest,
 ) -> Select[*tuple[object, ...]]:
-    """Every version, live or deleted. The columns are the fields of Version, in their order."""
+    """Every version, live or deleted. The columns are the fields of `VersionRecord`, in their order."""
     return select(
         AdapterRow.tenant,
         AdapterRow.name,
@@ -38,12 +38,12 @@ _LIVE_BYTES = select_versions().where(
 )
 
 
-def version_of(row: Row[*tuple[object, ...]]) -> Version:
+def version_of(row: Row[*tuple[object, ...]]) -> VersionRecord:
     """The version in a row of `select_versions`."""
-    return Version(*row)  # type: ignore[arg-type]
+    return VersionRecord(*row)  # type: ignore[arg-type]
 
 
-def read_versions(connection: Connection, *, deleted: bool) -> list[Version]:
+def read_versions(connection: Connection, *, deleted: bool) -> list[VersionRecord]:
     """Every live version, and the deleted ones too if asked, by tenant, name and number."""
     chosen = select_versions() if deleted else select_versions().where(LIVE)
     ordered = chosen.order_by(AdapterRow.tenant, AdapterRow.name, VersionRow.number)
@@ -60,14 +60,14 @@ def read_names(connection: Connection, tenant: str) -> set[str]:
     return set(connection.execute(select(AdapterRow.name).where(AdapterRow.tenant == tenant)).scalars())
 
 
-def find_version(connection: Connection, tenant: str, name: str, number: int) -> Version | None:
+def find_version(connection: Connection, tenant: str, name: str, number: int) -> VersionRecord | None:
     """A version, live or deleted."""
     same = (AdapterRow.tenant == tenant, AdapterRow.name == name, VersionRow.number == number)
     row = connection.execute(select_versions().where(*same)).one_or_none()
     return None if row is None else version_of(row)
 
 
-def find_live_bytes(connection: Connection, tenant: str, name: str, digest: str) -> Version | None:
+def find_live_bytes(connection: Connection, tenant: str, name: str, digest: str) -> VersionRecord | None:
     """The live version of the adapter with these bytes; there is at most one."""
     row = connection.execute(_LIVE_BYTES, {"tenant": tenant, "name": name, "digest": digest}).one_or_none()
     return None if row is None else version_of(row)

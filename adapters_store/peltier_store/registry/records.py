@@ -1,8 +1,13 @@
-"""The registry's records: frozen values, read in one transaction."""
+"""The registry's records, which are frozen values read in one transaction, and the rules for their names and texts."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+
+from peltier_adapters.artifact.manifest import NAME_PATTERN
+
+from peltier_store.registry.errors import InvalidRecord
 
 # Scopes are independent of each other: a key has one or more.
 SCOPES = frozenset({"predict", "publish", "admin", "metrics"})
@@ -11,7 +16,7 @@ MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 
 @dataclass(frozen=True)
-class Version:
+class VersionRecord:
     """One published version of a tenant's adapter. Its number, bytes and manifest never change; its marks may.
 
     A version with `deleted_at` cannot be used, but it can be undeleted. A snapshot may leave `manifest` empty.
@@ -32,7 +37,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Alias:
+class AliasRecord:
     """A name for one version, or for several with the share of requests that each gets; the shares sum to 1."""
 
     alias: str
@@ -42,7 +47,7 @@ class Alias:
 
 
 @dataclass(frozen=True)
-class AliasChange:
+class AliasHistoryEntry:
     """One entry of an alias's history. A split of None is a deletion. `id` grows with time."""
 
     id: int
@@ -58,8 +63,8 @@ class AdapterRecord:
     tenant: str
     name: str
     is_public: bool
-    versions: tuple[Version, ...]
-    aliases: tuple[Alias, ...]
+    versions: tuple[VersionRecord, ...]
+    aliases: tuple[AliasRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Tenant:
+class TenantRecord:
     """An owner of adapters and keys, with quotas."""
 
     name: str
@@ -132,12 +137,12 @@ class StorageUsage:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RegistrySnapshot:
     """Every adapter, tenant and key that changed since an earlier revision, complete, as of `revision`."""
 
     revision: int
     adapters: tuple[AdapterRecord, ...]
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[TenantRecord, ...]
     keys: tuple[Key, ...] = ()
 
 
@@ -148,3 +153,18 @@ class Reservation:
     token: str
     digest: str
     expires_at: datetime
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raises InvalidRecord unless `name` is a valid name of a tenant or an alias; `kind` says which."""
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise InvalidRecord(
+            f"the {kind} {name!r} is invalid: it must have at most 63 lower-case letters, digits, '.', '_' or '-', and "
+            "begin with a letter or digit"
+        )
+
+
+def check_text(kind: str, text: str) -> None:
+    """Raises InvalidRecord for text that one of the databases cannot store."""
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidRecord(f"the {kind} {text!r} contains a zero byte or a lone surrogate")

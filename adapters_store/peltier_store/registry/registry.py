@@ -7,29 +7,26 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, Connection
 
-from peltier_store.registry import aliases, claims, deletion, keys, marks, tenants
-from peltier_store.registry.audit import read_audit
+from peltier_store.registry import aliases, claims, keys, tenants, versions
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.lookup import find_version, read_digests, read_names, read_versions
-from peltier_store.registry.publishing import publish, require_room
 from peltier_store.registry.records import (
-    Alias,
-    AliasChange,
+    AliasHistoryEntry,
+    AliasRecord,
     AuditEntry,
     AuditFilter,
     Key,
     Quotas,
+    RegistrySnapshot,
     Reservation,
-    Snapshot,
     StorageUsage,
-    Tenant,
-    Version,
+    TenantRecord,
+    VersionRecord,
 )
-from peltier_store.registry.room import read_usage
 from peltier_store.registry.snapshot import read_snapshot
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_revision
+from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
 
 _NO_LIMITS = Quotas()
 _ALL_ENTRIES = AuditFilter()
@@ -93,7 +90,7 @@ class Registry:
         """The number of the last change; it never decreases."""
         return await self._transactions.read(read_revision)
 
-    async def snapshot(self, since: int = 0) -> Snapshot:
+    async def snapshot(self, since: int = 0) -> RegistrySnapshot:
         """Every adapter, tenant and key that changed after revision `since`, complete; with 0, all of them.
 
         Only versions that became live after `since` have manifests, because these are large and never change. Applying
@@ -104,22 +101,22 @@ class Registry:
         self._transactions.saw(snapshot.revision)
         return snapshot
 
-    async def versions(self, *, deleted: bool = False) -> list[Version]:
+    async def versions(self, *, deleted: bool = False) -> list[VersionRecord]:
         """Every live version, by tenant, name and number; with `deleted` also those that can be undeleted."""
         return await self._read(read_versions, deleted=deleted)
 
-    async def find(self, tenant: str, name: str, number: int) -> Version | None:
+    async def find(self, tenant: str, name: str, number: int) -> VersionRecord | None:
         """A version with its manifest, live or deleted; None if it was never published, or is purged."""
         return await self._read(find_version, tenant, name, number)
 
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
         """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""
-        draft = Version(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
-        await self._read(require_room, draft)
+        draft = VersionRecord(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
+        await self._read(versions.require_room, draft)
 
     async def usage(self, tenant: str) -> StorageUsage:
         """What the tenant has stored. Raises TenantUnknown."""
-        return await self._read(read_usage, tenant)
+        return await self._read(tenants.read_usage, tenant)
 
     async def names(self, tenant: str) -> set[str]:
         """Every name that ever had a version in the tenant, even if all of them are deleted and purged."""
@@ -136,48 +133,50 @@ class Registry:
         manifest: str,
         alias: str | None = None,
         actor: str,
-    ) -> tuple[Version, bool]:
+    ) -> tuple[VersionRecord, bool]:
         """Makes the stored, reserved bytes the next version; returns the version, and whether it is new.
 
         The same transaction points `alias` to it. If a live version has the same bytes, that version is returned.
         Numbers start at 1 and are never reused. The reservation ends. Raises TenantUnknown, QuotaReached, InvalidRecord
         for an invalid alias, or BlobBusy if the reservation is gone: then reserve, store and publish again.
         """
-        draft = Version(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
-        return await self._write(actor, publish, draft, reservation, alias)
+        draft = VersionRecord(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
+        return await self._write(actor, versions.publish, draft, reservation, alias)
 
     async def delete_version(self, tenant: str, name: str, number: int, *, actor: str) -> None:
         """Deletes one version, which can be undeleted until it is purged.
 
         Raises AdapterUnknown or VersionUnknown, or RegistryConflict if an alias names it.
         """
-        await self._write(actor, deletion.delete_version, tenant, name, number)
+        await self._write(actor, versions.delete_version, tenant, name, number)
 
     async def delete_adapter(self, tenant: str, name: str, *, actor: str) -> int:
         """Deletes every version and alias at once; returns how many versions there were. Raises AdapterUnknown."""
-        return await self._write(actor, deletion.delete_adapter, tenant, name)
+        return await self._write(actor, versions.delete_adapter, tenant, name)
 
-    async def undelete(self, tenant: str, name: str, number: int, *, actor: str) -> Version:
+    async def undelete(self, tenant: str, name: str, number: int, *, actor: str) -> VersionRecord:
         """Makes a deleted version live again under its number; one that is live stays as it is.
 
         Raises VersionUnknown if it was never published or is purged, RegistryConflict if another live version has its
         bytes, and QuotaReached if the tenant would have too many adapters.
         """
-        return await self._write(actor, deletion.undelete, tenant, name, number)
+        return await self._write(actor, versions.undelete, tenant, name, number)
 
     async def purge(self, before: datetime, *, actor: str) -> set[str]:
         """Removes every version deleted before then; returns the digests that no remaining version has."""
-        return await self._write(actor, deletion.purge, before)
+        return await self._write(actor, versions.purge, before)
 
-    async def deprecate(self, tenant: str, name: str, number: int, reason: str | None, *, actor: str) -> Version:
+    async def deprecate(self, tenant: str, name: str, number: int, reason: str | None, *, actor: str) -> VersionRecord:
         """Marks a live version as deprecated; None removes the mark. Raises AdapterUnknown or VersionUnknown."""
-        return await self._write(actor, marks.deprecate, tenant, name, number, reason)
+        return await self._write(actor, versions.deprecate, tenant, name, number, reason)
 
     async def set_public(self, tenant: str, name: str, public: bool, *, actor: str) -> None:
         """Allows or forbids other tenants to use an adapter. Raises AdapterUnknown."""
-        await self._write(actor, marks.set_public, tenant, name, public)
+        await self._write(actor, versions.set_public, tenant, name, public)
 
-    async def set_alias(self, tenant: str, name: str, alias: str, split: Mapping[int, float], *, actor: str) -> Alias:
+    async def set_alias(
+        self, tenant: str, name: str, alias: str, split: Mapping[int, float], *, actor: str
+    ) -> AliasRecord:
         """Points the alias to these live versions, each with its share of requests.
 
         Raises InvalidRecord for an invalid name, or for shares that are not above 0 or do not sum to 1, AdapterUnknown
@@ -185,7 +184,7 @@ class Registry:
         """
         return await self._write(actor, aliases.set_alias, tenant, name, alias, split)
 
-    async def rollback_alias(self, tenant: str, name: str, alias: str, *, actor: str) -> Alias:
+    async def rollback_alias(self, tenant: str, name: str, alias: str, *, actor: str) -> AliasRecord:
         """Restores the alias's previous split, also after its deletion; two rollbacks go two steps back.
 
         Raises AdapterUnknown or VersionUnknown, or RegistryConflict if there is no earlier split or one of its versions
@@ -197,11 +196,11 @@ class Registry:
         """Deletes the alias; its history stays. Raises AdapterUnknown or VersionUnknown."""
         await self._write(actor, aliases.delete_alias, tenant, name, alias)
 
-    async def alias_history(self, tenant: str, name: str, alias: str) -> list[AliasChange]:
+    async def alias_history(self, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
         """The last thousand changes of an alias, newest first. Raises AdapterUnknown or VersionUnknown."""
         return await self._read(aliases.read_history, tenant, name, alias)
 
-    async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> Tenant:
+    async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> TenantRecord:
         """Creates a tenant. Raises InvalidRecord for an invalid name or quota, RegistryConflict if it exists."""
         return await self._write(actor, tenants.create_tenant, name, quotas)
 

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Connection, bindparam, case, select
 from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.keys import key_of, select_keys
 from peltier_store.registry.lookup import LIVE, select_versions, version_of
-from peltier_store.registry.records import AdapterRecord, Alias, Snapshot, Version
+from peltier_store.registry.records import AdapterRecord, AliasRecord, RegistrySnapshot, VersionRecord
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import select_tenants, tenant_of
 from peltier_store.registry.transactions import read_revision
@@ -25,13 +25,13 @@ _TENANTS = select_tenants().where(TenantRow.revision > _SINCE)
 _KEYS = select_keys().where(KeyRow.revision > _SINCE)
 
 
-def read_snapshot(connection: Connection, since: int) -> Snapshot:
+def read_snapshot(connection: Connection, since: int) -> RegistrySnapshot:
     """The current revision, and every adapter, tenant and key that changed after `since`."""
     revision = read_revision(connection)
     if revision == since:
-        return Snapshot(revision, (), ())
+        return RegistrySnapshot(revision, (), ())
     changed = {"since": since}
-    return Snapshot(
+    return RegistrySnapshot(
         revision,
         _adapters(connection, changed),
         tuple(tenant_of(row) for row in connection.execute(_TENANTS, changed)),
@@ -40,10 +40,10 @@ def read_snapshot(connection: Connection, since: int) -> Snapshot:
 
 
 def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterRecord, ...]:
-    versions: dict[tuple[str, str], list[Version]] = defaultdict(list)
+    versions: dict[tuple[str, str], list[VersionRecord]] = defaultdict(list)
     for row in connection.execute(_VERSIONS, changed):
         versions[row.tenant, row.name].append(version_of(row))
-    aliases: dict[int, list[Alias]] = defaultdict(list)
+    aliases: dict[int, list[AliasRecord]] = defaultdict(list)
     for row in connection.execute(_ALIASES, changed):
         aliases[row.adapter_id].append(alias_of(row))
     return tuple(

@@ -143,7 +143,7 @@ Index(
 
 
 class AliasRow(Base):
-    """One state that an alias was ever in; no split: it was deleted. `previous_id` is where a rollback goes."""
+    """A present or past state of an alias. Without a split the alias was deleted. A rollback restores `previous_id`."""
 
     __tablename__ = "aliases"
 

@@ -1,14 +1,26 @@
-"""Tenants and their quotas."""
+"""Tenants, their quotas, and what they have stored.
+
+Deleted versions count for the quota of stored bytes until they are purged. Each version counts all of its bytes, even
+if several share one blob, because each has its own manifest in the registry, which may be most of the bytes.
+"""
 
 import math
 from dataclasses import asdict, fields
 
-from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
-from peltier_store.registry.errors import InvalidRecord, RegistryConflict, TenantUnknown
-from peltier_store.registry.records import MAX_WEIGHT, MIN_WEIGHT, Quotas, Tenant
-from peltier_store.registry.rules import check_name
-from peltier_store.registry.tables import TenantRow
+from peltier_store.registry.errors import InvalidRecord, QuotaReached, RegistryConflict, TenantUnknown
+from peltier_store.registry.lookup import LIVE
+from peltier_store.registry.records import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    Quotas,
+    StorageUsage,
+    TenantRecord,
+    VersionRecord,
+    check_name,
+)
+from peltier_store.registry.tables import AdapterRow, TenantRow, VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
@@ -16,7 +28,7 @@ _QUOTAS = tuple(field.name for field in fields(Quotas))
 _MAX_COUNT = 2**63 - 1
 
 
-def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenant:
+def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> TenantRecord:
     """Creates a tenant."""
     check_name("tenant", name)
     _check_quotas(quotas)
@@ -25,7 +37,7 @@ def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenan
     row = insert(TenantRow).values(name=name, created_at=writing.at, revision=writing.revision, **asdict(quotas))
     writing.connection.execute(row)
     writing.audit(name, "create_tenant", name, **asdict(quotas))
-    return Tenant(name, writing.at, quotas)
+    return TenantRecord(name, writing.at, quotas)
 
 
 def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
@@ -60,9 +72,9 @@ def select_tenants() -> Select[*tuple[object, ...]]:
 _ONE = select_tenants().where(TenantRow.name == bindparam("name"))
 
 
-def tenant_of(row: Row[*tuple[object, ...]]) -> Tenant:
+def tenant_of(row: Row[*tuple[object, ...]]) -> TenantRecord:
     """The tenant in a row of `select_tenants`."""
-    return Tenant(row.name, row.created_at, _quotas(row))
+    return TenantRecord(row.name, row.created_at, _quotas(row))
 
 
 def _quotas(row: Row[*tuple[object, ...]]) -> Quotas:
@@ -80,3 +92,42 @@ def _check_quotas(quotas: Quotas) -> None:
             raise InvalidRecord(f"{name} is {count!r}: it must be from 0 to {_MAX_COUNT}")
     if not MIN_WEIGHT <= quotas.weight <= MAX_WEIGHT:
         raise InvalidRecord(f"weight is {quotas.weight!r}: it must be from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
+
+
+def require_room_for_adapter(connection: Connection, quotas: Quotas, tenant: str, name: str) -> None:
+    """Raises QuotaReached if `name` would exceed the maximum number of live adapters."""
+    if quotas.max_adapters is None:
+        return
+    names = _live_names(connection, tenant)
+    if name not in names and len(names) >= quotas.max_adapters:
+        raise QuotaReached(
+            f"tenant {tenant!r} has {len(names)} adapters and may have {quotas.max_adapters}; delete one first"
+        )
+
+
+def require_room_for_bytes(connection: Connection, quotas: Quotas, draft: VersionRecord) -> None:
+    """Raises QuotaReached if the bytes of `draft` would exceed the tenant's quota."""
+    if quotas.max_stored_bytes is None:
+        return
+    num_bytes = _stored_bytes(connection, draft.tenant)
+    if num_bytes + draft.size_bytes > quotas.max_stored_bytes:
+        raise QuotaReached(
+            f"tenant {draft.tenant!r} has stored {num_bytes} bytes and may store {quotas.max_stored_bytes}, so "
+            f"{draft.size_bytes} more do not fit; deleted versions count until their grace period is over"
+        )
+
+
+def read_usage(connection: Connection, tenant: str) -> StorageUsage:
+    """What counts for the tenant's quotas of storage. Raises TenantUnknown."""
+    require_quotas(connection, tenant)
+    return StorageUsage(len(_live_names(connection, tenant)), _stored_bytes(connection, tenant))
+
+
+def _live_names(connection: Connection, tenant: str) -> set[str]:
+    live = select(VersionRow.number).where(VersionRow.adapter_id == AdapterRow.id, LIVE).exists()
+    return set(connection.execute(select(AdapterRow.name).where(AdapterRow.tenant == tenant, live)).scalars())
+
+
+def _stored_bytes(connection: Connection, tenant: str) -> int:
+    owned = select(func.coalesce(func.sum(VersionRow.size_bytes), 0)).join(AdapterRow)
+    return int(connection.execute(owned.where(AdapterRow.tenant == tenant)).scalar_one())

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import URL, Connection, insert, select, update
 
@@ -23,11 +23,10 @@ from peltier_store.registry.database import (
     reason,
     refuses_a_value,
 )
-from peltier_store.registry.engines import Access, create_engines
+from peltier_store.registry.engines import Access, T, create_engines
 from peltier_store.registry.errors import InvalidRecord, RegistryError, RegistryFull, RegistryGone
+from peltier_store.registry.records import AuditEntry, AuditFilter
 from peltier_store.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow
-
-Result = TypeVar("Result")
 
 _VERIFIED = "verified registry"
 # The actor of a change that is not in the audit log.
@@ -80,7 +79,7 @@ class Transactions:
     def __init__(self, url: URL) -> None:
         self._url = url
         self._engines = create_engines(url)
-        # SQLite wakes waiting writers in no order, so the writers of this process wait here in theirs.
+        # SQLite wakes waiting writers in any order. Here the writers of this process wait in the order of their calls.
         self._turn = asyncio.Lock()
         self._unfinished: set[asyncio.Task[object]] = set()
         self._identity: str | None = None
@@ -105,7 +104,7 @@ class Transactions:
         return found
 
     def saw(self, revision: int) -> None:
-        """This process has seen that revision, so an older one is an older state of the registry."""
+        """Notes that this process has seen that revision. A lower revision is then an older state of the registry."""
         self._seen_revision = max(self._seen_revision, revision)
 
     def require_newer(self, revision: int, than: int) -> None:
@@ -115,11 +114,11 @@ class Transactions:
                 f"the registry {self.name} was replaced by an older one: it is at revision {revision} and was at {than}"
             )
 
-    async def read(self, work: Callable[[Connection], Result]) -> Result:
+    async def read(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` on one consistent state of the database."""
         return await self._finish(self._run(Access.READ, work))
 
-    async def write(self, actor: str, work: Callable[[WriteTransaction], Result], *, durable: bool = True) -> Result:
+    async def write(self, actor: str, work: Callable[[WriteTransaction], T], *, durable: bool = True) -> T:
         """Runs `work` as the only writer, with a new revision. An exception in it undoes all of its changes.
 
         The changes survive a power loss once this returns; without `durable` they may not.
@@ -127,12 +126,12 @@ class Transactions:
         access = Access.WRITE if durable else Access.RELAXED_WRITE
         return await self._finish(self._write(access, actor, work))
 
-    def waiting(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Callable[[], Result]:
+    def waiting(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], T]:
         """A function that runs `work` on the running event loop; only work inside of a transaction may call it."""
         loop = asyncio.get_running_loop()
         return lambda: self._engines.wait(loop, work())
 
-    async def _finish(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         # Not cancelled with its caller: SQLite's thread would continue with the statement, and the abandoned connection
         # could keep the database locked.
         task = asyncio.create_task(work)
@@ -140,8 +139,8 @@ class Transactions:
         task.add_done_callback(self._unfinished.discard)
         return await asyncio.shield(task)
 
-    async def _write(self, access: Access, actor: str, work: Callable[[WriteTransaction], Result]) -> Result:
-        def write(connection: Connection) -> tuple[int, Result]:
+    async def _write(self, access: Access, actor: str, work: Callable[[WriteTransaction], T]) -> T:
+        def write(connection: Connection) -> tuple[int, T]:
             row = connection.execute(_NEXT_REVISION).one()
             self._require_same(row.registry_id)
             self.require_newer(row.number - 1, self._seen_revision)
@@ -179,8 +178,8 @@ class Transactions:
         finally:
             self._turn.release()
 
-    async def _run(self, access: Access, work: Callable[[Connection], Result]) -> Result:
-        def verified(connection: Connection) -> Result:
+    async def _run(self, access: Access, work: Callable[[Connection], T]) -> T:
+        def verified(connection: Connection) -> T:
             self._verify(connection)
             return work(connection)
 
@@ -213,3 +212,20 @@ def read_revision(connection: Connection) -> int:
 def read_identity(connection: Connection) -> str:
     """The unique id of this registry."""
     return connection.execute(_IDENTITY).scalar_one()
+
+
+def read_audit(connection: Connection, limit: int, before_id: int | None, wanted: AuditFilter) -> list[AuditEntry]:
+    """At most `limit` of the wanted entries before that one, newest first."""
+    entries = select(AuditRow.__table__).order_by(AuditRow.id.desc()).limit(limit)
+    if before_id is not None:
+        entries = entries.where(AuditRow.id < before_id)
+    for column, value in ((AuditRow.tenant, wanted.tenant), (AuditRow.actor, wanted.actor)):
+        if value is not None:
+            entries = entries.where(column == value)
+    if wanted.action is not None:
+        entries = entries.where(AuditRow.action == wanted.action)
+    if wanted.since is not None:
+        entries = entries.where(AuditRow.at >= wanted.since)
+    if wanted.until is not None:
+        entries = entries.where(AuditRow.at < wanted.until)
+    return [AuditEntry(**row._mapping) for row in connection.execute(entries)]

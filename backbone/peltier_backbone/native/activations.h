@@ -1,11 +1,11 @@
-/* Activations in place, as products apply them to their sums. */
+/* Activations in place, equal to those that products apply to their sums. */
 
 #ifndef PELTIER_ACTIVATIONS_H
 #define PELTIER_ACTIVATIONS_H
 
 #include "tiles.h"
 
-/* The first `width` columns of y, activated; if `gated`, times the next `width` columns. */
+/* Activates the first `width` columns of y; if `gated`, multiplies them by the next `width` columns. */
 typedef struct {
     matrix y;
     int64_t width;

@@ -1,5 +1,5 @@
-/* What adapters do at one place of a model: all rows of a batch in one call, whatever the shapes of their ops. What lies
- * between two products of an op never leaves the cache. */
+/* The adapters of a batch at one place of a model: one call computes all rows, with ops of any shapes. The intermediate
+ * results of an op stay in the cache. */
 
 #include "kernels.h"
 #include "norms.h"
@@ -16,7 +16,7 @@ typedef struct {
     int64_t floats;
 } call;
 
-/* Four pieces of `size` floats: the input, what lies between two products by turns, and scales. */
+/* Four buffers of `size` floats: the input, two that alternate as results of products, and scales. */
 typedef struct {
     float *input, *between[2], *scales;
 } scratch;
@@ -30,7 +30,7 @@ static float dot(const float *x, const float *w, int64_t inner) {
     return sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* Of the two outputs of a w [inner, 2]. */
+/* The two outputs of x w, where w is [inner, 2]. */
 static void dot_pair(const float *x, const float *w, int64_t inner, float found[2]) {
     found[0] = found[1] = 0;
     for (int64_t k = 0; k < inner; k++) found[0] += x[k] * w[2 * k], found[1] += x[k] * w[2 * k + 1];
@@ -40,7 +40,7 @@ static int copies_input(const call *c, const op *o) {
     return c->x.half || o->reads != READS_X || (o->count && o->steps[0].fold > 1 && c->x.stride != c->width);
 }
 
-/* `rows` rows of the op's input from `first` on as floats: x itself, or made in the scratch. */
+/* The `rows` rows of an op's input that begin at `first`, as floats: x itself, or a copy in the scratch. */
 static matrix read_input(const call *c, const op *o, const float *base, int64_t first, int64_t rows, scratch s) {
     const matrix x = {at(c->x, first, 0), c->x.stride, c->x.half}, made = {s.input, c->width, 0};
     if (!copies_input(c, o)) return x;
@@ -70,7 +70,7 @@ static int64_t widest(const call *c, const op *o) {
     return most;
 }
 
-/* So many rows at a time. */
+/* The number of rows that are computed at a time. */
 static int64_t rows_at_once(int64_t width) {
     const int64_t most = CHUNK / width / ROWS * ROWS;
     return most < ROWS ? ROWS : most;
@@ -80,7 +80,7 @@ static matrix folded(matrix m, int64_t fold, int64_t width) {
     return (matrix){m.data, fold == 1 ? m.stride : width, m.half};
 }
 
-/* y += the steps of x, whose rows are scaled. */
+/* y += scale * steps(x), with a scale for each row. */
 static void run_steps(const op *o, const float *base, matrix y, matrix x, int64_t rows, const float *scale, scratch s) {
     for (int64_t k = 0; k < o->count; k++) {
         const step *own = o->steps + k;
@@ -95,8 +95,8 @@ static void run_steps(const op *o, const float *base, matrix y, matrix x, int64_
     }
 }
 
-/* Gain and gate of each of the rows that the last product has for `rows` tokens from `first` on; `row` is the text that
- * the first of them is of. */
+/* Gain times gate for each row of the last product of `rows` tokens that begin at `first`. `row` is the text of the
+ * first token. */
 static const float *scales_of(
     const call *c, const op *o, int64_t number, int64_t row, int64_t first, int64_t rows, scratch s) {
     if (o->gain == 1 && !o->gate.outputs) return NULL;
@@ -125,7 +125,7 @@ static scratch cut(float *memory, int64_t size) {
     return (scratch){memory, {memory + size, memory + 2 * size}, memory + 3 * size};
 }
 
-/* An op of a group for those of its tokens that are `own`. */
+/* Computes an op of a group for the group's tokens that are in `own`. */
 static void run_op(const call *c, const group *g, int64_t number, share own, float *memory) {
     const op *o = g->program->ops + g->program->places[c->place] + number;
     const int64_t width = widest(c, o), most = rows_at_once(width);
@@ -168,7 +168,7 @@ static float gate_of(const call *c, const op *o, const float *base, int64_t row,
     return sigmoid(ahead)[0];
 }
 
-/* The gates of the rows that are `own`. */
+/* Computes the gates of the rows in `own`. */
 static void run_gates(const call *c, share own, float *memory) {
     for (const group *g = c->table.groups; g < c->table.groups + c->table.count; g++) {
         if (!g->program) continue;
@@ -232,9 +232,9 @@ static cost cost_of(const call *c) {
     return found;
 }
 
-/* y += all ops of `place`, each row's own. Rows are float32 or bfloat16; x and the residual are of one kind and `width`
- * wide. y may be x; where the last step of an op is folded, a row of y has no columns but the op's own. `gates` has room
- * for as many rows as there are, for each op of the place that has most. Returns 0, or 1 without memory. */
+/* y += all ops of each row's adapter at `place`. Rows are float32 or bfloat16; x and the residual have one type and
+ * `width` columns. y may be x. If the last step of an op is folded, a row of y has the columns of that op only. `gates`
+ * is [most ops of a program at the place, rows]. Returns 0, or 1 without memory. */
 EXPORT int peltier_adapt(
     void *y, int64_t y_stride, int y_half, const void *x, int64_t x_stride, int x_half, const void *residual,
     int64_t residual_stride, int64_t width, const group *groups, int64_t count, const int64_t *starts, int64_t place,

@@ -8,8 +8,8 @@
 #include "amx_tiles.h"
 #include "threads.h"
 
-/* What the parts of a block of rows may take of the second-level cache, and the lines of w whose parts stay there for all
- * groups of a block. */
+/* Bytes of the second-level cache that the parts of a block of rows may use, the most rows of a block, and the lines of
+ * w whose parts stay in the cache for all groups of a block. */
 #define BLOCK_BYTES (1 << 20)
 #define MOST_BLOCK_ROWS 512
 #define PIECE 768
@@ -21,8 +21,8 @@ int may_use_amx(void) {
     return !syscall(SYS_arch_prctl, REQUEST_STATE, TILES);
 }
 
-/* A call. The parts x of `block` rows are multiplied with those of w, of stripes of so many `columns`, in pieces of the
- * inner dimension; what is found of each stripe stays in `sums`. */
+/* A call. It multiplies the parts `x` of `block` rows by the parts `w` of a stripe of `columns` columns, in pieces of
+ * the inner dimension. `sums` keeps the sums of each stripe from one piece to the next. */
 typedef struct {
     const product *p;
     int64_t rows, block, piece, columns, panel;
@@ -30,8 +30,8 @@ typedef struct {
     lanes (*sums)[COLUMNS];
 } amx_call;
 
-/* An element that is not finite, of rows that have one or meet one in w, may be so by its parts alone: an infinity times a
- * part that is zero is not a number. Such elements are summed once more, as floats. */
+/* Computes one element again, as floats. If x or w has an infinity, the sum of the parts can be NaN where the float
+ * product is not: an infinity times a part that is zero is NaN. */
 static void multiply_as_floats(const amx_call *c, int64_t row, int64_t column) {
     const int64_t panel = column / c->panel * c->panel;
     product p = *c->p;
@@ -85,8 +85,8 @@ static int64_t num_groups(int64_t rows) {
     return (rows + GROUP_ROWS - 1) / GROUP_ROWS;
 }
 
-/* The lines of a piece from `line` on, of the stripe from `column` on. Where it has fewer sixteens, the first is computed
- * again. */
+/* The stripe that begins at `column`, for the piece of the inner dimension that begins at `line`. If the last stripe
+ * has fewer vectors of columns, its first vector is computed again. */
 static stripe stripe_at(const amx_call *c, int64_t line, int64_t column, int64_t kept) {
     const product *p = c->p;
     const int64_t left = p->inner - line;
@@ -101,7 +101,8 @@ static stripe stripe_at(const amx_call *c, int64_t line, int64_t column, int64_t
     return found;
 }
 
-/* A piece of the inner dimension, of a stripe for a block of `count` rows from `first` on. The first group splits w. */
+/* Multiplies one piece of the inner dimension, for one stripe and the block of `count` rows that begins at `first`. The
+ * first group of rows splits w into parts. */
 static void multiply_piece(
     const amx_call *c, int64_t first, int64_t count, int64_t line, int64_t column, lanes (*sums)[COLUMNS]) {
     const int few = c->columns == 3 * LANES, whole = c->piece >= c->p->inner;
@@ -120,12 +121,13 @@ static void multiply_piece(
     }
 }
 
-/* The rows of a stripe that `sums` has room for: with one piece a group's are finished before the next. */
+/* The rows of a stripe that `sums` has room for. With a single piece, the sums of a group are finished before the next
+ * group. */
 static int64_t kept_rows(const amx_call *c) {
     return c->piece < c->p->inner ? num_groups(c->block) * GROUP_ROWS : GROUP_ROWS;
 }
 
-/* Of a block of rows from `first` on the stripes that are `own`. */
+/* Computes the stripes in `own` for the block of rows that begins at `first`. */
 static void multiply_block(const amx_call *c, int64_t first, share own) {
     const int64_t count = c->rows - first < c->block ? c->rows - first : c->block;
     const int whole = c->piece >= c->p->inner;
@@ -139,7 +141,7 @@ static void multiply_block(const amx_call *c, int64_t first, share own) {
     }
 }
 
-/* Memory of a thread for so many stripes. Returns 0, or 1 without it. */
+/* Allocates the memory of a thread for `stripes` stripes. Returns 0, or 1 without memory. */
 static int take_memory(amx_call *c, int64_t stripes) {
     const int64_t steps = num_steps(c->piece) > 2 ? num_steps(c->piece) : 2;
     const int64_t x_bytes = num_groups(c->block) * 2 * steps * STEP_BYTES, w_bytes = 3 * steps * STEP_BYTES;
@@ -169,7 +171,7 @@ static int multiply_share(const void *call, share own) {
     return 0;
 }
 
-/* As many as stay in the cache, but few enough for all threads. */
+/* The rows of a block: as many as fit in the cache, but few enough that every thread gets some. */
 static int64_t block_rows(int64_t rows, int64_t piece, int64_t threads) {
     int64_t block = BLOCK_BYTES / (num_steps(piece) * STEP_BYTES / LANES);
     const int64_t each = (rows + threads - 1) / threads;

@@ -1,11 +1,11 @@
-/* Floats as sums of three bfloat16, in the tiles that AMX multiplies.
+/* Splits floats into sums of three bfloat16, in the tiles that AMX multiplies.
  *
- * The top 16 bits of a float are a bfloat16 of 8 significant bits; so are those of what is left, twice, and nothing of
- * its 24 bits is lost. Henry, Tang and Heinecke describe such products ("Leveraging the bfloat16 Artificial Intelligence
- * Datatype For Higher-Precision Computations", 2019).
+ * The top 16 bits of a float are a bfloat16 with 8 significant bits. The remainder is split in the same way, twice, so
+ * all 24 bits are kept. Henry, Tang and Heinecke describe such products ("Leveraging the bfloat16 Artificial
+ * Intelligence Datatype For Higher-Precision Computations", 2019).
  *
- * A tile has 16 lines of 64 bytes: of a row of x the 32 elements of a step, of w for each column the pairs of such
- * elements. The tiles of sixteen rows or columns are [steps][PARTS]. */
+ * A tile has 16 lines of 64 bytes. A line of x has the 32 elements of one row in a step. A line of w has a pair of
+ * elements for each of 16 columns. The tiles of 16 rows or columns are [steps][PARTS]. */
 
 #ifndef PELTIER_AMX_PARTS_H
 #define PELTIER_AMX_PARTS_H
@@ -21,12 +21,12 @@ static inline int64_t num_steps(int64_t inner) {
     return (inner + STEP - 1) / STEP;
 }
 
-/* Without its first part; exact. What is not finite leaves what is not a number. */
+/* x without its first part, which is exact. If x is not finite, the result is NaN. */
 INLINE lanes less_part(lanes x) {
     return x - (lanes)((bits)x & 0xffff0000);
 }
 
-/* 32 elements of a row: their parts. */
+/* Writes the parts of 32 elements of a row. */
 INLINE void split_elements(lanes first, lanes second, char *to) {
     const __m512i tops = _mm512_set_epi16(
         63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5,
@@ -37,7 +37,8 @@ INLINE void split_elements(lanes first, lanes second, char *to) {
     }
 }
 
-/* The rows of x, with zeros beyond the last element and the last row: [tiles of rows][steps][PARTS]. */
+/* Splits the rows of x into tiles, [tiles of rows][steps][PARTS], with zeros after the last element and the last
+ * row. */
 static void split_rows(matrix x, int64_t rows, int64_t inner, char *to) {
     for (int64_t first = 0; first < rows; first += LANES)
         for (int64_t k = 0; k < inner; k += STEP, to += STEP_BYTES)
@@ -51,13 +52,14 @@ static void split_rows(matrix x, int64_t rows, int64_t inner, char *to) {
             }
 }
 
-/* Where the lines of sixteen columns lie, for each sixteen of a stripe. */
+/* The first line of each vector of 16 columns of a stripe, and the distance from one line to the next. */
 typedef struct {
     const float *columns[3];
     int64_t stride;
 } lines;
 
-/* Line pair `number` of a step: the parts for all columns, those of the next sixteen `apart` bytes further on. */
+/* Splits pair of lines `number` of a step for all columns. The tiles of the next 16 columns begin `apart` bytes
+ * later. */
 INLINE void split_pair(const lines *w, int number, char *to, int64_t apart, const int columns) {
     _Pragma("unroll") for (int c = 0; c < columns; c++) {
         const float *from = w->columns[c] + 2 * number * w->stride;

@@ -1,8 +1,8 @@
 /* Sums of products of floats by AMX, for 32 rows and 32 columns or 16 rows and 48 columns.
  *
- * Of the nine products of parts six are summed in float32: those that are left out are at most 2^-21 of the whole, less
- * than its rounding in most sums. Each element's sum takes the steps and the six in one order, so it never depends on
- * where its row stands. */
+ * Six of the nine products of parts are summed, in float32. The other three are at most 2^-21 of the whole, less than
+ * the rounding error of most sums. The sum of each element adds the steps and the six products in one order, so it does
+ * not depend on the position of its row. */
 
 #ifndef PELTIER_AMX_SUMS_H
 #define PELTIER_AMX_SUMS_H
@@ -10,8 +10,8 @@
 #include "amx_parts.h"
 #include "tiles.h"
 
-/* Columns in sixteens, of a weight with `inner` lines, whose parts go to `tiles`. These have room for `kept` steps in
- * turns; those of the next sixteen are `apart` bytes further on. */
+/* Vectors of 16 columns of a weight with `inner` lines. Their parts go to `tiles`, a ring buffer of `kept` steps; the
+ * tiles of the next vector begin `apart` bytes later. */
 typedef struct {
     lines from;
     int64_t inner;
@@ -19,8 +19,8 @@ typedef struct {
     int64_t kept, apart;
 } stripe;
 
-/* The tiles of a group of rows, and a stripe. `fresh` if all its steps but the first are still to be split; `resumed` if
- * the sums go on from what was found before. */
+/* The tiles of a group of rows, and a stripe. If `fresh`, all steps of the stripe but the first are not split yet; if
+ * `resumed`, the sums continue those of the previous piece. */
 typedef struct {
     const char *x;
     int64_t x_apart;
@@ -51,8 +51,8 @@ static char *step_of(const stripe *w, int64_t number) {
     _Pragma("unroll") for (int k = first; ahead && k < last; k++)  \
         split_pair(next, k, ahead, w_apart, 4 - rows)
 
-/* One step of two sixteens of rows and two of columns, or of one and three. Meanwhile the `next` lines are split, if there
- * are tiles `ahead` for them. */
+/* Adds one step, for 32 rows and 32 columns or for 16 rows and 48 columns. Meanwhile it splits the lines `next` into
+ * the tiles `ahead`, unless these are NULL. */
 INLINE void add_step(
     const char *x, int64_t x_apart, const char *w, int64_t w_apart, const lines *next, char *ahead, const int rows) {
     LOAD_X(HIGH); LOAD_W(LOW); ADD_PRODUCTS; SPLIT(0, 3);
@@ -64,7 +64,7 @@ INLINE void add_step(
     MEMORY_IS_CURRENT;
 }
 
-/* A step at the end of the inner dimension has zeros behind it. */
+/* A copy of an incomplete last step of the inner dimension, padded with zeros. */
 typedef struct {
     float lines[3 * STEP * LANES];
 } padded_step;
@@ -105,7 +105,7 @@ INLINE void add_steps(const group_product *g, const int rows) {
         add_step(x, g->x_apart, step_of(w, step), w->apart, NULL, NULL, rows);
 }
 
-/* [32, 32] or [16, 48]. */
+/* The sums of a group and a stripe: [32, 32] or [16, 48]. */
 INLINE void sum_products(const group_product *g, lanes found[GROUP_ROWS][COLUMNS], const int rows) {
     const int64_t stride = sizeof found[0];
     if (g->resumed) {

@@ -1,5 +1,5 @@
-/* Products in the tile registers of AMX, which have sixteen lines of 64 bytes: of x a line for each row, of w a line for
- * each 4 bytes of a row of x, with 4 bytes for each of sixteen columns. */
+/* Products in the tile registers of AMX, which have 16 lines of 64 bytes. A tile of x has a line for each row. A tile
+ * of w has a line for each 4 bytes of a row of x, with 4 bytes for each of 16 columns. */
 
 #ifndef PELTIER_AMX_TILES_H
 #define PELTIER_AMX_TILES_H
@@ -33,14 +33,15 @@ static inline void configure_tiles(int rows) {
     _tile_loadconfig(&config);
 }
 
-/* Rows of x and columns of w. Rows of x and lines of w are so many bytes apart; w has `lines` lines. */
+/* Rows of x and columns of w. `x_stride` and `w_stride` are the bytes from one row of x, or line of w, to the next; w
+ * has `lines` lines. */
 typedef struct {
     const char *x, *w;
     int64_t x_stride, w_stride, lines;
     int rows;
 } tile_product;
 
-/* The lines behind the last whole tile, with zeros behind them. */
+/* The lines after the last whole tile, padded with zeros. */
 typedef struct {
     char x[GROUP_ROWS * LINE_BYTES], w[TILE_LINES * 2 * LINE_BYTES];
 } last_lines;
@@ -71,8 +72,8 @@ INLINE tile_product pad_lines(const tile_product *p, int64_t done, int columns, 
         }                                                                            \
     } while (0)
 
-/* The sums of at most 32 rows and of one or two times sixteen columns go to `to`, whose rows are `stride` bytes apart.
- * `multiply` is the instruction. */
+/* Writes the sums of at most 32 rows and 16 or 32 columns to `to`, whose rows are `stride` bytes apart. `multiply` is
+ * the instruction. */
 #define SUM_TILES(name, multiply)                                                                             \
     NOINLINE void name(tile_product p, int columns, char *to, int64_t stride) {                               \
         const tile_product whole = p;                                                                         \

@@ -1,4 +1,4 @@
-/* Softmax attention, row by row and head by head: no pads, no masks and no neighbours. */
+/* Softmax attention, one head of one row at a time, without padding or masks. */
 
 #include "head.h"
 #include "kernels.h"
@@ -8,7 +8,7 @@ static matrix moved(matrix m, int64_t row, int64_t column) {
     return (matrix){at(m, row, column), m.stride, m.half};
 }
 
-/* What a group's program has at the place of the prefixes; NULL without a prefix. */
+/* The op of a group's program at the place of prefixes, or NULL if it has no prefix. */
 static const op *prefix_of(int64_t place, const group *g) {
     if (!g->program || g->program->places[place] == g->program->places[place + 1]) return NULL;
     return g->program->ops + g->program->places[place];
@@ -22,7 +22,7 @@ static void place_prefix(head *h, const op *o, const group *g, int64_t number, c
     if (o->gate.outputs) h->gate = gates[row];
 }
 
-/* How a head attends. */
+/* Computes the attention of one head. */
 typedef void attention(const head *h, scratch s, float scale);
 
 /* A call of `peltier_attend`. */
@@ -55,7 +55,7 @@ static head head_of(const batch *b, const group *g, int64_t number, int64_t row)
     return h;
 }
 
-/* The queries of h from number `first` on that attend at once, and the keys that any of them sees. */
+/* The block of queries of h that begins at `first`, and the keys that any of these queries sees. */
 static head block_of(const head *h, int64_t first, int64_t window) {
     const int64_t last = first + QUERIES < h->tokens ? first + QUERIES : h->tokens;
     const int64_t low = first > window ? first - window : 0, high = last + window < h->seen ? last + window : h->seen;
@@ -66,7 +66,7 @@ static head block_of(const head *h, int64_t first, int64_t window) {
     return own;
 }
 
-/* In blocks, where not every token is in the window of every other. */
+/* Attends in blocks of queries, unless every token is in the window of every other. */
 static void attend_near(const batch *b, const head *h, scratch s) {
     if (!b->window || h->tokens <= b->window + 1) {
         b->attend(h, s, b->scale);
@@ -78,7 +78,7 @@ static void attend_near(const batch *b, const head *h, scratch s) {
     }
 }
 
-/* The most keys, without those of a prefix, that a block of queries of a row sees. */
+/* The largest number of keys, without those of a prefix, that a block of queries sees. */
 static int64_t num_seen(int64_t keys, int64_t window) {
     return window && keys > 2 * window + QUERIES ? 2 * window + QUERIES : keys;
 }
@@ -107,12 +107,13 @@ static int64_t longest_prefix(table t, int64_t place) {
     return longest;
 }
 
-/* context of `query`, both [tokens, heads * size], for rows whose keys and values lie anywhere; products of queries and keys
- * are times `scale`. `once` is for rows of one query each, whose sums run in another
- * order. Queries and keys in bfloat16, or `rounded` to it, are multiplied so where the processor can. With groups, row r of the table
- * is row r here, and attends to the prefix of its group's program at `place`, times gates[r] if it has a gate; the bias of a
- * prefix is 0. With a `window` other than 0, query q of a row sees the prefix and those of its keys whose numbers are at most
- * so far from q; then rows have as many keys as queries. Returns 0, or 1 without memory. */
+/* Computes the context of `query`, both [tokens, heads * size]. The keys and values of a row may be anywhere in memory.
+ * Products of queries and keys are multiplied by `scale`. `once` is for rows of one query each; it sums in another
+ * order. Queries and keys in bfloat16, or `rounded` to it, are multiplied as bfloat16 if the processor has the
+ * instructions. With groups, row r of the table is row r here. It also attends to the prefix of its group's program at
+ * `place`, multiplied by gates[r] if the prefix has a gate; the bias of a prefix is 0. If `window` is not 0, query q of
+ * a row sees the prefix and the keys whose numbers differ from q by at most `window`; such a row has as many keys as
+ * queries. Returns 0, or 1 without memory. */
 EXPORT int peltier_attend(
     void *context, int64_t context_stride, const void *query, int64_t query_stride, int half, const void *key,
     const void *value, int64_t key_stride, int key_half, int64_t head_stride, const placed_row *rows, int64_t num_rows,

@@ -1,4 +1,4 @@
-/* The rest of a decoder's step beside products and attention: it stores keys and values, and finds the likeliest tokens. */
+/* Parts of a decoding step: it stores keys and values, and finds the most probable tokens. */
 
 #include <math.h>
 
@@ -22,7 +22,7 @@ EXPORT void peltier_keep_keys(
             }
 }
 
-/* The number of the largest of `width` logits, the first of equal ones. */
+/* The number of the largest of `width` logits; of equal ones, the first. */
 static int64_t largest_number(const float *logits, int64_t width) {
     lanes best = (lanes){0} - __builtin_inff();
     ints found = {0};

@@ -8,20 +8,20 @@
 #include "softmax.h"
 #include "tiles.h"
 
-/* So many queries at a time, so that their logits stay in the cache. */
+/* The number of queries that are computed at a time, so that their logits stay in the cache. */
 #define QUERIES 64
 
-/* One head of one row. Its keys are `prefix` ones times `gate`, then `seen` ones; its values likewise. A bias, if there is
- * data, has a row for each query and an element for each of the seen keys. With a `window`, query q sees the whole prefix
- * and those of the other keys whose numbers are at most so far from q + `offset`; without one it is 0. */
+/* One head of one row. It has `prefix` keys, which are multiplied by `gate`, then `seen` keys of the row; its values
+ * likewise. A bias has a row for each query and an element for each of the `seen` keys; its data are NULL if there is
+ * none. If `window` is not 0, query q sees the whole prefix and the other keys whose numbers differ from q + `offset`
+ * by at most `window`. */
 typedef struct {
     matrix query, key, value, prefix_key, prefix_value, context, bias;
     int64_t tokens, seen, prefix, size, window, offset;
     float gate;
 } head;
 
-/* What a head's turn needs, in one piece of memory that begins with `keys`. `shares` are what the logits become where
- * these are no floats. */
+/* The buffers for one head, in one allocation that begins with `keys`. `shares` has the softmax in bfloat16. */
 typedef struct {
     float *keys, *values, *queries, *logits, *scales;
     void *shares;
@@ -31,7 +31,7 @@ static int64_t padded(int64_t count) {
     return (count + LANES - 1) / LANES * LANES;
 }
 
-/* Of heads of at most so many keys and of `size`; without memory `keys` is NULL. */
+/* The buffers for heads of `size` elements with at most `keys` keys. Without memory, `keys` of the result is NULL. */
 static scratch new_scratch(int64_t keys, int64_t size) {
     const int64_t most = padded(keys), wide = padded(size + LANES);
     float *memory = new_floats(2 * most * wide + QUERIES * (2 * most + wide + 1));
@@ -40,14 +40,14 @@ static scratch new_scratch(int64_t keys, int64_t size) {
     return (scratch){memory, memory + most * wide, queries, logits, scales, scales + QUERIES};
 }
 
-/* Elements of a token of one head, while those of the next head, which lie behind them, are on their way to the cache:
- * tokens are so far apart that the processor does not foresee them, and waiting took a third of all attention. */
+/* Loads elements of a token of one head, and prefetches those of the next head, which follow them. Tokens are too far
+ * apart for the processor's own prefetching; without this, waiting took a third of the time of attention. */
 INLINE lanes load_ahead(matrix m, int64_t token, int64_t d, int64_t size) {
     __builtin_prefetch(at(m, token, d + size));
     return load(at(m, token, d), m.half, size - d);
 }
 
-/* Of each pair of lines `width` apart, the lanes that stand on the wrong side for a transposition change places. */
+/* A step of a transposition: exchanges elements between all pairs of vectors whose numbers differ by `width`. */
 INLINE void exchange(lanes v[LANES], const int width) {
     const ints far = LANE_NUMBERS & width, from = (LANE_NUMBERS ^ far) | far * (LANES / width);
     _Pragma("unroll") for (int i = 0; i < LANES; i++)
@@ -58,7 +58,7 @@ INLINE void exchange(lanes v[LANES], const int width) {
         }
 }
 
-/* Of a key or a value, whether of the prefix, the row or none. */
+/* Elements of one key or value: of the prefix, of the row, or zeros after the last. */
 INLINE lanes load_key(const head *h, matrix prefix, matrix own, int64_t key, int64_t d) {
     if (key < h->prefix) return load_ahead(prefix, key, d, h->size) * h->gate;
     return key < h->prefix + h->seen ? load_ahead(own, key - h->prefix, d, h->size) : (lanes){0};
@@ -69,7 +69,7 @@ INLINE void store_square(float *to, int64_t stride, lanes square[LANES]) {
     for (int64_t i = 0; i < LANES; i++) store(to + i * stride, 0, LANES, square[i]);
 }
 
-/* Keys as columns, [padded size, padded keys], zeros in the columns beyond the last. */
+/* Writes the keys as columns, [padded size, padded keys], with zeros after the last key. */
 static void transpose(float *to, const head *h) {
     const int64_t keys = h->prefix + h->seen, stride = padded(keys);
     for (int64_t first = 0; first < keys; first += LANES)
@@ -80,8 +80,8 @@ static void transpose(float *to, const head *h) {
         }
 }
 
-/* Rows times `factor`. In the batch the rows of a head are far apart, at distances that share few lines of the cache:
- * contiguous rows multiply faster. */
+/* Copies rows, multiplied by `factor`. In the batch the rows of a head are far apart, at distances that map to few
+ * lines of the cache; contiguous rows multiply faster. */
 INLINE void copy_rows(matrix to, matrix from, int64_t rows, int64_t size, float factor) {
     for (int64_t row = 0; row < rows; row++)
         for (int64_t d = 0; d < size; d += LANES)
@@ -103,7 +103,8 @@ static void hide_far(float *logits, const head *h, int64_t query) {
     for (int64_t key = high; key < h->seen; key++) logits[h->prefix + key] = -INFINITY;
 }
 
-/* How logits are found of queries and keys, and context of what becomes of the logits and of values. */
+/* The two products of a head, and the softmax between them: `find` computes logits from queries and keys, `mix` the
+ * context from the softmax and values. */
 typedef struct {
     void (*multiply)(const product *p, int64_t rows);
     product find, mix;
@@ -141,7 +142,7 @@ static void attend(const head *h, scratch s, float scale) {
 }
 
 #ifdef MULTIPLIES_PAIRS
-/* As `transpose`, with a pair of neighbouring elements in the place of each float. */
+/* As `transpose`, with a pair of adjacent elements in place of each float. */
 static void transpose_pairs(float *to, const head *h) {
     const int64_t keys = h->prefix + h->seen, stride = padded(keys);
     for (int64_t first = 0; first < keys; first += LANES)
@@ -157,7 +158,7 @@ static void transpose_pairs(float *to, const head *h) {
         }
 }
 
-/* Of each two values the pairs of their elements. */
+/* Writes the elements of each two adjacent values as pairs. */
 static void pair_values(float *to, const head *h) {
     const int64_t keys = h->prefix + h->seen, stride = padded(h->size);
     for (int64_t key = 0; key < keys; key += 2)
@@ -182,7 +183,7 @@ static void attend_pairs(const head *h, scratch s, float scale) {
 }
 #endif
 
-/* Of sixteen vectors the sum of each. */
+/* The sum of each of LANES vectors. */
 INLINE lanes sums_of(lanes v[LANES]) {
     EACH_HALVING {
         const ints own = LANE_NUMBERS & width, from = own * (LANES / width);
@@ -192,7 +193,7 @@ INLINE lanes sums_of(lanes v[LANES]) {
     return v[0];
 }
 
-/* A part of sum of query * key, of one query. */
+/* A vector whose elements add up to the product of the query and one key. */
 INLINE lanes partial_logit(const head *h, int64_t number) {
     const int own = number >= h->prefix;
     const matrix key = own ? h->key : h->prefix_key;
@@ -204,7 +205,7 @@ INLINE lanes partial_logit(const head *h, int64_t number) {
     return own ? total : total * h->gate;
 }
 
-/* As `attend`, of a single query: it reads keys and values where they lie. */
+/* As `attend`, for a single query. It reads keys and values in place. */
 static void attend_once(const head *h, scratch s, float scale) {
     const int64_t keys = h->prefix + h->seen;
     for (int64_t first = 0; first < keys; first += LANES) {

@@ -1,9 +1,9 @@
-/* Products in 8 bits with a frozen weight, which is packed once: in panels of QUANTIZED_PANEL columns, a panel as groups of
- * four elements of the inner dimension, a group as four neighbouring weights of each column. Zeros stand for columns and
- * elements that the weight does not have.
+/* Products in 8 bits with a frozen weight. The weight is packed once, in panels of QUANTIZED_PANEL columns. A panel has
+ * a group for each four elements of the inner dimension; a group has four adjacent weights of each column. Zeros fill
+ * the columns and elements that the weight does not have.
  *
- * A row gets values from 0 to 255, a scale and a zero point: an element is about (value - zero) * scale. Sums of products
- * of values and weights are exact in 32 bits; what follows them is float32. */
+ * A row of x becomes values from 0 to 255, a scale and a zero point: an element is about (value - zero) * scale. Sums
+ * of products of values and weights are exact in 32 bits; all later steps compute in float32. */
 
 #include <math.h>
 
@@ -12,12 +12,12 @@
 #include "kernels.h"
 #include "threads.h"
 
-/* Rows whose values stay in the cache while all panels pass. */
+/* The number of rows whose values stay in the cache for all panels. */
 #define QUANTIZED_BLOCK 96
-/* Rows of a feed-forward whose expansions, in float32, stay in the cache. */
+/* The number of rows of a feed-forward layer whose expansions, in float32, stay in the cache. */
 #define EXPANDED_BLOCK 48
 #define MAX_VALUE 255
-/* A row of a smaller range counts as zeros: one over its scale may not be finite. */
+/* A row with a smaller range is treated as zeros, because 1 / scale may not be finite. */
 #define LEAST_SPAN 1e-30f
 
 /* Stores the integers nearest to v, ties to even, plus `zero` - VALUE_OFFSET, as bytes. */
@@ -48,7 +48,8 @@ INLINE void store_values(uint8_t *to, lanes v, int32_t zero) {
 #endif
 }
 
-/* The least and the largest of some floats and 0; `unordered` is not a number if one of them is not finite. */
+/* `low` has the smallest of some floats and 0, `high` the negated largest. `unordered` is NaN if one of them is not
+ * finite. */
 typedef struct {
     lanes low, high, unordered;
 } range;
@@ -101,7 +102,7 @@ INLINE void finish_column(
     }
 }
 
-/* Of a panel that begins at `column`. */
+/* Writes `rows` rows from their sums, for the panel that begins at `column`. */
 INLINE void finish_with(
     const int8_weight *w, matrix y, const int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
     const int32_t *found) {
@@ -112,7 +113,7 @@ INLINE void finish_with(
     if (c < columns) finish_column(w, y, activation, x, row, column + c, rows, found + c, columns - c);
 }
 
-/* Each activation has code of its own. */
+/* The usual activations get code of their own. */
 NOINLINE void finish_sums(
     const int8_weight *w, matrix y, int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
     const int32_t *found) {
@@ -127,13 +128,13 @@ static int64_t num_panels(const int8_weight *w) {
     return (w->outer + QUANTIZED_PANEL - 1) / QUANTIZED_PANEL;
 }
 
-/* The lines of y that a tile will write are on their way to the cache while its sums are computed. */
+/* Prefetches the lines of y that a tile will write, while its sums are computed. */
 INLINE void expect_tile(matrix y, int64_t row, int64_t rows, int64_t column) {
     for (int64_t r = row; r < row + MOST_ROWS && r < rows; r++)
         for (int64_t c = 0; c < QUANTIZED_PANEL; c += LANES) __builtin_prefetch(at(y, r, column + c), 1);
 }
 
-/* The columns of these panels of y = act(x w + bias), of `rows` rows. */
+/* Computes y = act(x w + bias) for `rows` rows and the columns of `panels`. */
 static void multiply_block(
     const int8_weight *w, matrix y, int activation, const quantized_rows *x, int64_t rows, share panels) {
     int32_t found[MOST_ROWS * QUANTIZED_PANEL];
@@ -154,7 +155,7 @@ static matrix from_row(matrix m, int64_t row) {
     return (matrix){at(m, row, 0), m.stride, m.half};
 }
 
-/* Bytes of a row of values, in whole vectors: what follows the last element meets weights that are zero. */
+/* Bytes of a row of values, padded to whole vectors. The padding is multiplied by weights that are zero. */
 static int64_t value_bytes(int64_t inner) {
     return (inner + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
@@ -163,7 +164,7 @@ static int64_t floats_of(int64_t rows, int64_t inner) {
     return rows * (value_bytes(inner) / 4 + 2) + LINE_FLOATS;
 }
 
-/* So many rows in `floats_of(rows, inner)` floats of memory. */
+/* Places `rows` rows in `floats_of(rows, inner)` floats of memory. */
 static quantized_rows place_rows(float *memory, int64_t rows, int64_t inner) {
     const int64_t stride = value_bytes(inner);
     float *scales = memory + rows * stride / 4;
@@ -211,7 +212,8 @@ EXPORT int peltier_multiply_int8(
     return share_out(multiply_share_int8, &p, pairs, rows * w->inner * w->outer >= WORTH_THREADS);
 }
 
-/* Rows of the weight by their numbers: y [rows, inner] in float32. Returns 0, or 1 where there is no such row. */
+/* Looks up rows of an embedding by their numbers: y is [rows, inner] in float32. Returns 0, or 1 if a row does not
+ * exist. */
 EXPORT int peltier_rows_int8(float *y, const int64_t *numbers, int64_t rows, const int8_weight *w) {
     const int64_t groups = (w->inner + 3) / 4;
     for (int64_t row = 0; row < rows; row++, y += w->inner) {
@@ -260,8 +262,8 @@ static int feed_share(const void *call, share own) {
     return 0;
 }
 
-/* y = contract(act(expand(x))) in float32 for `rows` rows; if `gated`, the expansion's second half of columns multiplies
- * the activated first. What is expanded never leaves the cache. Returns 0, or 1 without memory. */
+/* y = contract(act(expand(x))) in float32 for `rows` rows; if `gated`, the first half of the expansion's columns is
+ * activated and multiplied by the second half. The expansion stays in the cache. Returns 0, or 1 without memory. */
 EXPORT int peltier_feed_forward_int8(
     float *y, int64_t y_stride, const float *x, int64_t x_stride, int64_t rows, const int8_weight *expand,
     const int8_weight *contract, int activation, int gated) {

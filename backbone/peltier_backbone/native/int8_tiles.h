@@ -1,6 +1,6 @@
-/* Exact sums of products of 8-bit values without sign and 8-bit weights with sign, in registers.
+/* Exact sums of products of unsigned 8-bit values and signed 8-bit weights, in registers.
  *
- * Four adjacent elements are multiplied at once. The sum of two adjacent products always fits 16 bits with sign
+ * Four adjacent elements are multiplied at once. The sum of two adjacent products always fits signed 16 bits
  * (`quantization.py`), so every level computes the same sums. */
 
 #ifndef PELTIER_INT8_TILES_H
@@ -32,13 +32,13 @@ typedef struct {
 #define TILE_VECTORS 2
 #endif
 
-/* Groups of a weight that are on their way to the cache while one is multiplied. */
+/* The number of groups by which a weight is prefetched ahead. */
 #define GROUPS_AHEAD 24
 
 /* Columns of a panel. AMX has tiles of 32 columns. */
 #define QUANTIZED_PANEL (LANES * TILE_VECTORS)
 
-/* NEON without its i8mm instructions multiplies values with sign. */
+/* NEON without i8mm instructions multiplies only signed values. */
 #if defined(__aarch64__) && !defined(__ARM_FEATURE_MATMUL_INT8)
 #define VALUE_OFFSET 128
 #else
@@ -84,7 +84,7 @@ INLINE ints add_products(ints sums, ints values, ints weights) {
 
 SUM_TILES(sum_bytes, _tile_dpbusd)
 
-/* The sums of the next rows of a panel, of which `left` are left. Returns their number. */
+/* Computes the sums of a panel for the next rows, of which `left` remain. Returns the number of rows. */
 static int some_rows(const quantized_rows *x, int64_t row, int64_t left, const int8_t *w, int32_t *found) {
     const int rows = left < GROUP_ROWS ? (int)left : GROUP_ROWS;
     const char *values = (const char *)x->values + row * x->stride;
@@ -101,7 +101,7 @@ static int some_rows(const quantized_rows *x, int64_t row, int64_t left, const i
 #define EACH_TILE_ROW _Pragma("unroll") for (int r = 0; r < rows; r++)
 #define EACH_TILE_VECTOR _Pragma("unroll") for (int c = 0; c < TILE_VECTORS; c++)
 
-/* found[row][column] of `rows` rows and of a panel. */
+/* Computes found[row][column] for `rows` rows and one panel. */
 INLINE void tile_int8(const quantized_rows *x, int64_t row, const int8_t *w, const int rows, int32_t *found) {
     ints sums[TILE_ROWS][TILE_VECTORS], weights[TILE_VECTORS];
     EACH_TILE_ROW EACH_TILE_VECTOR sums[r][c] = (ints){0};
@@ -137,7 +137,7 @@ PANEL_OF(5)
 PANEL_OF(6)
 #endif
 
-/* The sums of the next rows of a panel, of which `left` are left. Returns their number. */
+/* Computes the sums of a panel for the next rows, of which `left` remain. Returns the number of rows. */
 static int some_rows(const quantized_rows *x, int64_t row, int64_t left, const int8_t *w, int32_t *found) {
     const int rows = next_part(left, TILE_ROWS);
     switch (rows) {

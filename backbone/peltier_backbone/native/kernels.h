@@ -7,8 +7,8 @@
 
 #include "program.h"
 
-/* A weight [inner, outer] of `values` times the scale of each column; `sums` are those of each column's values. All vectors
- * have whole panels; without a bias it is NULL. */
+/* A weight [inner, outer] in 8 bits: each column's `values` times its scale. `sums` has the sum of each column's
+ * values. All arrays are padded to whole panels. `bias` is NULL if there is none. */
 typedef struct {
     const int8_t *values;
     const int32_t *sums;
@@ -16,9 +16,9 @@ typedef struct {
     int64_t inner, outer;
 } int8_weight;
 
-/* Queries `first` to `first` + `tokens` of a batch, which attend to `keys` keys from number `offset` on; those of head h
- * begin h * head_stride elements after those of the first. Without a bias it is NULL; query q of head h has the one that
- * begins at bias + h * bias_head + q * bias_query. */
+/* The queries `first` to `first` + `tokens` - 1 of a batch. They attend to `keys` keys, beginning with key number
+ * `offset`; the keys of head h begin h * head_stride elements after those of head 0. The biases of query q of head h
+ * begin at bias + h * bias_head + q * bias_query; `bias` is NULL if there are none. */
 typedef struct {
     int64_t first, tokens, offset, keys;
     const float *bias;

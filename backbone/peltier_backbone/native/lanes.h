@@ -50,8 +50,8 @@ INLINE float *new_floats(int64_t count) {
     return aligned_alloc(CACHE_LINE, ((size_t)count * sizeof(float) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 }
 
-/* How many of `left` rows or vectors the next tile takes, which has room for `most`: two tiles share what is less than two
- * full ones, as small tiles leave registers unused. */
+/* The number of rows or vectors in the next tile: `left` remain, and a tile has room for `most`. If less than two full
+ * tiles remain, two tiles share them evenly, because small tiles leave registers unused. */
 INLINE int next_part(int64_t left, int most) {
     if (left <= most) return (int)left;
     return left < 2 * most ? (int)(left + 1) / 2 : most;
@@ -105,12 +105,12 @@ INLINE halves narrow(lanes v) {
 #define LANE_NUMBERS ((ints){0, 1, 2, 3})
 #endif
 
-/* The lanes before number `count`. */
+/* A mask of the first `count` lanes. */
 INLINE ints first_lanes(int64_t count) {
     return LANE_NUMBERS < (ints){0} + (int32_t)count;
 }
 
-/* The first `count` floats at p (0 to LANES), and zeros; memory behind them is not read. */
+/* The first `count` (0 to LANES) floats at p, then zeros. Memory after them is not read. */
 INLINE lanes load_floats(const float *p, int64_t count) {
 #if defined(__AVX512F__)
     return (lanes)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), p);
@@ -137,7 +137,7 @@ INLINE void store_floats(float *p, int64_t count, lanes v) {
 #endif
 }
 
-/* The first `count` elements at p, and zeros. */
+/* The first `count` elements at p, then zeros. */
 INLINE lanes load(const void *p, int half, int64_t count) {
     lanes v;
     halves h = {0};
@@ -160,7 +160,8 @@ INLINE void store(void *p, int half, int64_t count, lanes v) {
     else store_floats(p, kept, v);
 }
 
-/* For each lane the element with this number: of `first`, or from number LANES on of `second`. The numbers are constant. */
+/* Element i of the result is element numbers[i] of `first`, or element numbers[i] - LANES of `second`. The numbers are
+ * constants. */
 INLINE lanes pick(lanes first, lanes second, ints numbers) {
     lanes v;
     _Pragma("clang loop unroll(full)") for (int i = 0; i < LANES; i++)

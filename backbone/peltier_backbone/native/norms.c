@@ -1,4 +1,4 @@
-/* Norms over the last dimension, each group of neighbouring rows with weights of its own. */
+/* Norms over the last dimension. Each group of adjacent rows can have its own weights. */
 
 #include "kernels.h"
 #include "norms.h"
@@ -29,7 +29,7 @@ static void normalise_rows(const norm *n, share rows, const float *weight, const
         else normalise(n, row, 1, weight, bias, 0, 0, lines);
 }
 
-/* The elements as floats, which `line` becomes where they are not. */
+/* The elements as floats: the vector itself, or a copy in `line`. */
 static const float *floats_of(norm_vector v, int64_t width, float *line) {
     if (!v.half || !v.data) return v.data;
     for (int64_t k = 0; k < width; k += LANES) store(line + k, 0, LANES, of_row(v.data, 1, k, width - k));
@@ -60,8 +60,9 @@ static int normalise_share(const void *call, share own) {
     return 0;
 }
 
-/* Norm number `index` of all `tokens`; `weight` and `bias` are the backbone's, for groups that have none of their own, and
- * for all where there are no groups. y, x and the residual are of `half`'s kind. Returns 0, or 1 without memory. */
+/* Computes norm number `index` of all `tokens`. `weight` and `bias` are the backbone's, for groups without weights of
+ * their own, and for all rows if there are no groups. y, x and the residual are bfloat16 if `half`. Returns 0, or 1
+ * without memory. */
 EXPORT int peltier_norm(
     void *y, const void *x, const void *residual, int64_t y_stride, int64_t x_stride, int64_t residual_stride, int half,
     const void *weight, const void *bias, int weights_half, int64_t tokens, int64_t width, float eps, int centered,

@@ -16,7 +16,7 @@ typedef struct {
     int centered;
 } norm;
 
-/* A row waits for its two sums, so this many rows are computed together. */
+/* The number of rows that are computed together, because each row waits for its two sums. */
 #define NORM_ROWS 4
 #define EACH_NORM_ROW for (int r = 0; r < rows; r++)
 
@@ -25,12 +25,12 @@ INLINE int64_t line_stride(int64_t width) {
     return (width + LANES - 1) / LANES * LANES;
 }
 
-/* The first `count` of the elements from number k on. */
+/* The first `count` elements from element k on. */
 INLINE lanes of_row(const void *row, int half, int64_t k, int64_t count) {
     return load((const char *)row + k * (half ? 2 : 4), half, count);
 }
 
-/* `line` becomes the sum of a row and its residual, with zeros behind it; returns the sum of its elements. */
+/* Stores the sum of a row and its residual in `line`, padded with zeros. Returns the sum of its elements. */
 INLINE float add_row(const norm *n, int64_t row, int half, float *line) {
     const void *x = at(n->x, row, 0), *residual = n->residual.data ? at(n->residual, row, 0) : NULL;
     const int64_t width = n->width, whole = width / LANES * LANES;
@@ -54,7 +54,7 @@ INLINE float add_row(const norm *n, int64_t row, int half, float *line) {
     return sum_of(total);
 }
 
-/* sum of (line - mean)^2 over the row's width; with a mean of 0 that of squares. */
+/* The sum of (line - mean)^2 over the width of a row; with a mean of 0, the sum of squares. */
 INLINE float squares(const float *line, float mean, int64_t width) {
     const int64_t whole = width / LANES * LANES;
     lanes total = {0};
@@ -86,7 +86,8 @@ INLINE void scale_row(
     }
 }
 
-/* `rows` rows, by way of as many lines; `from` and `to` say whether x and y are bfloat16. Without a bias it is NULL. */
+/* Normalises `rows` rows; `lines` has memory for as many. `from` and `to` say whether x and y are bfloat16. `bias` is
+ * NULL if there is none. */
 INLINE void normalise(
     const norm *n, int64_t row, const int rows, const float *weight, const float *bias, int from, int to, float *lines) {
     const int64_t width = n->width, stride = line_stride(width);

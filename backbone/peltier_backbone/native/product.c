@@ -8,7 +8,7 @@
 #include "tiles.h"
 
 #define PANEL (COLUMNS * LANES)
-/* Rows that stay in the cache while all panels pass. */
+/* The number of rows that stay in the cache for all panels. */
 #define BLOCK (128 / ROWS * ROWS)
 
 /* The columns of a panel. */
@@ -35,7 +35,7 @@ static void multiply_panel(const product *p, int64_t rows) {
     else multiply(p, rows);
 }
 
-/* Whether it has computed the product: only pairs of an even inner dimension are multiplied as bfloat16. */
+/* Multiplies pairs of bfloat16 if this level can and the inner dimension is even. Returns whether it has done so. */
 static int multiply_half(const product *p, int64_t rows) {
 #ifdef MULTIPLIES_PAIRS
     if (p->inner % 2 == 0) {

@@ -1,4 +1,5 @@
-/* What adapters are made of, as `program.py` lays it out: each has a program, which many share, and weights of its own. */
+/* The programs of adapters, in the layout of `program.py`. An adapter has a program, which others may share, and
+ * weights of its own. */
 
 #ifndef PELTIER_PROGRAM_H
 #define PELTIER_PROGRAM_H
@@ -6,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Weights: `fixed` ones that all adapters of a program share; or those that begin `place` elements after an adapter's
- * first; or none, where `place` is negative. */
+/* Weights: `fixed` ones, which all adapters of a program share; otherwise those that begin `place` elements after an
+ * adapter's first weight; none if `place` is negative. */
 typedef struct {
     const float *fixed;
     int64_t place;
@@ -24,8 +25,8 @@ typedef struct {
     int64_t w_stride, fold, inner, outer, activation;
 } step;
 
-/* One number a row of a text. With one output the mean over its tokens of sigmoid(x w + bias); with two the softmax
- * over their means of relu(x w + bias), of which output `column`; with none there is no gate. w is [inner, outputs]. */
+/* One number for each row. With one output, the mean over the row's tokens of sigmoid(x w + bias). With two, output
+ * `column` of the softmax over the means of relu(x w + bias). With none, there is no gate. w is [inner, outputs]. */
 typedef struct {
     vector w, bias;
     int64_t outputs, column;
@@ -34,9 +35,9 @@ typedef struct {
 /* What an op reads: x, x + residual, or the norm of that. */
 enum { READS_X, READS_SUM, READS_NORM };
 
-/* Adds gain * gate * steps(input) to the columns of y from `column` on; without steps `added` - `replaced`, [width].
- * An attention multiplies `prefix` more keys and values with the gate: key k of head h begins at keys +
- * h * head_stride + k * key_stride, its value at the same distance from `values`. */
+/* Adds gain * gate * steps(input) to the columns of y that begin at `column`; without steps, adds `added` - `replaced`,
+ * [width]. In an attention, an op has `prefix` more keys and values, which are multiplied by the gate: key k of head h
+ * begins at keys + h * head_stride + k * key_stride, its value at the same distance from `values`. */
 typedef struct {
     const step *steps;
     int64_t count, column, width, reads;
@@ -49,26 +50,27 @@ typedef struct {
     int64_t prefix, head_stride, key_stride;
 } op;
 
-/* The weights of a norm; none where the backbone's own serve. */
+/* The weights of a norm; none if the backbone's are used. */
 typedef struct {
     vector weight, bias;
 } norm_weights;
 
-/* The ops of place p are places[p] to places[p + 1]. */
+/* The ops of place p are places[p] to places[p + 1] - 1. */
 typedef struct {
     const op *ops;
     const int64_t *places;
     const norm_weights *norms;
 } program;
 
-/* Rows `first` to `last` of a batch share an adapter, whose weights begin at `base`; without a program they have none. */
+/* Rows `first` to `last` - 1 of a batch, which have the same adapter. Its weights begin at `base`. Without a program,
+ * the rows have no adapter. */
 typedef struct {
     const program *program;
     const float *base;
     int64_t first, last;
 } group;
 
-/* All rows of a batch: row r is tokens starts[r] to starts[r + 1]. */
+/* All rows of a batch: row r has the tokens starts[r] to starts[r + 1] - 1. */
 typedef struct {
     const group *groups;
     int64_t count;

@@ -178,13 +178,14 @@ STACK_SITES = (
 
 class PlacedOps:
     """All that the programs of `table` do in the layers. At a site of STACK_SITES and number n it is what they have at
-    place `first_places[site]` + n. `gates` is [at least `table.max_ops`, rows] in float32. Without a table it is
-    nothing."""
+    place `first_places[site]` + n. `gates` is [at least `table.max_ops`, rows] in float32, or [places, at least
+    `table.max_ops`, rows] to keep those of each place. Without a table it is nothing."""
 
     def __init__(
         self, table: Table | None, first_places: Sequence[int], gates: Tensor | None, *, prefixed: bool
     ) -> None:  # fmt: skip
         self.table, self.gates, self.prefixed = table, gates, prefixed
+        self.gate_stride = gates.stride(0) if gates is not None and gates.dim() > 2 else 0
         self._sites = (c_int64 * len(STACK_SITES))(*first_places)
         self.sites_address = addressof(self._sites)
 

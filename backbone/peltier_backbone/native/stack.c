@@ -29,9 +29,10 @@ typedef struct {
     int64_t window;
 } layer;
 
-/* Sub-layers read a norm of the sum so far (T5), whose end has a `final` norm; or if `post` the sum itself, of which a norm
- * takes the place (BERT). Attention is `rounded` as for `peltier_attend`. With `block_biases` each layer has heads of biases of
- * its own, which follow those of the layer before. */
+/* The layers, and what they share. Without `post` (T5), a sub-layer reads a norm of the sum so far, and the `final`
+ * norm, if it has a weight, follows the last layer. With `post` (BERT), a sub-layer reads the sum itself, and a norm
+ * replaces the sum after it. Attention is `rounded` as for `peltier_attend`. With `block_biases` each layer has its own
+ * biases, which follow those of the layer before. */
 typedef struct {
     const layer *layers;
     int64_t count;
@@ -51,7 +52,8 @@ enum { QUERY_KEY_VALUE, QUERY, ATTENTION_OUTPUT, INTERMEDIATE, OUTPUT, ATTENTION
 
 /* One call: `rows` and `cross_rows` say which keys each row's queries see. Without `own` keys they are those of the rows
  * themselves; with them each row is one token, whose keys go to number places[row] before it attends. `positions` are
- * those of tokens in layers with turns. */
+ * those of tokens in layers with turns. The gates of the ops at place p begin at gates + p * gate_stride: all places share
+ * the memory if that is 0. */
 typedef struct {
     const void *x;
     void *y;
@@ -65,6 +67,7 @@ typedef struct {
     int64_t num_groups;
     const int64_t *starts, *sites;
     float *gates;
+    int64_t gate_stride;
 } stack_call;
 
 /* A call with its memory: the sum so far, what a sub-layer reads, what an attention gives, what is added to the sum,
@@ -119,13 +122,18 @@ static int acts(const run *r, int site, int64_t number) {
     return 0;
 }
 
+/* Where the gates of a site lie. */
+static float *gates_at(const run *r, int site, int64_t number) {
+    return r->c->gates + (r->c->sites[site] + number) * r->c->gate_stride;
+}
+
 /* What adapters add to y at a site, where x is `width` wide. */
 static int adapt(const run *r, int site, int64_t number, matrix y, matrix x, matrix residual, int64_t width) {
     const stack_call *c = r->c;
     if (!acts(r, site, number)) return 0;
     return peltier_adapt(
         (void *)y.data, y.stride, y.half, x.data, x.stride, x.half, residual.data, residual.stride, width, c->groups,
-        c->num_groups, c->starts, c->sites[site] + number, c->gates);
+        c->num_groups, c->starts, c->sites[site] + number, gates_at(r, site, number));
 }
 
 /* A frozen map and what adapters add to it. */
@@ -143,7 +151,8 @@ static int attend(
     return failed | peltier_attend(
         (void *)r->context.data, r->context.stride, query.data, query.stride, query.half, k->keys, k->values, k->stride,
         (int)k->half, k->head_stride, rows, num_rows, s->heads, s->size, (float)s->scale, (int)c->once,
-        (int)s->rounded, window, c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
+        (int)s->rounded, window, c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts,
+        c->sites[PREFIX] + number, c->prefixed ? gates_at(r, PREFIX, number) : NULL);
 }
 
 static int add_share(const void *call, share rows) {
@@ -162,7 +171,7 @@ static void add_to_sum(const run *r) {
     share_out(add_share, r, r->c->tokens, r->c->tokens * r->s->hidden >= ELEMENTS_WORTH_THREADS);
 }
 
-/* Before a sub-layer with the norm `n`. */
+/* Prepares the input of a sub-layer with the norm `n`. */
 static int begin(const run *r, const stack_norm *n) {
     if (r->s->post) return 0;
     if (n->weight) return normalise(r, n, r->input, (matrix){0});
@@ -170,7 +179,7 @@ static int begin(const run *r, const stack_norm *n) {
     return 0;
 }
 
-/* After it. */
+/* Adds the result of the sub-layer to the sum, or normalises both. */
 static int end(const run *r, const stack_norm *n) {
     if (r->s->post) return normalise(r, n, r->x, r->y);
     add_to_sum(r);
@@ -257,7 +266,8 @@ EXPORT int peltier_stack(const stack *s, const stack_call *c) {
     matrix *made[] = {&r.x, &r.input, &r.y, &r.context, &r.room};
     const int64_t widths[] = {hidden, hidden, hidden, context, wide};
     for (int i = 0; i < 5; i++) *made[i] = cut(&rest, c->tokens, widths[i], half);
-    if (s->post) r.x.data = c->y, r.input = r.x;
+    if (s->post || !s->final.weight) r.x.data = c->y;
+    if (s->post) r.input = r.x;
     memcpy((void *)r.x.data, c->x, (size_t)(c->tokens * hidden * (half ? 2 : 4)));
     int failed = 0;
     for (int64_t number = 0; number < s->count; number++) {
@@ -266,7 +276,7 @@ EXPORT int peltier_stack(const stack *s, const stack_call *c) {
         if (l->query.outer) failed |= cross_attention(&r, l, number);
         failed |= feed_forward(&r, l);
     }
-    if (!s->post) failed |= normalise(&r, &s->final, (matrix){c->y, hidden, (int)half}, (matrix){0});
+    if (!s->post && s->final.weight) failed |= normalise(&r, &s->final, (matrix){c->y, hidden, (int)half}, (matrix){0});
     free(r.rows);
     free(memory);
     return failed;

@@ -1,8 +1,9 @@
 """All layers of an encoder or a decoder in the memory layout of the kernels (`stack.c`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import Structure, addressof, c_double, c_int64, c_void_p, sizeof
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple, Self
 
 import torch
@@ -79,6 +80,7 @@ class StackCall(Structure):
         ("groups", c_void_p),
         ("num_groups", c_int64),
         *((name, c_void_p) for name in ("starts", "sites", "gates")),
+        ("gate_stride", c_int64),
     )
 
 
@@ -122,13 +124,24 @@ class NativeStack:
     packed_by: object
 
     def part(self, first: int, end: int) -> Self:
-        """Layers `first` to `end` - 1; of a stack with a final norm, which follows them, only up to its last layer."""
+        """Layers `first` to `end` - 1. A final norm follows the last layer only."""
         if (first, end) == (0, self.layout.count):
             return self
         layout = StackLayout.from_buffer_copy(self.layout)
         layout.layers += first * sizeof(StackLayer)
+        if end < self.layout.count:
+            layout.final = StackNorm(None, None, 0)
         layout.count = end - first
         return replace(self, layout=layout)
+
+    def places(self) -> Iterator[tuple[str, int]]:
+        """The sites of its layers at which adapters act, with their numbers, in the order of the computation."""
+        for layer in (StackLayer * self.layout.count).from_address(self.layout.layers):
+            yield from product(("query_key_value", "prefix", "attention_output"), (layer.attention,))
+            yield "attention", layer.block
+            if layer.query.outer:
+                yield from product(("query", "prefix", "attention_output"), (layer.cross,))
+            yield from product(("intermediate", "output", "ffn"), (layer.block,))
 
     def place(self, x: Tensor, y: Tensor, rows: StackRows, ops: PlacedOps) -> StackCall:
         """The call that computes y from x, both [tokens, hidden]. It is valid as long as its arguments."""
@@ -140,5 +153,5 @@ class NativeStack:
             own_keys and own_keys.address, cross_keys and cross_keys.address,
             None if places is None else places.data_ptr(), None if positions is None else positions.data_ptr(),
             own_keys is not None, ops.prefixed, groups, num_groups, starts,
-            ops.sites_address, None if ops.gates is None else ops.gates.data_ptr(),
+            ops.sites_address, None if ops.gates is None else ops.gates.data_ptr(), ops.gate_stride,
         )  # fmt: skip

@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-/* Products, or elements of a norm, that take some hundred microseconds. Less work ends before a second thread wakes up. */
+/* The numbers of products, and of elements of a norm, that take some hundred microseconds. Less work ends before a
+ * second thread wakes up. */
 #define WORTH_THREADS (1 << 22)
 #define ELEMENTS_WORTH_THREADS (1 << 18)
 
@@ -26,7 +27,7 @@ typedef struct {
 /* Computes the items `own` of a call. Returns 0, or 1 without memory. */
 typedef int work(const void *call, share own);
 
-/* How many threads a parallel call has at most. */
+/* The largest number of threads of a parallel call. */
 static inline int64_t most_threads(void) {
 #ifdef __linux__
     if (GOMP_parallel && omp_get_max_threads) return omp_get_max_threads();

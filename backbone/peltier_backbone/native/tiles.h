@@ -1,8 +1,7 @@
 /* Products of a few rows with a matrix in registers.
  *
- * The sum of an element runs over the inner dimension in one order, whatever tile computes it. So the result of a row does
- * not depend on the other rows.
- */
+ * Every tile sums over the inner dimension in the same order, so the result of a row does not depend on the other
+ * rows. */
 
 #ifndef PELTIER_TILES_H
 #define PELTIER_TILES_H
@@ -22,13 +21,13 @@
 #define COLUMNS 2
 #endif
 
-/* Lines of a weight that are on their way to the cache while one is multiplied. For few rows a product waits for memory. */
+/* The number of lines by which a weight is prefetched ahead. With few rows, a product waits for memory. */
 #define AHEAD 32
 
-/* Elements between two products that are computed at a time: they stay in the cache. */
+/* The number of elements between two products that are computed at a time, so that they stay in the cache. */
 #define CHUNK 16384
 
-/* y = act(x w + bias) times the scale of each row; if `add`, that is added to y. All but y are floats. */
+/* y = act(x w + bias) * scale, with a scale for each row; if `add`, the result is added to y. All but y are floats. */
 typedef struct {
     matrix y, x, w;
     const float *bias, *scale;
@@ -95,10 +94,12 @@ INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, 
     EACH_ROW EACH_COLUMN sums[r][c] = (lanes){0};
     const float *x = at(p->x, row, 0), *w = at(p->w, 0, column);
     const int64_t x_stride = p->x.stride, w_stride = p->w.stride, left = p->outer - column;
-    /* Columns beyond the last are read from the next rows of w and dropped; at its end there are none to read. */
+    /* Columns after the last are read from the next row of w and dropped. The last rows of w have no such row after
+     * them, so the second loop loads only their own columns. */
     const int64_t beyond = columns * LANES - left;
     const int64_t whole = beyond <= 0 ? p->inner : p->inner - (beyond + w_stride - 1) / w_stride;
-    /* Of a packed weight the next lines; of another one the next columns, which are further apart. */
+    /* Prefetches the next lines of a packed weight. The lines of another weight are farther apart: there it prefetches
+     * the next columns. */
     const int64_t ahead = w_stride > columns * LANES ? columns * LANES : AHEAD * w_stride;
     int64_t k = 0;
     for (; k < whole; k++, w += w_stride) {
@@ -131,7 +132,7 @@ INLINE int next_columns(int64_t left) {
     return next_part((left + LANES - 1) / LANES, COLUMNS);
 }
 
-/* All rows of a stripe: `columns` vectors of columns from `column` on. */
+/* Multiplies all rows with a stripe: the `columns` vectors of columns that begin at `column`. */
 INLINE void multiply_columns(const product *p, int64_t rows, int64_t column, const int columns) {
     for (int64_t row = 0; row < rows;) {
         const int count = next_part(rows - row, ROWS);
@@ -178,7 +179,7 @@ static void multiply_stripe(const product *p, int64_t rows, int64_t column, int 
     }
 }
 
-/* All of `rows` rows. A stripe of the weight stays in the cache for all of them. */
+/* Multiplies `rows` rows. A stripe of the weight stays in the cache for all of them. */
 static void multiply(const product *p, int64_t rows) {
     for (int64_t column = 0; column < p->outer;) {
         const int columns = next_columns(p->outer - column);

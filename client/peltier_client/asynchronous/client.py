@@ -37,11 +37,9 @@ from peltier_client.protocol import (
     VersionManifest,
     VersionSummary,
 )
-from peltier_client.resources import adapters, aliases, audit, keys, operations, predict, rerank, tenants
-from peltier_client.resources.audit import AuditOptions
-from peltier_client.resources.keys import KeyOptions
+from peltier_client.resources import adapters, administration, aliases, operations, predict
+from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
-from peltier_client.resources.tenants import QuotaOptions
 
 
 class AsyncClient:
@@ -94,7 +92,7 @@ class AsyncClient:
         self, task: str, query: str, documents: Iterable[str], top_n: int | None = None
     ) -> list[RankedDocument]:
         """The documents by descending relevance for a query, by their index in `documents`; only the best `top_n`."""
-        return await self._sender.send(rerank.rerank(task, query, documents, top_n))
+        return await self._sender.send(predict.rerank(task, query, documents, top_n))
 
     async def predict_tasks(
         self, tasks: str | Iterable[str], text: str | TextTuple, **options: Unpack[PredictOptions]
@@ -191,40 +189,42 @@ class AsyncClient:
 
     def audit(self, tenant: str | None = None, **options: Unpack[AuditOptions]) -> AsyncIterator[AuditRecord]:
         """The wanted records of the audit log, newest first, fetched page by page; requires the scope admin."""
-        pages = self._sender.pages(partial(audit.read_audit, tenant, options))
+        pages = self._sender.pages(partial(administration.read_audit, tenant, options))
         return (record async for page in pages for record in page.records)
 
     async def create_key(self, *scopes: str, **options: Unpack[KeyOptions]) -> NewKey:
         """Create a key with these scopes; `.key` is its text, which is not shown again."""
-        return await self._sender.send(keys.create_key(scopes, options))
+        return await self._sender.send(administration.create_key(scopes, options))
 
     async def keys(self, tenant: str | None = None) -> list[KeyInfo]:
         """Every key or those of one tenant, oldest first, including revoked and expired keys."""
-        return [key async for page in self._sender.pages(partial(keys.list_keys, tenant)) for key in page.keys]
+        return [
+            key async for page in self._sender.pages(partial(administration.list_keys, tenant)) for key in page.keys
+        ]
 
     async def revoke_key(self, prefix: str) -> None:
         """Revoke a key for good; every replica refuses it within a second."""
-        await self._sender.send(keys.revoke_key(prefix))
+        await self._sender.send(administration.revoke_key(prefix))
 
     async def create_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
         """Create a tenant. Quotas that are not given are unlimited."""
-        return await self._sender.send(tenants.create_tenant(name, quotas))
+        return await self._sender.send(administration.create_tenant(name, quotas))
 
     async def tenants(self) -> list[TenantInfo]:
         """Every tenant with its quotas, in order of name."""
-        return [tenant async for page in self._sender.pages(tenants.list_tenants) for tenant in page.tenants]
+        return [tenant async for page in self._sender.pages(administration.list_tenants) for tenant in page.tenants]
 
     async def tenant(self, name: str) -> TenantInfo:
         """One tenant, or `NotFound`."""
-        return await self._sender.send(tenants.get_tenant(name))
+        return await self._sender.send(administration.get_tenant(name))
 
     async def tenant_usage(self, name: str) -> TenantUsage:
         """What a tenant uses of its quotas now."""
-        return await self._sender.send(tenants.get_usage(name))
+        return await self._sender.send(administration.get_usage(name))
 
     async def set_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
         """Replace all quotas of a tenant. Those that are not given become unlimited."""
-        return await self._sender.send(tenants.set_tenant(name, quotas))
+        return await self._sender.send(administration.set_tenant(name, quotas))
 
     async def info(self) -> InfoResponse:
         """The server's release, backbone and limits."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from peltier_client.bulk.judgement import Answers, Case, Judged, TaskType, find_kind, judge
-from peltier_client.bulk.quality import Classes, Metrics, sign_test
+from peltier_client.bulk.judgement import Answers, Case, Judged, JudgedType, find_kind, judge
+from peltier_client.bulk.quality import Classes, MetricValues, sign_test
 from peltier_client.errors import InvalidInput
 
 # The metric that decides which is better; a lower mean squared error is better.
@@ -29,7 +29,7 @@ class Side(BaseModel):
     version: int
     digest: str
     preset: str
-    metrics: Metrics
+    metrics: MetricValues
     classes: Classes = {}
 
 
@@ -53,7 +53,7 @@ class Comparison(BaseModel):
 
     data: str
     rows: int
-    task_type: TaskType
+    task_type: JudgedType
     first: Side
     second: Side
     better: str | None = None
@@ -124,7 +124,7 @@ def _side(answers: Answers, judged: Judged) -> Side:
     )
 
 
-def _better(kind: TaskType, sides: Sequence[Side]) -> str | None:
+def _better(kind: JudgedType, sides: Sequence[Side]) -> str | None:
     first, second = (side.metrics[_MAIN[kind]] for side in sides)
     if first == second:
         return None
@@ -132,7 +132,7 @@ def _better(kind: TaskType, sides: Sequence[Side]) -> str | None:
 
 
 def _verdict(
-    kind: TaskType, sides: Sequence[Side], better: str | None, num_different: int, only: tuple[int, int]
+    kind: JudgedType, sides: Sequence[Side], better: str | None, num_different: int, only: tuple[int, int]
 ) -> str:
     metric = _MAIN[kind]
     values = {side.task: side.metrics[metric] for side in sides}

@@ -5,7 +5,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from peltier_client.bulk.quality import EntitySpan
 from peltier_client.errors import InvalidInput
+
+_ENTITIES = '[{"start": 0, "end": 5, "label": "person"}]'
 
 
 def read_label(cell: Any, names: Sequence[str]) -> str:
@@ -59,6 +62,27 @@ def read_answers(cell: Any) -> list[str]:
     if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
         raise InvalidInput(f'answers {cell!r} cannot be read; they must be such as {{"text": ["1976"], ...}}')
     return texts
+
+
+def read_entities(cell: Any) -> frozenset[EntitySpan]:
+    """The entities in a cell, by their characters: a list of objects, or the same as JSON in a text."""
+    try:
+        found = json.loads(cell) if isinstance(cell, str) else cell
+        return frozenset(_read_entity(one) for one in found)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise InvalidInput(f"label {cell!r} has no entities; they must be a list such as {_ENTITIES}") from None
+
+
+def show_entities(text: str, spans: frozenset[EntitySpan]) -> list[str]:
+    """Each entity as its label and its text, in order."""
+    return [f"{label}: {text[start:end]}" for start, end, label in sorted(spans)]
+
+
+def _read_entity(one: Any) -> EntitySpan:
+    span = one["start"], one["end"], one["label"]
+    if not (type(span[0]) is type(span[1]) is int and isinstance(span[2], str)):
+        raise TypeError
+    return span
 
 
 def _json_list(cell: str) -> list[Any]:

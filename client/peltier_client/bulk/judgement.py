@@ -4,16 +4,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from peltier_client.bulk.entities import read_entities, score_entities, show_entities
-from peltier_client.bulk.gold import read_answers, read_label, read_labels, read_number
-from peltier_client.bulk.quality import Classes, Metrics, choose_several, classify, match_texts, regress
-from peltier_client.bulk.ranking_quality import gain, reciprocal_rank
-from peltier_client.bulk.span_quality import score_span
+from peltier_client.bulk.gold import read_answers, read_entities, read_label, read_labels, read_number, show_entities
+from peltier_client.bulk.quality import (
+    Classes,
+    MetricValues,
+    choose_several,
+    classify,
+    match_answers,
+    match_texts,
+    rank_documents,
+    regress,
+    score_entities,
+)
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.results import Prediction
 from peltier_client.protocol import AdapterRef, TextTuple
 
-TaskType = Literal["classification", "multilabel", "regression", "text2text", "ranking", "token-classification", "span"]
+JudgedType = Literal[
+    "classification", "multilabel", "regression", "text2text", "ranking", "token-classification", "span"
+]
 
 
 @dataclass(frozen=True)
@@ -51,14 +60,14 @@ class Judged:
     """Judged answers: their metrics, the right answers and the given ones as they are shown, and the error of each
     row."""
 
-    metrics: Metrics
+    metrics: MetricValues
     classes: Classes
     gold: list[Any]
     shown: list[Any]
     errors: list[float]
 
 
-def find_kind(answers: Answers) -> TaskType:
+def find_kind(answers: Answers) -> JudgedType:
     """The type of the task, by the form of its answers. Raises `InvalidInput` for embeddings."""
     found = answers.found
     if any(prediction.labels is not None for prediction in found):
@@ -78,7 +87,7 @@ def find_kind(answers: Answers) -> TaskType:
     return "ranking" if is_ranking else "text2text"
 
 
-def judge(kind: TaskType, cases: Sequence[Case], answers: Answers, separator: str | None, known: set[str]) -> Judged:
+def judge(kind: JudgedType, cases: Sequence[Case], answers: Answers, separator: str | None, known: set[str]) -> Judged:
     """Judge answers by the labels of `cases`, whose names are among `known`. Raises `InvalidInput` with the line of a
     label that cannot be read."""
     names = answers.names
@@ -111,17 +120,10 @@ def _judge_ranking(cases: Sequence[Case], answers: Answers) -> Judged:
     """The means over queries with a relevant document. The first row of a query has the error of all its rows."""
     relevance = _read(cases, read_number)
     scores = [prediction.score or 0.0 for prediction in answers.found]
-    queries: dict[str, list[int]] = {}
-    for row, case in enumerate(cases):
-        queries.setdefault(case.input if isinstance(case.input, str) else case.input[0], []).append(row)
-    errors, ranks, gains = [0.0] * len(cases), list[float](), list[float]()
-    for rows in queries.values():
-        grades, own = [relevance[row] for row in rows], [scores[row] for row in rows]
-        if max(grades) > 0:
-            ranks.append(reciprocal_rank(grades, own))
-            gains.append(gain(grades, own))
-            errors[rows[0]] = 1 - ranks[-1]
-    return Judged({"mrr": _mean(ranks), "ndcg@10": _mean(gains)}, {}, relevance, scores, errors)
+    queries = [case.input if isinstance(case.input, str) else case.input[0] for case in cases]
+    metrics, ranks = rank_documents(queries, relevance, scores)
+    errors = [1 - ranks.get(row, 1.0) for row in range(len(cases))]
+    return Judged(metrics, {}, relevance, scores, errors)
 
 
 def _judge_entities(cases: Sequence[Case], answers: Answers) -> Judged:
@@ -141,13 +143,8 @@ def _judge_entities(cases: Sequence[Case], answers: Answers) -> Judged:
 def _judge_spans(cases: Sequence[Case], answers: Answers) -> Judged:
     gold = _read(cases, read_answers)
     found = [prediction.answer or "" for prediction in answers.found]
-    scores = [score_span(*pair) for pair in zip(found, gold, strict=True)]
-    metrics = {"exact_match": _mean([exact for exact, _ in scores]), "f1": _mean([f1 for _, f1 in scores])}
-    return Judged(metrics, {}, gold, [text or "no answer" for text in found], [1 - exact for exact, _ in scores])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    metrics, exact = match_answers(gold, found)
+    return Judged(metrics, {}, gold, [text or "no answer" for text in found], [1 - own for own in exact])
 
 
 def _read(cases: Sequence[Case], read: Callable[[Any], Any]) -> list[Any]:

@@ -1,5 +1,5 @@
-"""Progress of a long command: a bar if stderr is a terminal. Elsewhere the rows of a file are a line every ten seconds,
-and transfers say nothing."""
+"""Progress of a long command: a bar if stderr is a terminal. Otherwise the progress in a file is printed every ten
+seconds, and that of a transfer is not."""
 
 import sys
 import time

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from peltier_client.asynchronous.client import AsyncClient
-from peltier_client.bulk.row_file import Row, read_input
+from peltier_client.bulk.data_file import DataRow, read_input
 from peltier_client.errors import (
     BadRequest,
     InferenceFailed,
@@ -28,14 +28,14 @@ _MAX_REQUEST_CHARS = 256 * 1024
 _NUM_TRIES = 5
 _MAX_PAUSE_SECONDS = 60.0
 
-Sent = tuple[Row, str | TextTuple]
+Sent = tuple[DataRow, str | TextTuple]
 
 
 @dataclass(frozen=True)
 class Scored:
     """A row with its prediction and the adapter that gave it, or with an error."""
 
-    row: Row
+    row: DataRow
     prediction: Prediction | None = None
     adapter: AdapterRef | None = None
     error: PeltierError | None = None
@@ -53,7 +53,7 @@ class Scorer:
     batch_size: int
     concurrency: int
 
-    async def score(self, rows: Iterable[Row]) -> AsyncGenerator[list[Scored], None]:
+    async def score(self, rows: Iterable[DataRow]) -> AsyncGenerator[list[Scored], None]:
         """The answers to `rows` in their order, one batch at a time: for each batch a list from each task in turn.
 
         Only the rows of running requests are in memory. A row that cannot be read or answered has an error. Raises
@@ -73,7 +73,7 @@ class Scorer:
                 request.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
 
-    async def _answer(self, task: str, rows: Sequence[Row]) -> list[Scored]:
+    async def _answer(self, task: str, rows: Sequence[DataRow]) -> list[Scored]:
         scored: dict[int, Scored] = {}
         sent: list[Sent] = []
         for row in rows:
@@ -113,9 +113,9 @@ class Scorer:
         ]
 
 
-def cut_batches(rows: Iterable[Row], batch_size: int) -> Iterator[list[Row]]:
+def cut_batches(rows: Iterable[DataRow], batch_size: int) -> Iterator[list[DataRow]]:
     """Batches of at most `batch_size` rows and `_MAX_REQUEST_CHARS` characters; a longer row is alone."""
-    batch: list[Row] = []
+    batch: list[DataRow] = []
     num_chars = 0
     for row in rows:
         length = sum(len(cell) for cell in row.cells.values() if isinstance(cell, str))

@@ -1,4 +1,4 @@
-"""The commands that choose which version answers, and the audit log: alias, rollback, deprecate, undelete, audit."""
+"""The commands about versions: versions, alias, rollback, deprecate, undelete, and audit, which shows their log."""
 
 from itertools import islice
 from typing import Annotated
@@ -9,17 +9,17 @@ from pydantic import BaseModel
 from peltier_client.commands.arguments import (
     ApiKey,
     Json,
-    OfTenant,
     OwnAdapter,
-    Task,
+    TaskArgument,
+    TenantFilter,
     Url,
     checked,
     connect,
     print_result,
 )
-from peltier_client.commands.tables import print_alias_history, print_aliases, print_audit, shown_split
+from peltier_client.commands.tables import print_alias_history, print_aliases, print_audit, print_versions, shown_split
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import Alias, AliasHistory, AliasList, AuditRecord, check_alias
+from peltier_client.protocol import Alias, AliasHistory, AliasList, AuditRecord, Split, VersionSummary, check_alias
 
 AliasName = Annotated[
     str, typer.Argument(metavar="ALIAS", help="Alias, such as production.", callback=checked(check_alias))
@@ -32,13 +32,13 @@ OptionalAlias = Annotated[
         callback=checked(check_alias),
     ),
 ]
-Versions = Annotated[
+VersionShares = Annotated[
     str | None, typer.Argument(metavar="VERSION", help="A version such as 3, or shares of several: 3=0.9,4=0.1.")
 ]
-History = Annotated[bool, typer.Option("--history", help="Show the alias's history instead, newest first.")]
+HistoryOption = Annotated[bool, typer.Option("--history", help="Show the alias's history instead, newest first.")]
 Reason = Annotated[str | None, typer.Argument(metavar="REASON", help="Reason for the deprecation.")]
 Undo = Annotated[bool, typer.Option("--undo", help="Remove the deprecation.")]
-Limit = Annotated[int, typer.Option(min=1, help="Maximum number of records.")]
+LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of records.")]
 
 
 class AuditList(BaseModel):
@@ -50,8 +50,8 @@ class AuditList(BaseModel):
 def alias(  # noqa: PLR0913 - each is a word of the command line
     task: OwnAdapter,
     alias: OptionalAlias = None,
-    version: Versions = None,
-    history: History = False,
+    version: VersionShares = None,
+    history: HistoryOption = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json: Json = False,
@@ -82,7 +82,7 @@ def rollback(
 
 
 def deprecate(  # noqa: PLR0913 - each is a word of the command line
-    task: Task,
+    task: TaskArgument,
     reason: Reason = None,
     undo: Undo = False,
     url: Url = DEFAULT_URL,
@@ -97,7 +97,7 @@ def deprecate(  # noqa: PLR0913 - each is a word of the command line
     print_result(version, f"{task} is {'no longer ' if undo else ''}deprecated", json=json)
 
 
-def undelete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def undelete(task: TaskArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Undelete a version (TASK@3)."""
     with connect(url, api_key) as client:
         version = client.undelete(task)
@@ -106,7 +106,11 @@ def undelete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: J
 
 
 def audit(
-    limit: Limit = 50, tenant: OfTenant = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+    limit: LimitOption = 50,
+    tenant: TenantFilter = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
 ) -> None:
     """Show the audit log, newest first."""
     with connect(url, api_key) as client:
@@ -134,3 +138,24 @@ def _read_split(text: str) -> int | dict[int, float]:
 
 def _show(task: str, alias: Alias, *, json: bool) -> None:
     print_result(alias, f"{task}@{alias.alias} means {shown_split(alias.versions)}", json=json)
+
+
+class VersionDocument(BaseModel):
+    """What `peltier versions --json` prints: the versions, newest first.
+
+    `live` is the share of requests that each version gets under the bare name, and `aliases` the same for each alias.
+    """
+
+    name: str
+    live: Split
+    aliases: dict[str, Split]
+    versions: list[VersionSummary]
+
+
+def versions(task: OwnAdapter, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """List an adapter's versions, newest first, with the aliases that point to them."""
+    with connect(url, api_key) as client:
+        found = client.versions(task)
+        adapter = client.adapter(task)
+    document = VersionDocument(name=adapter.name, live=adapter.live, aliases=adapter.aliases, versions=found)
+    print_result(document, lambda: print_versions(adapter, found), json=json)

@@ -35,7 +35,7 @@ ApiKey = Annotated[
     typer.Option(envvar="PELTIER_API_KEY", help="API key.", callback=checked(check_api_key)),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Task = Annotated[
+TaskArgument = Annotated[
     str,
     typer.Argument(
         metavar="TASK",
@@ -50,7 +50,7 @@ TextColumns = Annotated[
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Maximum rows per request.")]
 Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Maximum concurrent requests.")]
-OfTenant = Annotated[
+TenantFilter = Annotated[
     str | None, typer.Option("--tenant", help="Show only this tenant's.", callback=checked(check_name))
 ]
 OwnAdapter = Annotated[

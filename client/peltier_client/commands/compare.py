@@ -11,9 +11,9 @@ import typer
 
 from peltier_client.asynchronous.client import AsyncClient
 from peltier_client.bulk.comparison import compare as judge
+from peltier_client.bulk.data_file import DataRow, check_columns, open_rows, read_input
 from peltier_client.bulk.judgement import Answers, Case
 from peltier_client.bulk.progress import progress
-from peltier_client.bulk.row_file import Row, check_columns, open_rows, read_input
 from peltier_client.bulk.scoring import Scored, Scorer
 from peltier_client.commands.arguments import (
     DEFAULT_BATCH_SIZE,
@@ -50,7 +50,7 @@ Second = Annotated[
         autocompletion=complete_task,
     ),
 ]
-Data = Annotated[
+DataOption = Annotated[
     Path,
     typer.Option(exists=True, dir_okay=False, readable=True, help="Labelled rows, .jsonl, .csv or .tsv (.gz too)."),
 ]
@@ -82,7 +82,7 @@ class Questions:
 def compare(  # noqa: PLR0913 - each is a word of the command line
     first: First,
     second: Second,
-    data: Data,
+    data: DataOption,
     text_column: TextColumns = None,
     label_column: LabelColumn = "label",
     label_separator: Separator = None,
@@ -143,7 +143,7 @@ def _take(questions: Questions, answers: Answers, batch: Sequence[Scored]) -> No
         answers.num_truncated += scored.num_truncated
 
 
-def _case(questions: Questions, row: Row) -> Case:
+def _case(questions: Questions, row: DataRow) -> Case:
     try:
         input_ = read_input(row, questions.columns)
         if questions.label_column not in row.cells:

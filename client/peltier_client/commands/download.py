@@ -7,13 +7,13 @@ import typer
 from pydantic import BaseModel
 
 from peltier_client.bulk.progress import transfer
-from peltier_client.commands.arguments import ApiKey, Json, Task, Url, connect, print_result
+from peltier_client.commands.arguments import ApiKey, Json, TaskArgument, Url, connect, print_result
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import Split, TaskReference
 from peltier_client.synchronous.client import Client
 
-Output = Annotated[
+DownloadPath = Annotated[
     Path | None, typer.Option(help="The file to write. Default: NAME-VERSION.safetensors here.", dir_okay=False)
 ]
 
@@ -28,7 +28,7 @@ class Downloaded(BaseModel):
 
 
 def download(
-    task: Task, output: Output = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+    task: TaskArgument, output: DownloadPath = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
 ) -> None:
     """Write the artifact of a version to a file, as it was uploaded. TASK alone is the version that answers."""
     with connect(url, api_key) as client:

@@ -9,7 +9,7 @@ from inspect import Parameter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-Values = dict[str, Any]
+OptionValues = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class FieldOptions:
         annotated = [name for name in defaults if get_origin(hints[name]) is Annotated]
         return [self._parameter(name, hints[name], defaults[name]) for name in self.names or annotated]
 
-    def take(self, values: Values) -> Values:
+    def take(self, values: OptionValues) -> OptionValues:
         """Move the values of these options out of all `values` of a command."""
         taken = {parameter.name: values.pop(parameter.name) for parameter in self.parameters()}
         found = {name: tuple(value) if isinstance(value, list) else value for name, value in taken.items()}

@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 import typer
 from pydantic import BaseModel
 
-from peltier_client.commands.arguments import ApiKey, Json, OfTenant, Url, checked, connect, print_result
+from peltier_client.commands.arguments import ApiKey, Json, TenantFilter, Url, checked, connect, print_result
 from peltier_client.commands.tables import print_keys
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import KeyInfo, Scope, check_name
@@ -29,17 +29,19 @@ Scopes = Annotated[
         "--scope", help="predict, publish, admin or metrics; may be given several times.", callback=_check_scopes
     ),
 ]
-Tenant = Annotated[str, typer.Option(help="Tenant of the key.", callback=checked(check_name))]
+TenantOption = Annotated[str, typer.Option(help="Tenant of the key.", callback=checked(check_name))]
 Note = Annotated[str, typer.Option(help="Note to show in lists of keys.")]
 ExpiresIn = Annotated[
     str | None, typer.Option(metavar="TIME", help="Lifetime, such as 30m, 12h or 90d. Default: unlimited.")
 ]
-Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="The first eight characters of the key after plt_.")]
+PrefixArgument = Annotated[
+    str, typer.Argument(metavar="PREFIX", help="The first eight characters of the key after plt_.")
+]
 
 app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
 
 
-class Keys(BaseModel):
+class KeyDocument(BaseModel):
     """What `peltier keys list --json` prints."""
 
     keys: list[KeyInfo]
@@ -54,7 +56,7 @@ class Revoked(BaseModel):
 @app.command("create")
 def create(  # noqa: PLR0913 - each is a word of the command line
     scope: Scopes,
-    tenant: Tenant = "default",
+    tenant: TenantOption = "default",
     note: Note = "",
     expires_in: ExpiresIn = None,
     url: Url = DEFAULT_URL,
@@ -73,16 +75,16 @@ def create(  # noqa: PLR0913 - each is a word of the command line
 
 
 @app.command("list")
-def list_keys(tenant: OfTenant = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def list_keys(tenant: TenantFilter = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """List every key without its secret, including revoked and expired keys."""
     with connect(url, api_key) as client:
         keys = client.keys(tenant)
     none = "no keys yet; make one with: peltier keys create --scope admin"
-    print_result(Keys(keys=keys), (lambda: print_keys(keys)) if keys else none, json=json)
+    print_result(KeyDocument(keys=keys), (lambda: print_keys(keys)) if keys else none, json=json)
 
 
 @app.command("revoke")
-def revoke(prefix: Prefix, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def revoke(prefix: PrefixArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Revoke a key for good; every replica refuses it within a second."""
     with connect(url, api_key) as client:
         client.revoke_key(prefix)

@@ -13,7 +13,7 @@ _GAP = 2
 _PIPE_WIDTH = 1_000_000
 _MAX_WORD_LEN = 24
 
-Row = Sequence[str]
+CellTexts = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Heading:
     cut: bool = False
 
 
-def show(headings: Sequence[Heading], rows: Sequence[Row], console: Console | None = None) -> None:
+def show(headings: Sequence[Heading], rows: Sequence[CellTexts], console: Console | None = None) -> None:
     """Print rows of plain text; Rich markup in them is not read."""
     console = console or Console()
     if not console.is_terminal:
@@ -35,7 +35,7 @@ def show(headings: Sequence[Heading], rows: Sequence[Row], console: Console | No
     console.print(_list(headings, rows) if widths is None else _table(headings, rows, widths), highlight=False)
 
 
-def fit(headings: Sequence[Heading], rows: Sequence[Row], width: int) -> list[int] | None:
+def fit(headings: Sequence[Heading], rows: Sequence[CellTexts], width: int) -> list[int] | None:
     """The width of each column so that all fit into `width`; None if a column would be below its floor."""
     columns = [[row[number] for row in rows] for number in range(len(headings))]
     wanted = [_widest([heading.name, *values]) for heading, values in zip(headings, columns, strict=True)]
@@ -73,7 +73,7 @@ def _share(floors: Sequence[int], wanted: Sequence[int], room: int) -> list[int]
     return widths
 
 
-def _table(headings: Sequence[Heading], rows: Sequence[Row], widths: Sequence[int]) -> Table:
+def _table(headings: Sequence[Heading], rows: Sequence[CellTexts], widths: Sequence[int]) -> Table:
     columns = [
         Column(heading.name, width=width, no_wrap=heading.cut, overflow="ellipsis" if heading.cut else "fold")
         for heading, width in zip(headings, widths, strict=True)
@@ -87,7 +87,7 @@ def _table(headings: Sequence[Heading], rows: Sequence[Row], widths: Sequence[in
     return table
 
 
-def _list(headings: Sequence[Heading], rows: Sequence[Row]) -> RenderableType:
+def _list(headings: Sequence[Heading], rows: Sequence[CellTexts]) -> RenderableType:
     """Each row as lines of a name and a value, without empty values."""
     blocks: list[RenderableType] = []
     width = max(cell_len(heading.name) for heading in headings)

@@ -45,7 +45,7 @@ def _start_a_server(error: PeltierError) -> str | None:
 
 def _get_the_scope(error: PeltierError) -> str | None:
     scope = re.search(r"needs the scope '(\w+)'", error.message)
-    return scope and f"an administrator makes a key with it: peltier keys create --scope {scope[1]}"
+    return scope and f"ask an administrator for a key with this scope: peltier keys create --scope {scope[1]}"
 
 
 def _list_versions(error: PeltierError) -> str | None:

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.bulk.data_file import DataFile, DataRow, check_columns, open_rows
 from peltier_client.bulk.part_file import PartFile
 from peltier_client.bulk.progress import Show, progress
-from peltier_client.bulk.row_file import Row, RowFile, check_columns, open_rows
 from peltier_client.bulk.scoring import Scored, Scorer
 from peltier_client.commands.next_steps import with_next_steps
 from peltier_client.errors import InvalidInput, PeltierError
@@ -45,7 +45,7 @@ class Job:
             raise InvalidInput(f"output {self.output} is the input file; choose another")
 
 
-class Summary(BaseModel):
+class FileSummary(BaseModel):
     """What `peltier predict --file --json` prints. `versions` counts the rows that each adapter version answered.
 
     `rows` and `errors` count the whole file; with `--resume`, `versions` and `truncated_inputs` count this run only.
@@ -77,7 +77,7 @@ class _Tally:
         self.num_truncated += sum(scored.num_truncated for scored in batch)
 
 
-def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
+def predict_file(job: Job, url: str, api_key: str | None) -> FileSummary:
     """Run the job and create its output file when every row is done.
 
     Raises `Interrupted` at Ctrl-C. After that, and after an error, OUTPUT.part holds the finished rows.
@@ -90,7 +90,7 @@ def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
     ):
         tally = _run_here(job, AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS), rows, part)
         done = part.written
-    return Summary(
+    return FileSummary(
         output=str(job.output),
         rows=done.num_rows,
         errors=done.num_errors,
@@ -99,7 +99,7 @@ def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
     )
 
 
-def _run_here(job: Job, client: AsyncClient, rows: RowFile, part: PartFile) -> _Tally:
+def _run_here(job: Job, client: AsyncClient, rows: DataFile, part: PartFile) -> _Tally:
     try:
         with progress(rows.size_bytes) as show:
             tally = asyncio.run(_run(job, client, rows, part, show))
@@ -116,7 +116,7 @@ def _run_here(job: Job, client: AsyncClient, rows: RowFile, part: PartFile) -> _
         raise
 
 
-async def _run(job: Job, client: AsyncClient, rows: RowFile, part: PartFile, show: Show) -> _Tally:
+async def _run(job: Job, client: AsyncClient, rows: DataFile, part: PartFile, show: Show) -> _Tally:
     tally = _Tally()
     async with client:
         scorer = Scorer(client, (job.task,), job.columns, job.options, job.batch_size, job.concurrency)
@@ -140,7 +140,7 @@ def to_document(scored: Scored) -> dict[str, Any]:
     return {**document, "error": {"code": scored.error.code, "message": scored.error.message}}
 
 
-def _rest(rows: RowFile, part: PartFile) -> Iterator[Row]:
+def _rest(rows: DataFile, part: PartFile) -> Iterator[DataRow]:
     """The rows that are not in the part file; `_OtherRun` if the part file belongs to another input."""
     written = part.written
     num_done, cells = 0, written.last_row

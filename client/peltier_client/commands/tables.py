@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from peltier_client.bulk.comparison import Comparison, Difference
-from peltier_client.bulk.quality import Metrics
+from peltier_client.bulk.quality import MetricValues
 from peltier_client.commands.layout import Heading, show
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.results import Prediction, Predictions
@@ -228,7 +228,7 @@ def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1024:,.0f} KiB"
 
 
-def _beside(name: str, first: Metrics, second: Metrics, metric: str) -> tuple[str, str, str, str]:
+def _beside(name: str, first: MetricValues, second: MetricValues, metric: str) -> tuple[str, str, str, str]:
     return name, f"{first[metric]:.4f}", f"{second[metric]:.4f}", f"{second[metric] - first[metric]:+.4f}"
 
 

@@ -15,7 +15,7 @@ from peltier_client.commands.arguments import (
     BatchSize,
     Concurrency,
     Json,
-    Task,
+    TaskArgument,
     TextColumns,
     Url,
     checked,
@@ -41,10 +41,10 @@ from peltier_client.protocol import (
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.synchronous.client import Client
 
-Artifact = Annotated[
+ArtifactArgument = Annotated[
     Path, typer.Argument(metavar="F.safetensors", help="The artifact.", exists=True, dir_okay=False, readable=True)
 ]
-Name = Annotated[
+NameOption = Annotated[
     str | None,
     typer.Option(metavar="TASK", help="Name to publish under. Default: the manifest's.", callback=checked(check_name)),
 ]
@@ -68,7 +68,7 @@ Pairs = Annotated[
 Thirds = Annotated[
     list[str] | None, typer.Option("--third", metavar="TEXT", help="Third text of a triple, once for each TEXT.")
 ]
-Priority = Annotated[
+PriorityOption = Annotated[
     int,
     typer.Option(
         min=-MAX_PRIORITY, max=MAX_PRIORITY, help="Priority among your tenant's queued requests; higher runs first."
@@ -85,7 +85,7 @@ File = Annotated[
         help="Input rows, .jsonl, .csv or .tsv (.gz too).",
     ),
 ]
-Output = Annotated[
+OutputOption = Annotated[
     Path | None,
     typer.Option(
         rich_help_panel=_FILES,
@@ -98,21 +98,22 @@ Resume = Annotated[
 TopK = Annotated[int | None, typer.Option(min=1, help="Return the scores of this many best labels.")]
 Dimensions = Annotated[int | None, typer.Option(min=1, help="Return this many values of an embedding.")]
 Stride = Annotated[
-    int | None, typer.Option(min=0, help="Read a long text in windows that share so many tokens (entities and spans).")
+    int | None,
+    typer.Option(min=0, help="Read a long text in windows that share this many tokens (entities and spans)."),
 ]
 Aggregate = Annotated[
     Aggregation | None, typer.Option(help="How the tokens of a word or an entity get one label. Default: first.")
 ]
-Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
+StreamOption = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
 MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Maximum tokens of a generated text.")]
 NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Number of beams.")]
-Temperature = Annotated[
+TemperatureOption = Annotated[
     float | None, typer.Option(min=0, max=MAX_TEMPERATURE, help="Sampling temperature; 0 is greedy.")
 ]
-TopP = Annotated[
+TopPOption = Annotated[
     float | None, typer.Option(max=1, help="Sample from the most probable tokens up to this total probability.")
 ]
-Seed = Annotated[int | None, typer.Option(help="Seed of the sampling.")]
+SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling.")]
 
 
 class AdapterList(BaseModel):
@@ -128,8 +129,8 @@ class Deleted(BaseModel):
 
 
 def upload(  # noqa: PLR0913 - each is a word of the command line
-    file: Artifact,
-    name: Name = None,
+    file: ArtifactArgument,
+    name: NameOption = None,
     alias: AtOnce = None,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
@@ -154,19 +155,19 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     texts: Texts = None,
     pair: Pairs = None,
     third: Thirds = None,
-    priority: Priority = 0,
-    stream: Stream = False,
+    priority: PriorityOption = 0,
+    stream: StreamOption = False,
     max_new_tokens: MaxNewTokens = None,
     num_beams: NumBeams = None,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    seed: Seed = None,
+    temperature: TemperatureOption = None,
+    top_p: TopPOption = None,
+    seed: SeedOption = None,
     top_k: TopK = None,
     dimensions: Dimensions = None,
     stride: Stride = None,
     aggregation: Aggregate = None,
     file: File = None,
-    output: Output = None,
+    output: OutputOption = None,
     text_column: TextColumns = None,
     batch_size: BatchSize = DEFAULT_BATCH_SIZE,
     concurrency: Concurrency = DEFAULT_CONCURRENCY,
@@ -211,7 +212,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
             _predict_texts(client, task, inputs, options, json=json)
 
 
-def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def delete(task: TaskArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Delete an adapter, or one version of it (TASK@3)."""
     with connect(url, api_key) as client:
         client.delete(task)

@@ -7,24 +7,26 @@ import typer
 from pydantic import BaseModel
 
 from peltier_client.commands.arguments import ApiKey, Json, Url, checked, connect, print_result
-from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
+from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from peltier_client.commands.tables import print_tenants
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.exchange.request import to_json
 from peltier_client.protocol import TenantInfo, TenantQuotas, check_name
-from peltier_client.resources.tenants import QuotaOptions
+from peltier_client.resources.administration import QuotaOptions
 
 _NO_LIMIT = "none"
 
-Name = Annotated[str, typer.Argument(metavar="TENANT", help="Name of the tenant.", callback=checked(check_name))]
+TenantArgument = Annotated[
+    str, typer.Argument(metavar="TENANT", help="Name of the tenant.", callback=checked(check_name))
+]
 _Limit = Annotated[str | None, typer.Option(metavar="N", help="A number, or none for no limit.")]
 
 app = typer.Typer(help="Create and list tenants, and set their quotas.", no_args_is_help=True)
 
 
 @dataclass(frozen=True)
-class Quotas:
+class QuotaFlags:
     """Quotas as texts on the command line."""
 
     requests_per_second: _Limit = None
@@ -37,7 +39,7 @@ class Quotas:
     ] = None
 
 
-Given = Annotated[Values, FieldOptions(Quotas, given=True)]
+QuotaValues = Annotated[OptionValues, FieldOptions(QuotaFlags, given=True)]
 
 
 class Tenants(BaseModel):
@@ -48,7 +50,9 @@ class Tenants(BaseModel):
 
 @app.command("create")
 @with_field_options
-def create(name: Name, quotas: Given, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def create(
+    name: TenantArgument, quotas: QuotaValues, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+) -> None:
     """Create a tenant. Quotas that are not given are unlimited."""
     wanted = _read_quotas(quotas)
     with connect(url, api_key) as client:
@@ -58,7 +62,9 @@ def create(name: Name, quotas: Given, url: Url = DEFAULT_URL, api_key: ApiKey = 
 
 @app.command("set")
 @with_field_options
-def set_quotas(name: Name, quotas: Given, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def set_quotas(
+    name: TenantArgument, quotas: QuotaValues, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+) -> None:
     """Change quotas of a tenant. Those that are not given stay as they are; `none` removes a limit."""
     changed = _read_quotas(quotas)
     with connect(url, api_key) as client:
@@ -76,7 +82,7 @@ def list_tenants(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = Fa
     print_result(Tenants(tenants=tenants), lambda: print_tenants(tenants), json=json)
 
 
-def _read_quotas(given: Values) -> QuotaOptions:
+def _read_quotas(given: OptionValues) -> QuotaOptions:
     texts = {name: None if text == _NO_LIMIT else text for name, text in given.items()}
     try:
         to_json(TenantQuotas, texts)

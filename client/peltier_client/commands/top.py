@@ -20,13 +20,13 @@ from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.monitor.keyboard import quit_key
 from peltier_client.monitor.readings import Lost, read_load
 from peltier_client.monitor.screen import draw, line
-from peltier_client.monitor.snapshot import Snapshot
+from peltier_client.monitor.snapshot import LoadSnapshot
 
 _TIMEOUT_SECONDS = 5.0
 # A changed size of the terminal is seen after this time.
 _REDRAW_SECONDS = 0.25
 
-Readings = AsyncGenerator[Snapshot | Lost, None]
+Readings = AsyncGenerator[LoadSnapshot | Lost, None]
 Interval = Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two readings.")]
 Once = Annotated[bool, typer.Option("--once", help="Print one line for one interval, then end.")]
 
@@ -56,7 +56,7 @@ async def _run(client: AsyncClient, interval: float, once: bool, json: bool) -> 
                 sys.stdout.flush()
 
 
-def _told(reading: Snapshot | Lost, *, json: bool) -> str:
+def _told(reading: LoadSnapshot | Lost, *, json: bool) -> str:
     if not json:
         return line(reading)
     if isinstance(reading, Lost):
@@ -69,11 +69,11 @@ class _Screen:
 
     def __init__(self, console: Console, live: Live, *, keys: bool) -> None:
         self._console, self._live, self._keys = console, live, keys
-        self._snapshot: Snapshot | None = None
+        self._snapshot: LoadSnapshot | None = None
         self._lost: Lost | None = None
         self._size = console.size
 
-    def take(self, reading: Snapshot | Lost) -> None:
+    def take(self, reading: LoadSnapshot | Lost) -> None:
         """Show a new reading."""
         if isinstance(reading, Lost):
             self._lost = reading

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from peltier_client.asynchronous.client import AsyncClient
 from peltier_client.errors import PeltierError
-from peltier_client.monitor.snapshot import Snapshot, create_snapshot
+from peltier_client.monitor.snapshot import LoadSnapshot, create_snapshot
 
 # As many as the server may measure by themselves.
 _MAX_VERSIONS = 500
@@ -21,7 +21,7 @@ class Lost:
     error: PeltierError
 
 
-async def read_load(client: AsyncClient, interval: float) -> AsyncGenerator[Snapshot | Lost, None]:
+async def read_load(client: AsyncClient, interval: float) -> AsyncGenerator[LoadSnapshot | Lost, None]:
     """A snapshot every `interval` seconds, or why there is none. Raises a `PeltierError` if the first reading fails.
 
     After a server was lost, the next snapshot covers the time since the last reading.

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from peltier_client.monitor.readings import Lost
-from peltier_client.monitor.snapshot import AdapterLoad, Snapshot, TenantLoad
+from peltier_client.monitor.snapshot import AdapterLoad, LoadSnapshot, TenantLoad
 
 _BAR_CELLS = 7
 _BUSY, _FULL = 0.7, 0.9
@@ -17,7 +17,7 @@ _FIXED_LINES = 16
 _NUM_TENANT_SHARE = 3
 
 
-def draw(snapshot: Snapshot, lost: Lost | None, height: int, *, keys: bool) -> RenderableType:
+def draw(snapshot: LoadSnapshot, lost: Lost | None, height: int, *, keys: bool) -> RenderableType:
     """The screen for a terminal of `height` lines. `lost` says that the numbers are old, `keys` that q quits."""
     room = max(2, height - _FIXED_LINES)
     num_tenants = max(1, min(len(snapshot.tenants), room // _NUM_TENANT_SHARE))
@@ -33,7 +33,7 @@ def draw(snapshot: Snapshot, lost: Lost | None, height: int, *, keys: bool) -> R
     return Group(*parts, _foot(snapshot, keys=keys))
 
 
-def line(reading: Snapshot | Lost) -> str:
+def line(reading: LoadSnapshot | Lost) -> str:
     """The same in one line, for a log."""
     clock = f"{reading.at.astimezone():%H:%M:%S}"
     if isinstance(reading, Lost):
@@ -57,7 +57,7 @@ def line(reading: Snapshot | Lost) -> str:
     )
 
 
-def _head(snapshot: Snapshot, lost: Lost | None) -> Text:
+def _head(snapshot: LoadSnapshot, lost: Lost | None) -> Text:
     started = f"started {snapshot.started_at.astimezone():%Y-%m-%d %H:%M}"
     state = (snapshot.state, "bold green" if snapshot.state == "ready" else "bold red")
     clock = (lost or snapshot).at.astimezone()
@@ -68,7 +68,7 @@ def _head(snapshot: Snapshot, lost: Lost | None) -> Text:
     return head
 
 
-def _figures(snapshot: Snapshot) -> list[Sequence[Text | str]]:
+def _figures(snapshot: LoadSnapshot) -> list[Sequence[Text | str]]:
     requests, queue, batches, runner = snapshot.requests, snapshot.queue, snapshot.batches, snapshot.runner
     return [
         (
@@ -167,7 +167,7 @@ def _table(subject: str, numbers: Sequence[str], rows: Iterable[Sequence[Text | 
     return table
 
 
-def _foot(snapshot: Snapshot, *, keys: bool) -> Text:
+def _foot(snapshot: LoadSnapshot, *, keys: bool) -> Text:
     stop = "q or Ctrl-C quits" if keys else "Ctrl-C quits"
     shown = ", ".join(snapshot.quarantine)
     quarantine = [("\nin quarantine: " + shown, "red")] if shown else []

@@ -82,7 +82,7 @@ class RunnerLoad(BaseModel):
     texts_in_progress: int
 
 
-class Snapshot(BaseModel):
+class LoadSnapshot(BaseModel):
     """What a replica did in `seconds`. `state` is `ready`, or why it accepts no predictions.
 
     Tenants and adapters are in order of their requests. `loads_per_second` counts adapters that came from the store or
@@ -106,7 +106,7 @@ class Snapshot(BaseModel):
     adapters: list[AdapterLoad]
 
 
-def create_snapshot(earlier: LiveSnapshot, now: LiveSnapshot) -> Snapshot:
+def create_snapshot(earlier: LiveSnapshot, now: LiveSnapshot) -> LoadSnapshot:
     """The load between two readings. After a restart it is that since the start."""
     return _Interval(earlier, now).snapshot()
 
@@ -119,10 +119,10 @@ class _Interval:
         self._before = earlier if earlier.started_at == now.started_at else None
         self._seconds = max(1e-3, (now.at - (self._before.at if self._before else now.started_at)).total_seconds())
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> LoadSnapshot:
         now, before = self._now, self._before
         lookups = added(before.lookups if before else None, now.lookups)
-        return Snapshot(
+        return LoadSnapshot(
             at=now.at,
             seconds=round(self._seconds, 3),
             started_at=now.started_at,

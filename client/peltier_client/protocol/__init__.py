@@ -18,9 +18,22 @@ from peltier_client.protocol.adapters import (
     VersionManifest,
     VersionSummary,
 )
+from peltier_client.protocol.administration import (
+    AuditPage,
+    AuditRecord,
+    KeyInfo,
+    KeyList,
+    KeyRequest,
+    NewKey,
+    RateUsage,
+    Scope,
+    TenantInfo,
+    TenantList,
+    TenantQuotas,
+    TenantRequest,
+    TenantUsage,
+)
 from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, Split
-from peltier_client.protocol.audit import AuditPage, AuditRecord
-from peltier_client.protocol.keys import KeyInfo, KeyList, KeyRequest, NewKey, Scope
 from peltier_client.protocol.live import (
     Distribution,
     LiveAdapter,
@@ -97,14 +110,6 @@ from peltier_client.protocol.rerank import (
     RerankRequest,
     RerankResponse,
     RerankUsage,
-)
-from peltier_client.protocol.tenants import (
-    RateUsage,
-    TenantInfo,
-    TenantList,
-    TenantQuotas,
-    TenantRequest,
-    TenantUsage,
 )
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 

@@ -114,7 +114,7 @@ def _read_artifact(response: httpx2.Response) -> bytes:
     expected = response.headers.get("x-adapter-digest")
     received = f"sha256:{hashlib.sha256(response.content).hexdigest()}"
     if expected is not None and received != expected:
-        raise UnexpectedAnswer(f"the downloaded artifact has digest {received} where the server announced {expected}")
+        raise UnexpectedAnswer(f"the downloaded artifact has digest {received}; the server announced {expected}")
     return response.content
 
 

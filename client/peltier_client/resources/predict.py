@@ -11,7 +11,16 @@ from peltier_client.exchange.error_reader import error_from_detail
 from peltier_client.exchange.request import Request, raise_for_error, read_body, to_json
 from peltier_client.exchange.results import PredictionBody, Predictions
 from peltier_client.exchange.text_reader import TextReader
-from peltier_client.protocol import Aggregation, MixedPredictRequest, PredictRequest, TaskReference, TextTuple
+from peltier_client.protocol import (
+    Aggregation,
+    MixedPredictRequest,
+    PredictRequest,
+    RankedDocument,
+    RerankRequest,
+    RerankResponse,
+    TaskReference,
+    TextTuple,
+)
 
 _EVENTS = "text/event-stream"
 
@@ -125,3 +134,13 @@ def _results(body: _MixedBody) -> list[Predictions | PeltierError]:
 def _check_count(num_answers: int, num_inputs: int) -> None:
     if num_answers != num_inputs:
         raise UnexpectedAnswer(f"the server gave {num_answers} answers to {num_inputs} inputs")
+
+
+def rerank(task: str, query: str, documents: Iterable[str], top_n: int | None) -> Request[list[RankedDocument]]:
+    """Sort documents with a ranking task."""
+    json = to_json(RerankRequest, {"model": task, "query": query, "documents": list(documents), "top_n": top_n})
+
+    def read(response: httpx2.Response) -> list[RankedDocument]:
+        return read_body(response, RerankResponse).results
+
+    return Request("POST", "/v1/rerank", read, json=json)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from peltier_adapters.presets.baselines import Baseline, find_method
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from docs.generator.methods.method import Method
 from docs.generator.methods.shapes import SHAPES
@@ -54,7 +54,7 @@ def _checked(preset: str, formula: str | None, config: BackboneConfig, count: in
     return formula.replace("**3", "³").replace("*", " ").replace("-", "−")
 
 
-def _letters(settings: Settings, config: BackboneConfig) -> Mapping[str, int]:
+def _letters(settings: PresetSettings, config: BackboneConfig) -> Mapping[str, int]:
     """The values of the letters of docs/methods.md#notation."""
     norms = config.num_norms * config.hidden_size * (2 if config.biased else 1)
     own = {letter: int(settings[name]) for name, letter in _LETTERS.items() if name in settings}

@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from peltier_adapters.presets.baselines import Baseline, find_method
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.preset import Preset
-from peltier_adapters.spec.bias import BiasSpec
 from peltier_adapters.spec.bottleneck import BottleneckSpec
 from peltier_adapters.spec.lora import LoraSpec
-from peltier_adapters.spec.norm import NormSpec
 from peltier_adapters.spec.parts import PartSpec
 from peltier_adapters.spec.prefix import CentralGateSpec, PrefixSpec, PromptSpec
+from peltier_adapters.spec.replaced import BiasSpec, NormSpec
 
 from docs.generator.methods import block, inside
 from docs.generator.methods.canvas import COLOURS, Place, box, document, text
@@ -55,7 +54,7 @@ def _main(parts: Sequence[PartSpec]) -> PartSpec:
     return next((part for part in parts if isinstance(part, BottleneckSpec)), parts[0])
 
 
-def _mark(part: PartSpec, settings: Settings) -> Iterator[str]:
+def _mark(part: PartSpec, settings: PresetSettings) -> Iterator[str]:
     match part:
         case BottleneckSpec():
             yield from _bottlenecks(part, settings)
@@ -74,7 +73,7 @@ def _mark(part: PartSpec, settings: Settings) -> Iterator[str]:
             raise ValueError(f"no drawing knows the part {part.kind!r}")
 
 
-def _bottlenecks(part: BottleneckSpec, settings: Settings) -> Iterator[str]:
+def _bottlenecks(part: BottleneckSpec, settings: PresetSettings) -> Iterator[str]:
     experts = int(settings.get("experts", 1))
     words = f"{part.size} wide" if experts == 1 else f"{experts} experts, {part.size} wide"
     for site in part.sites:
@@ -100,7 +99,7 @@ def _own_values(part: BiasSpec | NormSpec) -> Iterator[str]:
         yield from block.chip(place, words, part.kind)
 
 
-def _inside(part: PartSpec, settings: Settings) -> Iterator[str]:
+def _inside(part: PartSpec, settings: PresetSettings) -> Iterator[str]:
     match part:
         case BottleneckSpec():
             yield from inside.bottleneck("H × d", "d × H", part.activation, _READS[part.input], gated=part.gated)
@@ -117,7 +116,7 @@ def _inside(part: PartSpec, settings: Settings) -> Iterator[str]:
             raise ValueError(f"no drawing knows the inside of {part.kind!r}")
 
 
-def _map(part: BottleneckSpec, settings: Settings) -> Iterator[str]:
+def _map(part: BottleneckSpec, settings: PresetSettings) -> Iterator[str]:
     match part.map.kind:
         case "lowrank":
             yield from inside.sum_of_products("s", "t", "rank r")

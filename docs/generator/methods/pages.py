@@ -1,33 +1,35 @@
-"""The files of the methods: their drawings, and the tables between two comments of each page."""
+"""The files of the methods: their drawings, and their pages with the drawing and two tables in place of comments."""
 
 import re
 from pathlib import Path
 
 from docs.generator.methods.counts import counts
 from docs.generator.methods.drawing import drawing
-from docs.generator.methods.method import METHODS
+from docs.generator.methods.method import METHODS, Method
 from docs.generator.methods.settings import settings
 
-_DOCS = Path(__file__).parents[2]
-_TABLES = {"counts": counts, "settings": settings}
+_ROOT = Path(__file__).parents[3]
+_PAGES = Path("docs/methods")
+_DRAWINGS = Path("docs/figures/methods")
+# What stands between the two comments is shown where nothing is built.
+_PLACE = re.compile(r"<!-- (drawing|counts|settings)(?:: ([^\n]+))? -->\n.*?<!-- end -->", flags=re.DOTALL)
 
 
 def method_files() -> dict[Path, str]:
-    """Each file with its correct text; the prose of a page stays as it is."""
-    files = {_DOCS / f"figures/methods/{method.name}.svg": drawing(method) for method in METHODS}
-    for method in METHODS:
-        page = _DOCS / f"methods/{method.name}.md"
-        text = page.read_text()
-        for name, table in _TABLES.items():
-            text = _replaced(text, name, table(method))
-        files[page] = text
-    return files
+    """The text of each drawing and page, by its path in the repository."""
+    drawings = {_DRAWINGS / f"{method.name}.svg": drawing(method) for method in METHODS}
+    return drawings | {_PAGES / f"{method.name}.md": _page(method) for method in METHODS}
 
 
-def _replaced(text: str, name: str, table: str) -> str:
-    """`text` with the table between its comments `name` and `end`."""
-    start = f"<!-- {name}: written by `make reference` -->"
-    pattern = rf"{re.escape(start)}\n.*?<!-- end -->"
-    if not re.search(pattern, text, flags=re.DOTALL):
-        raise ValueError(f"a page of docs/methods has no comments {start} and <!-- end -->")
-    return re.sub(pattern, lambda _: f"{start}\n\n{table}\n\n<!-- end -->", text, flags=re.DOTALL)
+def _page(method: Method) -> str:
+    text = (_ROOT / _PAGES / f"{method.name}.md").read_text()
+    names = [name for name, _ in _PLACE.findall(text)]
+    if names != ["drawing", "counts", "settings"]:
+        raise ValueError(f"docs/methods/{method.name}.md has places for {names}, not for drawing, counts and settings")
+    return _PLACE.sub(lambda place: _content(method, *place.groups()), text)
+
+
+def _content(method: Method, name: str, words: str | None) -> str:
+    if name == "drawing":
+        return f"![{words}](../figures/methods/{method.name}.svg)"
+    return counts(method) if name == "counts" else settings(method)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.presets.composition import Setting
 from peltier_adapters.presets.preset import HEAD
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from docs.generator.methods.method import Method
 from docs.generator.methods.shapes import BERT, T5

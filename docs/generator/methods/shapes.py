@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from peltier_backbone.config import BackboneConfig, parse_config
+from peltier_backbone.checkpoint.config import BackboneConfig, parse_config
 
 _FILES: Mapping[str, dict[str, Any]] = {
     "BERT-base": {

@@ -1,17 +1,22 @@
-"""Identifies the caller: the operator, the bearer of a key or a token, or any caller on an open server."""
+"""Identifies the caller: the operator, the bearer of a key or a token, or any caller on an open server.
+
+An open server answers only programs on this machine, not browsers on pages of other sites, and not proxies.
+"""
 
 import hmac
+import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
-from peltier_store.registry import Snapshot
+from peltier_store.registry import RegistrySnapshot
 
 from peltier_server import retry_hints
 from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.auth.credentials import prefix_of
 from peltier_server.auth.keyring import Keyring
-from peltier_server.auth.same_machine import check_host, check_origin
 from peltier_server.settings import Settings, SettingsError
 
 
@@ -53,7 +58,7 @@ class Authenticator:
         self._any_host = any_host
         self._may_be_open = may_be_open and not self._needs_keys
 
-    def apply(self, snapshot: Snapshot) -> None:
+    def apply(self, snapshot: RegistrySnapshot) -> None:
         """Takes over the tenants and keys of the registry. Raises `SettingsError` if the server could accept no
         caller at all.
         """
@@ -130,7 +135,48 @@ def _create_tokens(settings: Settings) -> TokenReader | None:
     if issuer is None or audience is None or jwks_url is None:
         return None
     try:
-        from peltier_server.auth.oidc import Provider, Tokens
+        from peltier_server.auth.oidc import OidcTokens, Provider
     except ModuleNotFoundError as error:
         raise SettingsError(f'oidc_issuer needs {error.name}: pip install "peltier[oidc]"') from None
-    return Tokens(Provider(issuer, audience, jwks_url, settings.oidc_tenant_claim, settings.oidc_scope_claim))
+    return OidcTokens(Provider(issuer, audience, jwks_url, settings.oidc_tenant_claim, settings.oidc_scope_claim))
+
+
+def check_origin(headers: Mapping[str, str]) -> None:
+    """Raises `Forbidden` for a request from a page of another site. Browsers send the site in `origin`, and let any
+    page post a form without a preflight request.
+    """
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        raise Forbidden("a page of another site may not call a server without keys; make a key first")
+
+
+def check_host(headers: Mapping[str, str]) -> None:
+    """Raises `Forbidden` if the host name of the request is not this machine's own.
+
+    Anyone can let a name resolve to 127.0.0.1, and a page of that name can then call the server. A proxy that listens
+    elsewhere forwards its own name.
+    """
+    host = headers.get("host", "")
+    if not _is_own(host):
+        name = _host_name(host)
+        raise Forbidden(f"a server without keys does not answer to the name {name!r}; make a key first")
+
+
+@lru_cache(maxsize=64)
+def _is_own(host: str) -> bool:
+    name = _host_name(host)
+    return "." not in name or _is_loopback(name)
+
+
+def _host_name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return host
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name.endswith(".localhost")

@@ -11,7 +11,7 @@ from typing import cast
 
 from peltier_client.errors import NotFound, Unauthorized
 from peltier_client.protocol import Scope
-from peltier_store.registry import Key, Quotas, Snapshot, Tenant
+from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
 
 from peltier_server.auth.caller import Caller
 from peltier_server.auth.credentials import Credentials, prefix_of
@@ -22,7 +22,7 @@ _NO_QUOTAS = Quotas()
 
 
 @dataclass(frozen=True)
-class _Held:
+class _KnownKey:
     """A key with its caller, prepared for the check at every request."""
 
     key: Key
@@ -30,7 +30,7 @@ class _Held:
     expires_at: float | None
 
     @classmethod
-    def of(cls, key: Key) -> "_Held":
+    def of(cls, key: Key) -> "_KnownKey":
         scopes = frozenset(cast(Scope, scope) for scope in key.scopes)
         expires_at = None if key.expires_at is None else key.expires_at.timestamp()
         return cls(key, Caller(key.tenant, scopes, f"key:{key.prefix}"), expires_at)
@@ -48,8 +48,8 @@ class Keyring:
     """Holds every tenant and key. `unlock` must precede the first check of a key. It belongs to the event loop."""
 
     def __init__(self) -> None:
-        self._tenants: dict[str, Tenant] = {}
-        self._keys: dict[str, _Held] = {}
+        self._tenants: dict[str, TenantRecord] = {}
+        self._keys: dict[str, _KnownKey] = {}
         self._revision = -1
         self._credentials: Credentials | None = None
         self._nobody = ""
@@ -67,14 +67,14 @@ class Keyring:
         assert self._credentials is not None, "nobody is let in before the keyring is unlocked"
         return self._credentials
 
-    def apply(self, snapshot: Snapshot) -> None:
+    def apply(self, snapshot: RegistrySnapshot) -> None:
         """Takes over the tenants and keys that have changed. Ignores a snapshot that is older than the last one."""
         if snapshot.revision < self._revision:
             return
         self._revision = snapshot.revision
         self._tenants.update((tenant.name, tenant) for tenant in snapshot.tenants)
         # Keys are never deleted and never change their tenant. A revoked key stays, marked as revoked.
-        self._keys.update((key.prefix, _Held.of(key)) for key in snapshot.keys)
+        self._keys.update((key.prefix, _KnownKey.of(key)) for key in snapshot.keys)
 
     @property
     def is_known(self) -> bool:
@@ -123,7 +123,7 @@ class Keyring:
         """Whether the tenant exists."""
         return name in self._tenants
 
-    def tenant(self, name: str) -> Tenant:
+    def tenant(self, name: str) -> TenantRecord:
         """The tenant with this name. Raises `NotFound` if it does not exist."""
         if name not in self._tenants:
             raise NotFound(f"tenant {name!r} does not exist")
@@ -134,7 +134,7 @@ class Keyring:
         known = self._tenants.get(tenant)
         return _NO_QUOTAS if known is None else known.quotas
 
-    def tenants(self, *, after: str, limit: int) -> list[Tenant]:
+    def tenants(self, *, after: str, limit: int) -> list[TenantRecord]:
         """At most `limit` tenants whose names follow `after`, in order of name."""
         return [self._tenants[name] for name in nsmallest(limit, (name for name in self._tenants if name > after))]
 

@@ -31,7 +31,7 @@ class Provider:
     scope_claim: str = "scope"
 
 
-class Tokens:
+class OidcTokens:
     """Checks the tokens of one provider."""
 
     def __init__(self, provider: Provider) -> None:

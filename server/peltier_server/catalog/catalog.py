@@ -12,7 +12,7 @@ from peltier_store.registry import AdapterRecord
 from peltier_server.catalog.entry import Entry
 from peltier_server.catalog.published import Published
 from peltier_server.context import RequestContext
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 
 
 class Catalog:

@@ -1,19 +1,36 @@
 """One live version in memory."""
 
 import math
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.protocol import AdapterRef, AdapterVersion, TaskOutline, TaskSummary, VersionSummary
-from peltier_store.registry import Version
+from peltier_store.registry import VersionRecord
+from pydantic_core import to_json
 
-from peltier_server.catalog.label_bytes import LabelBytes
 from peltier_server.context import VersionLabels
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
+
+
+class LabelBytes:
+    """The bytes of a task's labels in JSON."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        lengths = sorted((len(to_json(label)) for label in labels), reverse=True)
+        self._of_longest = array("q", accumulate(lengths, initial=0))
+
+    def __len__(self) -> int:
+        return len(self._of_longest) - 1
+
+    def of_longest(self, count: int) -> int:
+        """The bytes of the `count` longest labels together."""
+        return self._of_longest[min(count, len(self))]
 
 
 @dataclass(frozen=True)
@@ -24,14 +41,14 @@ class Entry:
     have 0.
     """
 
-    version: Version
+    version: VersionRecord
     task: TaskSpec
     fingerprint: str
     metrics: Mapping[str, float]
     num_dimensions: int = 0
 
     @classmethod
-    def of(cls, version: Version, manifest: Manifest | None = None) -> "Entry":
+    def of(cls, version: VersionRecord, manifest: Manifest | None = None) -> "Entry":
         """Parses the version's manifest unless the caller gives it; raises ArtifactError if it cannot be parsed."""
         manifest = manifest or parse_manifest(version.manifest)
         recorded = manifest.training.metrics
@@ -41,7 +58,7 @@ class Entry:
         fingerprint = manifest.backbone.fingerprint
         return cls(replace(version, manifest=""), manifest.task, fingerprint, metrics, num_dimensions)
 
-    def marked(self, version: Version) -> "Entry":
+    def marked(self, version: VersionRecord) -> "Entry":
         """The same version with the current marks of `version`; its manifest never changes."""
         bare = replace(version, manifest="")
         return self if bare == self.version else replace(self, version=bare)

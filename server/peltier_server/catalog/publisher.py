@@ -10,13 +10,12 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.golden.golden import golden_rows, judge_golden
-from peltier_adapters.golden.twins import create_twin, num_twins
+from peltier_adapters.golden.golden import create_twin, golden_rows, judge_golden, num_twins
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import ArtifactRefused, InferenceFailed
 from peltier_client.protocol import check_alias, check_name
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry import Registry, RegistryError, Version
+from peltier_store.registry import Registry, RegistryError, VersionRecord
 
 from peltier_server.auth.caller import Caller
 from peltier_server.catalog.catalog import Catalog
@@ -25,7 +24,7 @@ from peltier_server.catalog.sync import RegistrySync
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 
@@ -141,7 +140,7 @@ class Publisher:
         finally:
             self._slots.retire(owned)
 
-    async def _commit(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[Version, bool]:
+    async def _commit(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[VersionRecord, bool]:
         try:
             version, created = await self._record(artifact, data, target)
         except BaseException:
@@ -150,7 +149,7 @@ class Publisher:
         await self._store.sync.sync_after_write()
         return version, created
 
-    async def _record(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[Version, bool]:
+    async def _record(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[VersionRecord, bool]:
         registry, owner, name = self._store.registry, target.owner, target.name or artifact.manifest.name
         manifest = await asyncio.to_thread(_text_of, artifact.manifest)
         reservation = await registry.reserve(artifact.digest)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from peltier_store.registry import AdapterRecord, Registry, RegistryError, RegistryGone, Snapshot
+from peltier_store.registry import AdapterRecord, Registry, RegistryError, RegistryGone, RegistrySnapshot
 
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _CHARS_ON_THE_LOOP = 65_536
 class Image(Protocol):
     """Another object in memory that follows the registry."""
 
-    def apply(self, snapshot: Snapshot) -> None:
+    def apply(self, snapshot: RegistrySnapshot) -> None:
         """Applies the changes."""
 
 
@@ -110,7 +110,7 @@ class RegistrySync:
         published = await asyncio.to_thread(Published.of, record, known)
         return self._catalog.replace(record.tenant, record.name, published)
 
-    async def _snapshot(self) -> Snapshot:
+    async def _snapshot(self) -> RegistrySnapshot:
         if not self.revision:
             # The first snapshot is everything, and the server waits for it before it serves.
             return await self._registry.snapshot()

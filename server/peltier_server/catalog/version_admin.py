@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 from peltier_adapters.errors import first_of
 from peltier_client.errors import InvalidInput
-from peltier_store.registry import Alias, InvalidRecord, VersionUnknown
+from peltier_store.registry import AliasRecord, InvalidRecord, VersionUnknown
 
 from peltier_server.auth.caller import Caller
 from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import split_faults
 from peltier_server.catalog.publisher import Store
-from peltier_server.catalog.split import split_faults
 
 
 class VersionAdmin:
@@ -23,7 +23,7 @@ class VersionAdmin:
         self._catalog = store.catalog
         self._sync = store.sync
 
-    async def set_alias(self, caller: Caller, name: str, alias: str, split: Mapping[int, float]) -> Alias:
+    async def set_alias(self, caller: Caller, name: str, alias: str, split: Mapping[int, float]) -> AliasRecord:
         """Points `alias` to these versions, with these shares of requests; raises `InvalidInput` with every reason."""
         try:
             changed = await self._registry.set_alias(caller.tenant, name, alias, split, actor=caller.actor)
@@ -35,7 +35,7 @@ class VersionAdmin:
         await self._sync.sync_after_write()
         return changed
 
-    async def roll_back(self, caller: Caller, name: str, alias: str) -> Alias:
+    async def roll_back(self, caller: Caller, name: str, alias: str) -> AliasRecord:
         """Restores the previous split of `alias`; raises RegistryConflict if there is none or a version is deleted."""
         changed = await self._registry.rollback_alias(caller.tenant, name, alias, actor=caller.actor)
         await self._sync.sync_after_write()

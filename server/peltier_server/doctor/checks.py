@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from peltier_backbone.cores import wait_passively
-from peltier_client.commands.doctor.finding import Finding
+from peltier_backbone.machine.cores import wait_passively
+from peltier_client.commands.doctor import Finding
 
 from peltier_server.doctor.memory import check_memory
 from peltier_server.doctor.packages import check_packages
@@ -21,7 +21,7 @@ def check(flags: Mapping[str, Any]) -> Iterator[Finding]:
     try:
         settings = load_settings(flags)
     except SettingsError as error:
-        step = "correct the flag, the PELTIER_* variable or the file; see docs/reference/settings.md"
+        step = "correct the flag, the PELTIER_* variable or the file; see peltier serve --help"
         yield Finding(subject="settings", level="broken", text=str(error), next_step=step)
         return
     yield from check_processor(settings)

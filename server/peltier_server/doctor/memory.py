@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.errors import BackboneError
-from peltier_client.commands.doctor.finding import Finding
+from peltier_client.commands.doctor import Finding
 from rich.filesize import decimal
 
 from peltier_server.settings import Settings

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from packaging.requirements import Requirement
-from peltier_client.commands.doctor.finding import Finding
+from peltier_client.commands.doctor import Finding
 
 _SUBJECT = "packages"
 _DISTRIBUTION = "peltier"

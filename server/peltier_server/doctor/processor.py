@@ -9,8 +9,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from peltier_backbone.cores import usable_cores
-from peltier_client.commands.doctor.finding import Finding, Level
+from peltier_backbone.machine.cores import usable_cores
+from peltier_client.commands.doctor import Finding, Level
 
 from peltier_server.settings import Settings
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from peltier_client.commands.doctor.finding import Finding
+from peltier_client.commands.doctor import Finding
 from peltier_store.blobs.blobs import BlobError, Blobs
 from peltier_store.location import StoreLocation
 from peltier_store.ownership import require_not_foreign

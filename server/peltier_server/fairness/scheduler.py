@@ -4,8 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from peltier_server.fairness.ranking import Ranking
-from peltier_server.fairness.size_index import SizeIndex
+from peltier_server.fairness.size_index import Ranking, SizeIndex
 
 # The weight of a tenant, by name.
 WeightOf = Callable[[str], float]
@@ -34,7 +33,7 @@ T = TypeVar("T", bound=Item)
 
 
 @dataclass(eq=False)
-class _Line(Generic[T]):
+class _TenantItems(Generic[T]):
     """One tenant's items. `tag` is its virtual time; of equal tags the smaller `turn` is first."""
 
     tenant: str
@@ -76,8 +75,8 @@ class Scheduler(Generic[T]):
         self._max_batch_tokens = max_batch_tokens
         self._max_lead = max_batch_tokens // 2
         self._weight_of = weight_of
-        self._lines: dict[str, _Line[T]] = {}
-        self._heads = SizeIndex[_Line[T]](max_batch_tokens)
+        self._lines: dict[str, _TenantItems[T]] = {}
+        self._heads = SizeIndex[_TenantItems[T]](max_batch_tokens)
         # The tags of tenants that do not wait, as long as these are ahead of one that waits.
         self._left = Ranking[int, str]()
         self._num_items = 0
@@ -135,18 +134,18 @@ class Scheduler(Generic[T]):
         elif self._lines:
             self._remember(tenant, self._tag_for(tenant) + cost * self._step(tenant))
 
-    def _begin(self, tenant: str) -> _Line[T]:
-        line = self._lines[tenant] = _Line(tenant, self._tag_for(tenant), self._turn())
+    def _begin(self, tenant: str) -> _TenantItems[T]:
+        line = self._lines[tenant] = _TenantItems(tenant, self._tag_for(tenant), self._turn())
         if tenant in self._left:
             self._left.remove(tenant)
         return line
 
-    def _advance(self, line: _Line[T], cost: int) -> None:
+    def _advance(self, line: _TenantItems[T], cost: int) -> None:
         line.tag += cost * self._step(line.tenant)
         line.turn = self._turn()
         self._place(line)
 
-    def _place(self, line: _Line[T]) -> None:
+    def _place(self, line: _TenantItems[T]) -> None:
         """Updates a tenant's position after a change of its tag or first item; removes it if no item waits."""
         cost_before, line.head = line.head_cost, line.items.first
         line.head_cost = 0 if line.head is None else line.head.pass_cost
@@ -157,7 +156,7 @@ class Scheduler(Generic[T]):
         else:
             self._heads.move(line, cost_before, line.head_cost, (line.tag, line.turn))
 
-    def _end(self, line: _Line[T], last_cost: int) -> None:
+    def _end(self, line: _TenantItems[T], last_cost: int) -> None:
         del self._lines[line.tenant]
         self._heads.remove(line, last_cost)
         if self._lines:
@@ -178,7 +177,7 @@ class Scheduler(Generic[T]):
         while (oldest := self._left.first) is not None and self._left.rank(oldest) <= now:
             self._left.remove(oldest)
 
-    def _would_lead(self, line: _Line[T], passed: _Line[T]) -> bool:
+    def _would_lead(self, line: _TenantItems[T], passed: _TenantItems[T]) -> bool:
         """Whether serving the item of `line` would put it too far ahead of the passed tenant."""
         return line.tag - passed.tag > (self._max_lead - line.head_cost) * self._step(line.tenant)
 

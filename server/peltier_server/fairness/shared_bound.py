@@ -24,18 +24,61 @@ def is_fair(held: int, rest: int) -> bool:
     return held <= TIMES_THE_REST * rest
 
 
+class Shares:
+    """A tenant may hold at most three times the units that are then free, of `capacity` units.
+
+    A tenant that holds nothing may always take one object of any size, as soon as there is room for it. Several tenants
+    may hold the same object: each is charged for all of it, because each alone could keep it, but it takes its room
+    only once (`taken`).
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.taken = 0
+        self._held: dict[str, int] = {}
+
+    def held(self, tenant: str) -> int:
+        """Units charged to `tenant`."""
+        return self._held.get(tenant, 0)
+
+    def rest(self, units: int) -> int:
+        """Free units after taking `units` more."""
+        return self.capacity - self.taken - units
+
+    def allows(self, tenant: str, charge: int, room: int) -> bool:
+        """Whether `tenant` may hold `charge` more units, of which `room` are not taken yet."""
+        held = self._held.get(tenant, 0)
+        return not held or is_fair(held + charge, self.rest(room))
+
+    def take(self, tenant: str, charge: int, room: int) -> None:
+        """Charges `tenant` for more units; fewer if they are negative."""
+        self.taken += room
+        # Tenants with nothing are removed, because over time there may be many tenants.
+        if held := self._held.get(tenant, 0) + charge:
+            self._held[tenant] = held
+        else:
+            self._held.pop(tenant, None)
+
+    def give_back(self, tenant: str, charge: int, room: int) -> None:
+        """Charges `tenant` for fewer units."""
+        self.take(tenant, -charge, -room)
+
+
 class SharedBound:
     """At most `limit` is in progress, and a tenant holds at most three times the free rest, so that every tenant leaves
     capacity for others."""
 
     def __init__(self, limit: int, what: str) -> None:
         """`what` names the unit in messages, in the plural, such as bytes of request bodies."""
-        self._limit = limit
+        self._shares = Shares(limit)
         self._what = what
-        self._of_tenant: dict[str, int] = {}
-        self.total = 0
         # The maximum of a tenant while the others have nothing.
         self.max_of_one = max_alone(limit)
+
+    @property
+    def total(self) -> int:
+        """The amount in progress, of all tenants."""
+        return self._shares.taken
 
     def hold(self, tenant: str, amount: int) -> "Held":
         """Counts `amount` until the block that enters it ends. Raises `QueueFull`, or `TooLarge` if a retry cannot
@@ -48,33 +91,28 @@ class SharedBound:
         """Adds `amount`, which may be negative. If a bound is exceeded, raises `QueueFull` and adds nothing."""
         if amount > 0:
             self._check(tenant, amount)
-        self.total += amount
-        # Tenants with nothing are removed, because over time there may be many tenants.
-        if held := self._of_tenant.get(tenant, 0) + amount:
-            self._of_tenant[tenant] = held
-        else:
-            self._of_tenant.pop(tenant, None)
+        self._shares.take(tenant, amount, amount)
 
     def check_size(self, amount: int) -> None:
         """Raises `TooLarge` if no request may ever have this amount."""
         if amount > self.max_of_one:
             raise TooLarge(
                 f"the request has {amount} {self._what}; at most {self.max_of_one} of one tenant may be in progress, "
-                f"so that others find room among {self._limit}"
+                f"so that others find room among {self._shares.capacity}"
             )
 
     def _check(self, tenant: str, amount: int) -> None:
-        rest = self._limit - self.total - amount
+        rest, limit = self._shares.rest(amount), self._shares.capacity
         if rest < 0:
             raise QueueFull(
-                f"{self.total} {self._what} are in progress of at most {self._limit}; {amount} more do not fit",
+                f"{self.total} {self._what} are in progress of at most {limit}; {amount} more do not fit",
                 retry_after=retry_hints.SOON,
             )
-        held = self._of_tenant.get(tenant, 0)
+        held = self._shares.held(tenant)
         if not is_fair(held + amount, rest):
             raise QueueFull(
                 f"{held} {self._what} of tenant {tenant!r} are in progress; {amount} more would "
-                f"leave {rest} of {self._limit} to others, and one tenant may have at most {TIMES_THE_REST} times "
+                f"leave {rest} of {limit} to others, and one tenant may have at most {TIMES_THE_REST} times "
                 "what it leaves",
                 retry_after=retry_hints.SOON,
             )
@@ -97,6 +135,11 @@ class Held:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end()
+
+    @property
+    def max_amount(self) -> int:
+        """The largest amount that a request may have."""
+        return self._bound.max_of_one
 
     def grow(self, amount: int) -> None:
         """Raises the amount of the request to `amount`, unless it is larger."""

@@ -1,20 +1,25 @@
-"""FastAPI's app with the middleware of this server only, and what its routes share."""
+"""FastAPI's app with the middleware of this server only, what its routes share, and how a route gets it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server.auth.keyring import Keyring
+from peltier_server.context import RequestContext, context_of
 from peltier_server.errors import ErrorShape
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.disconnects import Watches
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
+from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.quotas.enforcer import QuotaEnforcer
+from peltier_server.service import Service
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,3 +62,76 @@ class Application(FastAPI):
         for cls, args, kwargs in reversed(self.user_middleware):
             app = cls(app, *args, **kwargs)
         return app
+
+
+def get_lifecycle(request: Request) -> Lifecycle:
+    """The lifecycle of the app that serves the request."""
+    lifecycle: Lifecycle = request.app.state.lifecycle
+    return lifecycle
+
+
+def accept(request: Request) -> Service:
+    """The service, which does not stop before the request is answered. Raises `Draining` or `NotReady` where there
+    is none.
+    """
+    return get_lifecycle(request).service(admitted=get_context(request).admitted)
+
+
+async def accept_change(request: Request) -> Service:
+    """The service for a request that changes stored data. Raises what `accept` raises, and the error of the store
+    watch where the store is missing.
+    """
+    service = accept(request)
+    await service.store_watch.require_present()
+    return service
+
+
+def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
+    """The version that `task` names now. The request is measured and logged as a request for this version."""
+    context = get_context(request)
+    target = service.predictor.resolve(context, task)
+    context.version = target.entry.labels
+    return target
+
+
+def get_context(request: Request) -> RequestContext:
+    """The context of the request, which names its caller."""
+    return context_of(request.scope)
+
+
+def get_upload_turns(request: Request) -> UploadTurns:
+    """The queue of uploads of the app that serves the request."""
+    upload_turns: UploadTurns = request.app.state.upload_turns
+    return upload_turns
+
+
+def get_preparation(request: Request) -> Preparation:
+    """The threads of the app that serves the request."""
+    preparation: Preparation = request.app.state.preparation
+    return preparation
+
+
+def get_keyring(request: Request) -> Keyring:
+    """The tenants and keys of the app that serves the request."""
+    keyring: Keyring = request.app.state.keyring
+    return keyring
+
+
+def at_once(get: Callable[[Request], T]) -> Any:
+    """`get` as a dependency that runs on the event loop. The framework would call a plain function in a thread,
+    which takes several times as long as everything else in a request except the model.
+    """
+
+    async def depend(request: Request) -> T:
+        return get(request)
+
+    return Depends(depend)
+
+
+AnyTime = Annotated[Lifecycle, at_once(get_lifecycle)]
+Accepted = Annotated[Service, at_once(accept)]
+Changing = Annotated[Service, Depends(accept_change)]
+Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
+Threads = Annotated[Preparation, at_once(get_preparation)]
+Keys = Annotated[Keyring, at_once(get_keyring)]
+Context = Annotated[RequestContext, at_once(get_context)]

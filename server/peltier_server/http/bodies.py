@@ -8,19 +8,17 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from peltier_adapters.artifact.json_tokens import doubled_name, has_more_tokens
+from peltier_adapters.artifact.header import doubled_name, has_more_tokens
 from peltier_client.errors import BadRequest, InvalidInput, PeltierError, TooLarge
 from pydantic import BaseModel, ValidationError
-from starlette.types import Message, Receive
 
-from peltier_server.context import context_of
-from peltier_server.errors import ClientGone, RefusedBody, to_wire
+from peltier_server.context import BodyLimit, context_of
+from peltier_server.errors import RefusedBody, to_wire
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.fairness.shared_bound import Held
-from peltier_server.http.dependencies import cancel_on_disconnect
+from peltier_server.http.disconnects import cancel_on_disconnect
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-Model = type[BaseModel] | None
+BodyModel = type[BaseModel] | None
 # Builds the dict of a JSON object from its names and values; None accepts any object.
 Hook = Callable[[list[tuple[str, Any]]], dict[str, Any]] | None
 
@@ -39,7 +37,7 @@ _BYTES_PER_COST = 100
 _LISTS = {"inputs": "inputs", "requests": "requests", "tasks": "tasks", "prompt": "prompts", "input": "inputs"}
 
 
-def bounded(handle: Handler, model: Model, hook: Hook = None) -> Handler:
+def bounded(handle: Handler, model: BodyModel, hook: Hook = None) -> Handler:
     """Wraps a route's handler so that its body counts among the bytes in progress until the request is answered.
 
     Large bodies are parsed and validated in a thread, by turns between tenants. JSON with too many values, inputs or
@@ -48,9 +46,14 @@ def bounded(handle: Handler, model: Model, hook: Hook = None) -> Handler:
 
     async def answer(request: Request) -> Response:
         preparation: Preparation = request.app.state.preparation
-        with preparation.body_bytes.hold(context_of(request.scope).tenant, 0) as held:
+        context = context_of(request.scope)
+        with preparation.body_bytes.hold(context.tenant, 0) as held:
+            context.body_limit = BodyLimit(preparation.max_body_bytes, held)
             read = partial(read_json, model=model, hook=hook, max_inputs=preparation.max_inputs)
-            return await handle(_JSONRequest(request, read, preparation, held))
+            try:
+                return await handle(JSONRequest(request, preparation, read))
+            finally:
+                context.body_limit = None
 
     return answer
 
@@ -65,53 +68,12 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-class LimitedRequest(Request):
-    """A request that reads at most `max_bytes` of its body. It refuses a longer body with `RefusedBody`, before
-    reading it if the length is known. The bytes of the body count in `held`.
-    """
+class JSONRequest(Request):
+    """A request whose JSON is parsed by `read`."""
 
-    def __init__(self, request: Request, max_bytes: int, held: Held | None = None) -> None:
-        # A separate object: with a bound method as `receive`, this request would refer to itself and stay in memory
-        # until the garbage collector runs.
-        self._incoming = _Body(request.receive, _content_length(request), max_bytes, held)
-        super().__init__(request.scope, self._incoming.receive, request._send)
-
-
-class _Body:
-    def __init__(self, receive: Receive, claimed_bytes: int, max_bytes: int, held: Held | None) -> None:
-        self.ended = False
-        self._receive = receive
-        self._claimed_bytes = claimed_bytes
-        self._max_bytes = max_bytes
-        self._held = held
-        self._num_bytes = 0
-
-    async def receive(self) -> Message:
-        if self.ended:
-            return await self._receive()
-        if not self._num_bytes:
-            self._count(self._claimed_bytes)
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        self.ended = not message.get("more_body", False)
-        self._num_bytes += len(message.get("body", b""))
-        self._count(self._num_bytes)
-        return message
-
-    def _count(self, num_bytes: int) -> None:
-        try:
-            if num_bytes > self._max_bytes:
-                raise TooLarge("the request body is larger than this server accepts")
-            if self._held is not None:
-                self._held.grow(num_bytes)
-        except PeltierError as error:
-            raise RefusedBody(error) from None
-
-
-class _JSONRequest(LimitedRequest):
-    def __init__(self, request: Request, read: Callable[[bytes], Any], preparation: Preparation, held: Held) -> None:
-        super().__init__(request, preparation.max_body_bytes, held)
+    def __init__(self, request: Request, preparation: Preparation, read: Callable[[bytes], Any]) -> None:
+        super().__init__(request.scope, request.receive)
+        self._whole: bytes | None = None
         self._read = read
         self._preparation = preparation
 
@@ -119,12 +81,14 @@ class _JSONRequest(LimitedRequest):
         """The whole body. The framework's own method uses generators, which take longer than the parsing of a small
         body.
         """
-        if not hasattr(self, "_body"):
-            pieces = list[bytes]()
-            while not self._incoming.ended:
-                pieces.append((await self.receive()).get("body", b""))
-            self._body = b"".join(pieces)
-        return self._body
+        if self._whole is None:
+            pieces, more = list[bytes](), True
+            while more:
+                message = await self.receive()
+                pieces.append(message.get("body", b""))
+                more = message.get("more_body", False)
+            self._whole = b"".join(pieces)
+        return self._whole
 
     async def json(self) -> Any:
         """The body as an instance of its model, which the framework accepts without a further check. Raises
@@ -146,7 +110,7 @@ class _JSONRequest(LimitedRequest):
             raise RefusedBody(error) from None
 
 
-def read_json(text: bytes, *, model: Model, hook: Hook, max_inputs: int) -> Any:
+def read_json(text: bytes, *, model: BodyModel, hook: Hook, max_inputs: int) -> Any:
     """The parsed body, as an instance of `model` if that is given. Raises `JSONDecodeError` for text that is not
     JSON, `TooLarge` or `InvalidInput` for too many values or inputs, and `InvalidInput` for a failed validation.
     """
@@ -187,8 +151,3 @@ def _refusal(error: ValidationError) -> PeltierError:
         )
     problems = error.errors(include_url=False)
     return to_wire(RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in problems]))
-
-
-def _content_length(request: Request) -> int:
-    claimed = context_of(request.scope).headers.get("content-length", "")
-    return int(claimed) if claimed.isdecimal() and len(claimed) < 20 else 0

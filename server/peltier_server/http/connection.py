@@ -1,17 +1,20 @@
-"""One TCP connection, closed when its caller sends no requests or does not read the answers."""
+"""One TCP connection, closed when its caller sends no requests or does not read the answers.
+
+This is the only module that uses a private part of uvicorn, starlette or FastAPI: it overrides `_start_asgi_task` of
+uvicorn's connection. Nothing public tells which of several pipelined requests begins to be answered.
+"""
 
 import socket
 from asyncio import TimerHandle, Transport
-from typing import cast
+from typing import Any, cast
 
 from httptools import HttpParserError
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from peltier_server.http.answer_output import AnswerOutput
+from peltier_server.http.incoming import MIN_BYTES_PER_SECOND, WHOLE
 from peltier_server.http.request_head import RequestHead
-from peltier_server.http.slow_body import MIN_BYTES_PER_SECOND, WHOLE
 
 # The most requests that may wait on a connection for the answer to an earlier one.
 _MAX_PIPELINED = 16
@@ -130,7 +133,7 @@ class Connection(HttpToolsProtocol):
         self.scope["state"][WHOLE] = True
         super().on_message_complete()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         self._output.expect_head(cycle)
         super()._start_asgi_task(cycle, app)

@@ -1,9 +1,16 @@
-"""Notices callers who disconnect before they are answered."""
+"""Cancels the work for callers who disconnect before they are answered."""
 
 import asyncio
 from asyncio import TimerHandle
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
 
 from starlette.requests import Request
+
+from peltier_server.errors import ClientGone
+from peltier_server.inference.prediction import StreamStart
+
+T = TypeVar("T")
 
 _AFTER_SECONDS = 0.1
 
@@ -65,3 +72,39 @@ class Watch:
             pass
         self.gone = True
         self.task.cancel()
+
+
+async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
+    """The result of `work`. Cancels `work` and raises `ClientGone` if the caller disconnects first."""
+    watches: Watches = request.app.state.watches
+    watch = watches.add(request)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not watch.gone:
+            raise
+        watch.task.uncancel()
+        raise ClientGone from None
+    finally:
+        watches.end(watch)
+
+
+class StreamedAnswer(Protocol):
+    """An answer that is sent in parts."""
+
+    async def begin(self) -> StreamStart:
+        """Returns once the first part of the answer can be sent. Raises any error that occurs before."""
+
+    def close(self) -> None:
+        """Ends the answer and releases what it holds."""
+
+
+async def begin(request: Request, stream: StreamedAnswer) -> StreamStart:
+    """Returns once the first part of `stream` can be sent. An error before that closes `stream` and is raised, so
+    that the route answers it as an ordinary error.
+    """
+    try:
+        return await cancel_on_disconnect(request, stream.begin())
+    except BaseException:
+        stream.close()
+        raise

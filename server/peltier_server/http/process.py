@@ -15,7 +15,7 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
-from peltier_backbone.heap import keep_freed_memory
+from peltier_backbone.machine.heap import keep_freed_memory
 
 from peltier_server.http.connection import connection_class
 from peltier_server.http.drain import Drain

@@ -20,15 +20,15 @@ from starlette.types import Scope as Connection
 from peltier_server.auth.caller import Caller
 from peltier_server.context import context_of
 from peltier_server.errors import error_response
-from peltier_server.http.auth_middleware import is_open
 from peltier_server.http.bodies import Handler, bounded, unique
 from peltier_server.http.error_handlers import ANSWERED, answer_error
-from peltier_server.http.json_bytes import JSON
+from peltier_server.http.request_middleware import is_open
 from peltier_server.quotas.enforcer import QuotaEnforcer
 
 # Routes of these scopes operate and monitor the server. The quotas of a tenant never apply to them.
 _UNCOUNTED: frozenset[Scope] = frozenset({"admin", "metrics"})
-# `AuthMiddleware` has already checked the key. This declares the key in the OpenAPI.
+_JSON = "application/json"
+# `RequestMiddleware` has already checked the key. This declares the key in the OpenAPI.
 _BEARER = HTTPBearer(auto_error=False, description="An API key (plt_…) or a token, where the server asks for one.")
 
 
@@ -121,14 +121,14 @@ class ScopedRoute(FrameworkRoute):
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
-        caller = context_of(scope).caller
-        self._check(caller)
+        context = context_of(scope)
+        self._check(context.caller)
         if not self.scopes.isdisjoint(_UNCOUNTED):
             await self._call(scope, receive, send)
             return
         enforcer: QuotaEnforcer = scope["app"].state.enforcer
-        slot = enforcer.slot(caller.tenant)
-        send = slot.with_ratelimit_headers(send)
+        slot = enforcer.slot(context.tenant)
+        context.quota_headers = slot.headers
         try:
             async with slot:
                 await self._call(scope, receive, send)
@@ -141,7 +141,7 @@ class ScopedRoute(FrameworkRoute):
         some 400 µs for the whole answer without the model. Any other content type than plain `application/json` is
         left to the framework, which accepts those that mean JSON and refuses the others.
         """
-        if self._plain is None or context_of(scope).headers.get("content-type") != JSON:
+        if self._plain is None or context_of(scope).headers.get("content-type") != _JSON:
             await super().handle(scope, receive, send)
             return
         request = Request(scope, receive, send)

@@ -1,8 +1,8 @@
 """Bounds the size of an answer. The bound is known before the answer is computed, except for the labels that apply in a
-multilabel task."""
+multilabel task. Also bounds the windows of long texts in one request."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -12,12 +12,9 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters
 from pydantic_core import to_json
 
-from peltier_server.catalog.entry import Entry
-from peltier_server.catalog.label_bytes import LabelBytes
+from peltier_server.catalog.entry import Entry, LabelBytes
 from peltier_server.context import RequestContext
-from peltier_server.inference.dimensions import count_dimensions
 from peltier_server.inference.prediction import OnePrediction
-from peltier_server.inference.window_budget import WindowBudget
 
 # The maximum of bytes for a float32 and the comma after it in JSON, such as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
@@ -35,6 +32,36 @@ _CHAR_BYTES = 6
 _SMALLER = {"scores": "top_k", "tokens": "max_new_tokens", "dimensions": "number of dimensions"}
 
 
+def count_windows(inputs: Iterable[object]) -> int:
+    """The rows of all inputs that are read in several rows; the others have no windows."""
+    return sum(len(rows) for rows in inputs if isinstance(rows, tuple) and len(rows) > 1)
+
+
+class WindowBudget:
+    """The windows that all inputs of one request may have together. Belongs to the event loop."""
+
+    def __init__(self, max_windows: int) -> None:
+        self._max_windows = max_windows
+        self.left = max_windows
+
+    def take(self, num_windows: int) -> None:
+        """Counts windows. Raises `InvalidInput` if they are too many, and counts none."""
+        if num_windows > self.left:
+            raise self.refusal(num_windows - self.left)
+        self.left -= num_windows
+
+    def give_back(self, num_windows: int) -> None:
+        """Returns windows, because the server reads their inputs again."""
+        self.left += num_windows
+
+    def refusal(self, excess: int) -> InvalidInput:
+        """The error of a request with at least `excess` windows too many."""
+        return InvalidInput(
+            f"the long texts of the request make {self._max_windows + excess} windows or more; at most "
+            f"{self._max_windows} are allowed: send fewer or shorter texts, or set a smaller stride"
+        )
+
+
 def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
     """The JSON bytes of the labels that apply, in multilabel predictions, of entities and of spans; 0 for other
     predictions."""
@@ -45,6 +72,16 @@ def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
         for name in ("labels", "entities", "answer")
         if name in one
     )
+
+
+class AnswerForm(NamedTuple):
+    """How outputs are read as predictions of a task: with the scores of the `top_k` best labels or of all, and with
+    embeddings in `base64` or as numbers."""
+
+    task: TaskSpec
+    parameters: Parameters
+    top_k: int | None = None
+    base64: bool = False
 
 
 class AnswerSize(NamedTuple):
@@ -87,26 +124,21 @@ class AnswerMeasure:
     num_layers: int
 
     def of_answer(
-        self,
-        entry: Entry,
-        inputs: Sequence[Input],
-        parameters: Parameters,
-        decoding: Decoding | None,
-        base64: bool = False,
+        self, entry: Entry, inputs: Sequence[Input], form: AnswerForm, decoding: Decoding | None
     ) -> AnswerSize:
-        """The size of the answer of a version, with embeddings in `base64` or as numbers."""
-        num_inputs = len(inputs)
+        """The size of the answer of a version. Raises `InvalidInput` for more dimensions than there are."""
+        num_inputs, labels, parameters = len(inputs), entry.label_bytes, form.parameters
         if entry.task.type == "span":
             return self.of_spans(inputs, parameters)
         if entry.task.type == "token-classification":
-            return self.of_entities(num_inputs, entry.label_bytes, entry.task, parameters)
-        if entry.task.type == "embedding" and base64:
+            return self.of_entities(num_inputs, labels, entry.task, parameters)
+        if entry.task.type == "embedding" and form.base64:
             return self.of_base64(num_inputs, count_dimensions(entry, parameters))
         if entry.task.type == "embedding":
             return self.of_embeddings(num_inputs, count_dimensions(entry, parameters), parameters)
-        if decoding is None:
-            return self.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
-        return self.of_text(num_inputs, entry.label_bytes, decoding)
+        return (
+            self.of_scores(num_inputs, labels, form) if decoding is None else self.of_text(num_inputs, labels, decoding)
+        )
 
     def of_text(self, num_inputs: int, labels: LabelBytes, decoding: Decoding) -> AnswerSize:
         """The size of generated texts. Each may come with a label."""
@@ -140,10 +172,11 @@ class AnswerMeasure:
         every = _PREDICTION_BYTES + _base64_bytes(num_dimensions)
         return AnswerSize(num_inputs, num_dimensions, "dimensions", every, _PREDICTION_BYTES + _base64_bytes(1))
 
-    def of_scores(self, num_inputs: int, labels: LabelBytes, task: TaskSpec, parameters: Parameters) -> AnswerSize:
+    def of_scores(self, num_inputs: int, labels: LabelBytes, form: AnswerForm) -> AnswerSize:
         """The size of labels with their scores. `AnswerBudget.take_names` counts the labels that apply in a multilabel
         task, when they are known."""
-        shown = len(labels) if parameters.top_k is None else min(parameters.top_k, len(labels))
+        task, parameters, top_k, _ = form
+        shown = len(labels) if top_k is None else min(top_k, len(labels))
         around = _PREDICTION_BYTES + (0 if task.type == "multilabel" else labels.of_longest(1))
         around += self._of_gates(parameters)
         names_bytes = labels.of_longest(len(labels)) + len(labels) if task.type == "multilabel" else 0
@@ -214,6 +247,15 @@ class AnswerBudget:
         self._context.reserve(self.taken_bytes + num_bytes)
         self.taken_bytes += num_bytes
 
-    def give_back(self, size: AnswerSize) -> None:
-        """Returns the bytes of one part, because the server computes it again."""
+    def give_back(self, size: AnswerSize, num_windows: int) -> None:
+        """Returns the bytes and windows of one part, because the server computes it again."""
         self.taken_bytes -= size.num_bytes
+        self.windows.give_back(num_windows)
+
+
+def count_dimensions(entry: Entry, parameters: Parameters) -> int:
+    """The values of each embedding that the request wants. Raises `InvalidInput` if it wants more than there are."""
+    chosen = parameters.dimensions or entry.num_dimensions
+    if chosen > entry.num_dimensions:
+        raise InvalidInput(f"dimensions is {chosen}: the embeddings of this task have {entry.num_dimensions} values")
+    return chosen

@@ -8,10 +8,10 @@ from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import BACKBONE_TASK
-from peltier_store.registry import Version
+from peltier_store.registry import VersionRecord
 
 from peltier_server.catalog.entry import Entry
 
@@ -43,7 +43,7 @@ class BackboneTask:
             name="backbone", preset=_PRESET, parts=(head,), backbone=create_reference(backbone), task=task,
             golden=(golden,),
         )  # fmt: skip
-        version = Version(
+        version = VersionRecord(
             tenant=_OWNER, name=BACKBONE_TASK, number=1, digest=backbone.fingerprint, size_bytes=0, preset=_PRESET,
             manifest="", created_at=datetime.now(UTC),
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from peltier_backbone.tokenizer import Tokenizer
+from peltier_backbone.text.tokenizer import Tokenizer
 
 # `decode` writes this character for bytes that are not, or not yet, a valid character.
 _NOT_YET = "\N{REPLACEMENT CHARACTER}"

@@ -7,14 +7,14 @@ from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
 from peltier_server import retry_hints
-from peltier_server.inference.resolved_task import ResolvedTask
+from peltier_server.catalog.entry import Entry
 
 logger = logging.getLogger(__name__)
 
 
-def load_failure(target: ResolvedTask, error: AdapterError) -> PeltierError:
+def load_failure(entry: Entry, request_id: str, error: AdapterError) -> PeltierError:
     """The error for the caller. The log alone says where the store is and how it fails."""
-    version, request_id = target.entry.version, target.context.request_id
+    version = entry.version
     what = f"adapter {version.name!r} version {version.number} cannot be loaded"
     if not isinstance(error, BlobError):
         return InferenceFailed(f"{what}: {error}")

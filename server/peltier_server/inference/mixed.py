@@ -15,14 +15,14 @@ from peltier_server.errors import ClientGone
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.items import Items
 from peltier_server.inference.prediction import Prediction
+from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.inference.predictor import Predictor
-from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.inference.tokenizing import InputReader
-from peltier_server.metrics.version_metrics import VersionMetrics
+from peltier_server.metrics.labels import VersionMetrics
 
 logger = logging.getLogger(__name__)
 
-Result = Prediction | ErrorBody
+ItemResult = Prediction | ErrorBody
 
 
 class MixedAnswer:
@@ -43,11 +43,11 @@ class MixedAnswer:
         self._preparation = preparation
         self._context = context
         self._items = items
-        self._results: list[Result | None] = [None] * len(items)
+        self._results: list[ItemResult | None] = [None] * len(items)
         self._arrived_at = time.monotonic()
         self._reader = InputReader(preparation, context.tenant) if _have_one_input(items) else None
 
-    async def results(self) -> list[Result]:
+    async def results(self) -> list[ItemResult]:
         """One result per item, in order. If cancelled, it cancels all started items. Raises `QueueFull` if the limit of
         inputs in progress does not allow so many more."""
         inputs = [item.input for item in self._items]

@@ -1,8 +1,11 @@
 """Answers one request: resolve the task, tokenise the inputs, lease the adapter, queue the rows, read the answer."""
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -11,10 +14,10 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.generation.search import Decoding
-from peltier_adapters.golden.inputs import TooManyWindows
+from peltier_adapters.inputs import TooManyWindows
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InvalidInput
 from peltier_client.protocol import BACKBONE_TASK, Input, MixedItem, Parameters, TaskReference, group_prefix
 from peltier_store.blobs.blobs import BlobNotFound
@@ -22,27 +25,52 @@ from peltier_store.blobs.blobs import BlobNotFound
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.entry import Entry
 from peltier_server.context import RequestContext
-from peltier_server.inference.answer_reader import AnswerReader
-from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize
+from peltier_server.fairness.preparation import Preparation
+from peltier_server.inference.answer_size import (
+    AnswerBudget,
+    AnswerForm,
+    AnswerMeasure,
+    AnswerSize,
+    WindowBudget,
+    count_windows,
+)
 from peltier_server.inference.backbone_task import BackboneTask
-from peltier_server.inference.decoding import check_stream, choose_decoding, draws
-from peltier_server.inference.limits import Limits
 from peltier_server.inference.load_failure import load_failure
 from peltier_server.inference.prediction import Prediction, StreamStart
-from peltier_server.inference.prediction_request import PredictionRequest
-from peltier_server.inference.resolved_task import ResolvedTask
-from peltier_server.inference.response import count_new_tokens, create_timings
-from peltier_server.inference.task_parameters import check_parameters
-from peltier_server.inference.text_stream import TextStream
+from peltier_server.inference.prediction_request import (
+    PredictionRequest,
+    ResolvedTask,
+    check_parameters,
+    check_stream,
+    choose_decoding,
+    draws,
+)
+from peltier_server.inference.quarantine import Quarantine
+from peltier_server.inference.response import AnswerReader, count_new_tokens, create_timings, group_windows
+from peltier_server.inference.text_stream import StreamedText
 from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
-from peltier_server.inference.window_budget import WindowBudget, count_windows
-from peltier_server.inference.windowed_output import group_windows
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.ticket import Outcome, Terms
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_server.residency.lease import Lease
+from peltier_server.queue.ticket import RowsOutcome, Terms
+from peltier_server.residency.lease import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.tracing.request_trace import RequestTrace
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one request: inputs, windows of long texts, new tokens per input, bytes of the answer, and scores
+    if the caller sets no `top_k`. `preparation` limits each tenant, and `quarantine` each version. `metrics` counts
+    truncated inputs."""
+
+    max_inputs: int
+    max_windows: int
+    max_new_tokens: int
+    max_answer_bytes: int
+    default_top_k: int
+    preparation: Preparation
+    quarantine: Quarantine
+    metrics: Metrics
 
 
 class Predictor:
@@ -105,9 +133,8 @@ class Predictor:
         """One prediction per input, in order. They take their bytes from `budget`; without it they are the whole HTTP
         answer."""
         self.check_count(len(inputs), "inputs")
-        return await self._hold(
-            PredictionRequest(target, tuple(inputs), parameters, budget or self.open_answer(target.context))
-        )
+        budget = budget or self.open_answer(target.context)
+        return await self._attempt(PredictionRequest(target, inputs, parameters, budget))
 
     async def predict_item(
         self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget,
@@ -115,19 +142,20 @@ class Predictor:
     ) -> Prediction:  # fmt: skip
         """The prediction for an item of a mixed request that arrived at `arrived_at`. The caller has already counted
         all inputs of the request as in progress. With a `reader`, all items have the same input and parameters."""
-        request = PredictionRequest(target, (item.input,), item.parameters, budget, reader=reader)
-        return await self._in_time(request, arrived_at)
+        inputs, parameters = (item.input,), item.parameters
+        return await self._attempt(
+            PredictionRequest(target, inputs, parameters, budget, arrived_at, reader=reader, is_counted=True)
+        )
 
     def stream(
         self, target: ResolvedTask, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
-    ) -> TextStream:
+    ) -> StreamedText:
         """The answer to one input, as a stream. With `budget`, it is one of several answers that share the budget, and
         the caller has already counted their inputs as in progress."""
-        stream = TextStream(self._backbone.tokenizer)
-        request = PredictionRequest(
-            target, (text,), parameters, budget or self.open_answer(target.context), stream=stream
-        )
-        stream.start(self._hold(request) if budget is None else self._in_time(request, time.monotonic()))
+        stream, is_counted = StreamedText(self._backbone.tokenizer), budget is not None
+        budget = budget or self.open_answer(target.context)
+        request = PredictionRequest(target, (text,), parameters, budget, stream=stream, is_counted=is_counted)
+        stream.start(self._attempt(request))
         return stream
 
     def max_new_tokens(self, target: ResolvedTask) -> int:
@@ -143,69 +171,52 @@ class Predictor:
         if count > self._limits.max_inputs:
             raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
 
-    async def _hold(self, request: PredictionRequest) -> Prediction:
-        with self._limits.preparation.inputs.hold(request.tenant, len(request.inputs)):
-            return await self._in_time(request, time.monotonic())
-
-    async def _in_time(self, request: PredictionRequest, arrived_at: float) -> Prediction:
-        timeout_ms = request.parameters.timeout_ms
-        if timeout_ms is None:
-            return await self._predict_live(request)
-        deadline = arrived_at + timeout_ms / 1000
+    async def _attempt(self, request: PredictionRequest) -> Prediction:
+        """The answer to inputs that are counted as in progress, within the deadline."""
+        counted = self._limits.preparation.inputs
+        holding = nullcontext() if request.is_counted else counted.hold(request.tenant, len(request.inputs))
+        deadline = request.deadline
         # The batcher enforces the deadline for waiting rows; this timeout also covers loads and running batches.
-        clock = asyncio.timeout(deadline - time.monotonic())
+        clock = asyncio.timeout(None if deadline is None else deadline - time.monotonic())
         try:
-            async with clock:
-                return await self._predict_live(request._replace(deadline=deadline))
+            with holding:
+                async with clock:
+                    return await self._predict_live(request)
         except TimeoutError:
             if not clock.expired():
                 raise
-            raise DeadlinePassed(f"no answer within timeout_ms = {timeout_ms}") from None
+            raise DeadlinePassed(f"no answer within timeout_ms = {request.parameters.timeout_ms}") from None
 
     async def _predict_live(self, request: PredictionRequest) -> Prediction:
+        """The answer of the version, unless it is in quarantine. If it has been purged since it was resolved, the one
+        that the reference names now answers."""
+        target, context = request.target, request.target.context
+        entry = target.entry
         while True:
-            target = request.target
-            entry = target.entry
             try:
-                with self._limits.quarantine.attempt(target.context.tenant, entry):
-                    return await self._predict_with(entry, request)
+                with self._limits.quarantine.attempt(context.tenant, entry):
+                    return await self._predict(entry, request)
             except BlobNotFound as error:
-                # The version may have been purged since it was resolved; then the reference names another one, or none.
-                successor = self._catalog.resolve(target.reference, target.context)
+                successor = self._catalog.resolve(target.reference, context)
                 if successor.digest == entry.digest:
-                    raise load_failure(target, error) from error
-                request = request._replace(target=target._replace(entry=successor))
+                    raise load_failure(entry, context.request_id, error) from error
+                entry = successor
             except AdapterError as error:
-                raise load_failure(target, error) from error
+                raise load_failure(entry, context.request_id, error) from error
 
-    async def _predict_with(self, entry: Entry, request: PredictionRequest) -> Prediction:
-        task, parameters = entry.task, self._with_top_k(entry.task, request.parameters)
-        decoding = choose_decoding(task, request.parameters, max_new_tokens=self._limits.max_new_tokens)
-        check_parameters(task, request.parameters)
-        if request.stream is not None:
-            check_stream(decoding)
-        size = self._measure.of_answer(entry, request.inputs, parameters, decoding, request.budget.base64)
-        request.budget.take(size)
+    async def _predict(self, entry: Entry, request: PredictionRequest) -> Prediction:
+        """The answer of a version."""
+        started, context, tenant = time.monotonic(), request.target.context, request.tenant
+        task, budget, artifact = entry.task, request.budget, request.target.artifact
+        decoding, form, size = self._check(entry, request)
+        budget.take(size)
+        encoded: list[EncodedInput] = []
         try:
-            if parameters is not request.parameters:
-                request = request._replace(parameters=parameters)
-            return await self._answer(entry, request, decoding, size)
-        except BlobNotFound:
-            # Another version may answer instead and takes its own bytes.
-            request.budget.give_back(size)
-            raise
-
-    async def _answer(
-        self, entry: Entry, request: PredictionRequest, decoding: Decoding | None, size: AnswerSize
-    ) -> Prediction:
-        started = time.monotonic()
-        tenant, artifact = request.tenant, request.target.artifact
-        if artifact is None:
-            self._slots.prefetch(entry.owned, tenant)
-        encoded = await self._encode(request, entry.task)
-        num_tokens = sum(len(row) for rows in encoded for row in rows)
-        spending = self._limits.preparation.enforcer.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
-        try:
+            if artifact is None:
+                self._slots.prefetch(entry.owned, tenant)
+            encoded = await self._encode(request, task)
+            num_tokens = sum(len(row) for rows in encoded for row in rows)
+            spending = self._limits.preparation.enforcer.spend(tenant, num_tokens + _max_written(decoding, encoded))
             async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
                 opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
                 self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
@@ -214,28 +225,27 @@ class Predictor:
                 leased_at = time.monotonic()
                 outcome = await self._compute(encoded, lease.resident, decoding, request)
         except BlobNotFound:
-            request.budget.windows.give_back(count_windows(encoded))
+            # Another version may answer instead and takes its own bytes and windows.
+            budget.give_back(size, count_windows(encoded))
             raise
-        if request.target.context.trace is not None:
-            _trace_work(request.target.context.trace, leased_at, lease, outcome)
-        outputs = outcome.outputs
-        if entry.task.reads_tokens:
-            outputs = group_windows(request.inputs, encoded, outputs)
-        predictions, num_bytes = await self._reader.read(outputs, request, size)
-        return Prediction(
-            opening,
-            predictions,
-            count_new_tokens(outputs),
-            create_timings(lease, outcome, time.monotonic() - started),
-            outcome.batch_rows,
-            outcome.batch_adapters,
-            num_bytes,
-        )
+        if context.trace is not None:
+            _trace_work(context.trace, leased_at, lease, outcome)
+        outputs = group_windows(request.inputs, encoded, outcome.outputs) if task.reads_tokens else outcome.outputs
+        predictions, num_bytes = await self._reader.read(outputs, form, request, size)
+        num_new_tokens, timings = count_new_tokens(outputs), create_timings(lease, outcome, time.monotonic() - started)
+        batch = outcome.batch_rows, outcome.batch_adapters
+        return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes)
 
-    def _with_top_k(self, task: TaskSpec, parameters: Parameters) -> Parameters:
-        if task.reads_tokens or parameters.top_k is not None or len(task.labels) <= self._limits.default_top_k:
-            return parameters
-        return parameters.model_copy(update={"top_k": self._limits.default_top_k})
+    def _check(self, entry: Entry, request: PredictionRequest) -> tuple[Decoding | None, AnswerForm, AnswerSize]:
+        """How the answer is decoded, its form and its size. Raises `InvalidInput` if the parameters do not fit."""
+        task, parameters = entry.task, request.parameters
+        decoding = choose_decoding(task, parameters, max_new_tokens=self._limits.max_new_tokens)
+        check_parameters(task, parameters)
+        if request.stream is not None:
+            check_stream(decoding)
+        form = AnswerForm(task, parameters, request.top_k(task, self._limits.default_top_k), request.budget.base64)
+        size = self._measure.of_answer(entry, request.inputs, form, decoding)
+        return decoding, form, size
 
     async def _encode(self, request: PredictionRequest, task: TaskSpec) -> list[EncodedInput]:
         windows, tenant = request.budget.windows, request.tenant
@@ -249,12 +259,11 @@ class Predictor:
 
     async def _compute(
         self, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None, request: PredictionRequest
-    ) -> Outcome[Any]:
-        parameters = request.parameters
-        bare = request.target.artifact is not None
-        tenant = request.tenant
+    ) -> RowsOutcome[Any]:
+        parameters, tenant, bare = request.parameters, request.tenant, request.target.artifact is not None
         rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
-        terms = Terms(tenant, request.deadline, parameters.priority, request.target.context.trace)
+        deadline = math.inf if request.deadline is None else request.deadline
+        terms = Terms(tenant, deadline, parameters.priority, request.target.context.trace)
         if decoding is None:
             inputs = None
             if len(rows) > len(encoded):
@@ -264,7 +273,7 @@ class Predictor:
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 
 
-def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease[Resident], outcome: Outcome[Any]) -> None:
+def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease[Resident], outcome: RowsOutcome[Any]) -> None:
     trace.add("load", leased_at - lease.load_seconds, leased_at, {"peltier.tier": lease.tier})
     trace.add_work(leased_at, outcome.queue_seconds, outcome.compute_seconds, outcome.batch_span)
 
@@ -273,5 +282,5 @@ def _num_truncated(encoded: Sequence[EncodedInput]) -> int:
     return sum(rows[0].truncated for rows in encoded)
 
 
-def _max_written(decoding: Decoding | None, num_inputs: int) -> int:
-    return 0 if decoding is None else num_inputs * decoding.num_beams * decoding.max_new_tokens
+def _max_written(decoding: Decoding | None, encoded: Sequence[EncodedInput]) -> int:
+    return 0 if decoding is None else len(encoded) * decoding.num_beams * decoding.max_new_tokens

@@ -13,7 +13,7 @@ from peltier_client.protocol import QuarantinedVersion
 
 from peltier_server.catalog.entry import Entry
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 
 logger = logging.getLogger(__name__)
 

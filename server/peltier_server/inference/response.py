@@ -1,40 +1,117 @@
-"""Builds the parts of an answer from the outcome of the request's rows."""
+"""Reads the outputs of a request's rows as predictions: few of them at once, many in pieces that take turns with the
+work of other tenants."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
 
 from peltier_adapters.answers import embeddings
 from peltier_adapters.answers.entities import find_entities, join_windows
-from peltier_adapters.answers.labels import answer
-from peltier_adapters.answers.rankings import ranking_answer
+from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
 from peltier_adapters.answers.texts import text_answer
-from peltier_adapters.batch.row import RowOutput
+from peltier_adapters.batch.row import Gates, RowOutput
 from peltier_adapters.generation.generation import Draft
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
-from peltier_backbone.load import Backbone
-from peltier_client.protocol import Parameters, TextPrediction
+from peltier_backbone.backbone import Backbone
+from peltier_client.protocol import Input, Parameters, TextPrediction
 from torch import Tensor
 
-from peltier_server.inference.prediction import OnePrediction, Timings
-from peltier_server.inference.windowed_output import WindowedOutput
-from peltier_server.queue.ticket import Outcome
+from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
+from peltier_server.inference.answer_size import AnswerForm, AnswerSize, bytes_of_names
+from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, PIECE_BYTES, OnePrediction, PhaseTimes
+from peltier_server.inference.prediction_request import PredictionRequest
+from peltier_server.inference.tokenizing import EncodedInput
+from peltier_server.queue.ticket import RowsOutcome
 from peltier_server.residency.lease import Lease
 
+# Below this, handing the work to a thread costs more than the work.
+_ANSWERS_ON_THE_LOOP = 64
+
+
+class WindowedOutput(NamedTuple):
+    """An input, its rows, and the output of each row."""
+
+    value: Input
+    rows: EncodedInput
+    outputs: Sequence[RowOutput]
+
+    @property
+    def gates(self) -> Gates | None:
+        """The means of the gates of all rows, if they were recorded."""
+        every = [output.gates for output in self.outputs if output.gates is not None]
+        if not every:
+            return None
+        return {part: [_mean(layer) for layer in zip(*(own[part] for own in every), strict=True)] for part in every[0]}
+
+
 # The output of one input.
-Output = RowOutput | Draft | WindowedOutput
+AnyOutput = RowOutput | Draft | WindowedOutput
 
 
-def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> OnePrediction:
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def group_windows(
+    inputs: Sequence[Input], encoded: Sequence[EncodedInput], outputs: Iterable[RowOutput]
+) -> list[WindowedOutput]:
+    """The outputs of each input. They are in the order of the rows of all inputs."""
+    rest = iter(outputs)
+    return [
+        WindowedOutput(value, rows, list(islice(rest, len(rows)))) for value, rows in zip(inputs, encoded, strict=True)
+    ]
+
+
+def _num_rows(output: object) -> int:
+    """The number of rows that an output was computed from."""
+    return len(output.rows) if isinstance(output, WindowedOutput) else 1
+
+
+class AnswerReader:
+    """Reads outputs of one backbone. The names that apply in predictions take their bytes from the request's budget."""
+
+    def __init__(self, backbone: Backbone, preparation: Preparation) -> None:
+        self._backbone = backbone
+        self._preparation = preparation
+
+    async def read(
+        self, outputs: Sequence[AnyOutput], form: AnswerForm, request: PredictionRequest, size: AnswerSize
+    ) -> tuple[list[OnePrediction], int]:
+        """All predictions, and the maximum of bytes of the answer. Raises what `AnswerBudget.take_names` raises."""
+        row_bytes = size.prediction_bytes + size.names_bytes * max(map(_num_rows, outputs))
+        if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * row_bytes <= BYTES_ON_THE_LOOP:
+            predictions, num_bytes = self._read(form, outputs)
+            request.budget.take_names(num_bytes, size)
+            return predictions, size.num_bytes + num_bytes
+        predictions, num_bytes = [], 0
+        num_outputs = max(1, PIECE_BYTES // row_bytes)
+        for start in range(0, len(outputs), num_outputs):
+            piece = partial(self._read, form, outputs[start : start + num_outputs])
+            some, more_bytes = await self._preparation.run(request.tenant, MAX_PIECE_COST, piece)
+            request.budget.take_names(more_bytes, size)
+            predictions += some
+            num_bytes += more_bytes
+        return predictions, size.num_bytes + num_bytes
+
+    def _read(self, form: AnswerForm, outputs: Sequence[AnyOutput]) -> tuple[list[OnePrediction], int]:
+        predictions = read_answers(self._backbone, form, outputs)
+        return predictions, bytes_of_names(predictions)
+
+
+def _read_scores(form: AnswerForm, output: RowOutput) -> OnePrediction:
     """The prediction for the logits of a row."""
+    task, parameters, top_k, _ = form
     found: dict[str, Any]
     if task.type == "ranking":
         found = ranking_answer(output.logits, raw_scores=parameters.raw_scores)
     elif task.type == "embedding":
-        found = {"embedding": embeddings.to_list(_embedding(task, output, parameters))}
+        found = {"embedding": embeddings.to_list(_embedding(form, output))}
     else:
-        found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
+        found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=top_k)
     if parameters.return_gates and output.gates is not None:
         found["gates"] = output.gates
     return found
@@ -72,8 +149,9 @@ def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters
     return answer
 
 
-def _embedding(task: TaskSpec, output: RowOutput, parameters: Parameters) -> Tensor:
-    return embeddings.read(task, output.logits, parameters.dimensions, raw=parameters.raw_scores)
+def _embedding(form: AnswerForm, output: RowOutput) -> Tensor:
+    dimensions, raw = form.parameters.dimensions, form.parameters.raw_scores
+    return embeddings.read(form.task, output.logits, dimensions, raw=raw)
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:
@@ -88,31 +166,29 @@ def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Par
     )
 
 
-def read_answers(
-    backbone: Backbone, task: TaskSpec, outputs: Sequence[Output], parameters: Parameters, *, base64: bool = False
-) -> list[OnePrediction]:
-    """One prediction per output, in order; embeddings as numbers or in `base64`."""
-    if base64 and task.type == "embedding":
-        every = (_embedding(task, output, parameters) for output in outputs if isinstance(output, RowOutput))
+def read_answers(backbone: Backbone, form: AnswerForm, outputs: Sequence[AnyOutput]) -> list[OnePrediction]:
+    """One prediction per output, in order."""
+    if form.base64 and form.task.type == "embedding":
+        every = (_embedding(form, output) for output in outputs if isinstance(output, RowOutput))
         return [{"embedding": embeddings.to_base64(own)} for own in every]
-    return [_read_answer(backbone, task, output, parameters) for output in outputs]
+    return [_read_answer(backbone, form, output) for output in outputs]
 
 
-def _read_answer(backbone: Backbone, task: TaskSpec, output: Output, parameters: Parameters) -> OnePrediction:
+def _read_answer(backbone: Backbone, form: AnswerForm, output: AnyOutput) -> OnePrediction:
     if isinstance(output, RowOutput):
-        return _read_scores(task, output, parameters)
+        return _read_scores(form, output)
     if isinstance(output, Draft):
-        return _read_text(backbone, task, output, parameters)
-    return _read_windows(task, output, parameters)
+        return _read_text(backbone, form.task, output, form.parameters)
+    return _read_windows(form.task, output, form.parameters)
 
 
-def count_new_tokens(outputs: Sequence[Output]) -> int | None:
+def count_new_tokens(outputs: Sequence[AnyOutput]) -> int | None:
     """The number of tokens of the generated texts; None if there are none."""
     drafts = [output for output in outputs if isinstance(output, Draft)]
     return sum(len(draft.ids) for draft in drafts) if drafts else None
 
 
-def create_timings(lease: Lease[Resident], outcome: Outcome[Any], total_seconds: float) -> Timings:
+def create_timings(lease: Lease[Resident], outcome: RowsOutcome[Any], total_seconds: float) -> PhaseTimes:
     """The times of a request, to the microsecond."""
     seconds = (outcome.queue_seconds, lease.load_seconds, outcome.compute_seconds, total_seconds)
-    return Timings(*[int(1e6 * value + 0.5) / 1000 for value in seconds])
+    return PhaseTimes(*[int(1e6 * value + 0.5) / 1000 for value in seconds])

@@ -6,13 +6,13 @@ from peltier_client.protocol import FinishReason, TextPrediction
 
 from peltier_server.inference.prediction import StreamStart
 from peltier_server.inference.stop_sequences import StopSequences
-from peltier_server.inference.text_stream import TextStream
+from peltier_server.inference.text_stream import StreamedText
 
 
 class StopSequenceStream:
     """The text of `stream` up to the first of `stops`. When a stop is found, generation ends."""
 
-    def __init__(self, stream: TextStream, stops: Sequence[str]) -> None:
+    def __init__(self, stream: StreamedText, stops: Sequence[str]) -> None:
         self._stream = stream
         self._stops = StopSequences(stops)
 

@@ -4,24 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from peltier_backbone.tokenizer import Tokenizer
+from peltier_backbone.text.tokenizer import Tokenizer
 from peltier_client.protocol import TextPrediction
 
 from peltier_server.inference.detokenizer import Detokenizer
 from peltier_server.inference.prediction import Prediction, StreamStart
-from peltier_server.queue.ticket import Progress
+from peltier_server.queue.ticket import NewTokens
 
 
-class TextStream:
+class StreamedText:
     """Call `begin`, then `pieces`, then `prediction`. `close` may end generation early. Belongs to one event loop."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._text = Detokenizer(tokenizer)
-        self._news: asyncio.Queue[Progress | None] = asyncio.Queue()
+        self._news: asyncio.Queue[NewTokens | None] = asyncio.Queue()
         self._begun = asyncio.Event()
         self._work: asyncio.Task[Prediction]
         self.opening: StreamStart | None = None
-        self.first: Progress | None = None
+        self.first: NewTokens | None = None
         self.num_new_tokens = 0
 
     @property
@@ -38,7 +38,7 @@ class TextStream:
         """`work` calls it when the adapter is loaded."""
         self.opening = opening
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: NewTokens) -> None:
         """`work` calls it for new tokens."""
         self.first = self.first or progress
         self._news.put_nowait(progress)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple, Self
 
 from peltier_adapters.errors import InputError, first_of
-from peltier_adapters.golden.inputs import (
+from peltier_adapters.inputs import (
     LongTexts,
     TooManyWindows,
     at_words,
@@ -16,14 +16,14 @@ from peltier_adapters.golden.inputs import (
     encode_windows,
 )
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.token_places import words_at_spaces
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import words_at_spaces
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
-from peltier_server.inference.window_budget import count_windows
+from peltier_server.inference.answer_size import count_windows
 
 # Below these limits, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 1024

@@ -20,9 +20,8 @@ from prometheus_client.metrics_core import Metric
 
 from peltier_server.metrics.exposition import Exposition
 from peltier_server.metrics.histogram import Histogram, Series
-from peltier_server.metrics.labels import MatchedRoute, TenantLabels
-from peltier_server.metrics.version_metrics import BusyVersions, VersionMetrics
-from peltier_server.queue.batch import Batch
+from peltier_server.metrics.labels import BusyVersions, MatchedRoute, TenantLabels, VersionMetrics
+from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.ticket import Ticket
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -169,7 +168,7 @@ class Metrics:
         """A request to this route has been answered."""
         self._route_seconds.labels(*route).observe(seconds)
 
-    def observe_batch(self, batch: Batch, seconds: float) -> None:
+    def observe_batch(self, batch: TicketBatch, seconds: float) -> None:
         """A batch has been computed."""
         self.compute_seconds.observe(seconds)
         self.batch_rows.observe(batch.num_rows)

@@ -3,8 +3,8 @@
 from fastapi import Request
 from peltier_client.errors import InvalidInput
 
-from peltier_server.http.dependencies import resolve
-from peltier_server.inference.resolved_task import ResolvedTask
+from peltier_server.http.application import resolve
+from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.service import Service
 
 

@@ -7,11 +7,11 @@ from itertools import islice
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_client.errors import PeltierError
 
-from peltier_server.queue.ticket import Outcome, Ticket, settle
+from peltier_server.queue.ticket import RowsOutcome, Ticket, settle
 from peltier_server.tracing.batch_trace import BatchTrace
 
 
-class Batch:
+class TicketBatch:
     """Tickets that are computed together, and drafts that begin to be decoded. Both may be empty."""
 
     def __init__(self, tickets: Sequence[Ticket], drafts: Sequence[Ticket] = ()) -> None:
@@ -59,7 +59,7 @@ class Batch:
         settle(
             self.tickets,
             [
-                Outcome(
+                RowsOutcome(
                     list(islice(rest, len(ticket.rows))),
                     self.started_at - ticket.queued_at,
                     compute,

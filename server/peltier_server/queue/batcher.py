@@ -15,12 +15,11 @@ from peltier_client.errors import DeadlinePassed, Draining
 
 from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
-from peltier_server.queue.admission import Admission
-from peltier_server.queue.batch import Batch
-from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
-from peltier_server.queue.fair_queue import FairQueue, Room
+from peltier_server.queue.batch import TicketBatch
+from peltier_server.queue.batch_limit import Admission, BatchBounds, BatchLimit
+from peltier_server.queue.fair_queue import BatchRoom, FairQueue
 from peltier_server.queue.prices import Price, Prices, price_tokens
-from peltier_server.queue.ticket import Listener, Outcome, Results, Terms, Ticket, settle
+from peltier_server.queue.ticket import Results, RowsOutcome, Terms, Ticket, TokenListener, settle
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +90,7 @@ class Batcher:
         *,
         inputs: Sequence[int] | None = None,
         record_gates: bool = False,
-    ) -> Outcome[RowOutput]:
+    ) -> RowsOutcome[RowOutput]:
         """The outcome of one request's rows; the caller holds the leases of their adapters. `inputs` has the number of
         each row's input, if inputs have several rows.
 
@@ -112,8 +111,8 @@ class Batcher:
         decodings: Sequence[Decoding],
         terms: Terms = _ANY_TIME,
         *,
-        listener: Listener | None = None,
-    ) -> Outcome[Draft]:
+        listener: TokenListener | None = None,
+    ) -> RowsOutcome[Draft]:
         """`compute` for texts: one draft per row. `listener` gets the new tokens of a single draft."""
         results, prices = Results[Draft](len(rows)), [self._price([row], drafted=True) for row in rows]
         tickets = [
@@ -140,7 +139,7 @@ class Batcher:
                 self._waking = True
                 tickets[0].future.get_loop().call_soon(self._wake)
 
-    def next(self, *, live_rows: int = 0, live_cost: int = 0, wait: bool = True) -> Batch | None:
+    def next(self, *, live_rows: int = 0, live_cost: int = 0, wait: bool = True) -> TicketBatch | None:
         """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` in decoding, whose steps cost
         `live_cost`.
 
@@ -218,14 +217,16 @@ class Batcher:
         now = time.monotonic()
         return [*self._rows.take_late(now), *self._drafts.take_late(now)]
 
-    def _take(self, live_rows: int, live_cost: int) -> Batch:
+    def _take(self, live_rows: int, live_cost: int) -> TicketBatch:
         rows: list[Ticket] = []
         drafts: list[Ticket] = []
         max_cost = self._max_cost()
         try:
-            for ticket in self._rows.take(Room(max_cost, self._bounds.max_rows)):
+            for ticket in self._rows.take(BatchRoom(max_cost, self._bounds.max_rows)):
                 rows.append(ticket)
-            room = Room(max_cost, self._max_decode_rows - live_rows, steps=max_cost - live_cost, alone=not live_rows)
+            room = BatchRoom(
+                max_cost, self._max_decode_rows - live_rows, steps=max_cost - live_cost, alone=not live_rows
+            )
             for ticket in self._drafts.take(room):
                 drafts.append(ticket)
         except Exception:
@@ -236,7 +237,7 @@ class Batcher:
                 "the queue failed after rows of %d requests and %d texts had left it", len(rows), len(drafts)
             )
         self._running = frozenset(ticket.tenant for ticket in (*rows, *drafts))
-        return Batch(rows, drafts)
+        return TicketBatch(rows, drafts)
 
     def _max_cost(self) -> int:
         """The maximum cost of the next batch."""
@@ -247,7 +248,7 @@ class Batcher:
             return self._bounds.max_tokens
         return self._limit.cost(self._prices.seconds_per_token, self._prices.factors.batch)
 
-    async def _outcome(self, results: Results[T], tickets: Sequence[Ticket]) -> Outcome[T]:
+    async def _outcome(self, results: Results[T], tickets: Sequence[Ticket]) -> RowsOutcome[T]:
         self.put(tickets)
         try:
             return await results.future

@@ -8,13 +8,13 @@ from itertools import islice
 
 from peltier_adapters.residency.bank import Resident
 
-from peltier_server.fairness.ranking import Ranking
 from peltier_server.fairness.scheduler import Scheduler, WeightOf
+from peltier_server.fairness.size_index import Ranking
 from peltier_server.queue.ticket import Ticket
 
 
 @dataclass
-class Room:
+class BatchRoom:
     """The room of one pass: rows, and cost in tokens of the plain backbone. An adapter's weights are charged once, with
     its first ticket.
 
@@ -79,7 +79,7 @@ class FairQueue:
             self._deadlines.put(ticket, ticket.deadline)
         self._count(ticket, 1)
 
-    def take(self, room: Room) -> Iterator[Ticket]:
+    def take(self, room: BatchRoom) -> Iterator[Ticket]:
         """Takes rows in order while `room` admits them, as tickets, and drops cancelled tickets.
 
         A text with more beams than the room has rows ends the pass. Otherwise later texts would always take the free

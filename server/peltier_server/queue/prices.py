@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.cost import AdapterCost, BackboneCost
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_server.queue.estimator import NO_WORK, Estimator, Work
 
@@ -84,7 +84,7 @@ class _BackboneUnits:
         self.target_pair = 2 * self.num_decoder_layers * cost.pair / self.size
 
 
-class _Rates(NamedTuple):
+class _RowRates(NamedTuple):
     """The cost of a row, for each of its tokens, and for the square of their number, and of the weights of its adapter,
     for these factors and targets."""
 
@@ -104,7 +104,7 @@ class _Tariff:
         self._encoder, self._decoder, self._prefix = (rate / units.size for rate in rates)
         self._head = 0.0 if resident is None else resident.head.cost.row / units.size
         self._weights = 0.0 if resident is None else resident.nbytes / 4 / units.size
-        self._rates: _Rates | None = None
+        self._rates: _RowRates | None = None
 
     def work(self, num_rows: int, inputs: int, squares: int, targets: int) -> Work:
         """The work of rows that have `inputs` tokens together and score `targets` tokens of label strings each.
@@ -129,10 +129,10 @@ class _Tariff:
         costs = [max(1, num + targets, round(row + num * (token + num * square))) for num in inputs]
         return Price(costs, inputs, targets, weights, tariff=self)
 
-    def _measure(self, factors: Work, targets: int) -> _Rates:
+    def _measure(self, factors: Work, targets: int) -> _RowRates:
         # The work is linear in these three numbers.
         row, token, square = (_cost(self.work(*one, targets), factors) for one in ((1, 0, 0), (0, 1, 0), (0, 0, 1)))
-        return _Rates(row, token, square, round(self._weights * factors.weights), factors, targets)
+        return _RowRates(row, token, square, round(self._weights * factors.weights), factors, targets)
 
     def of_text(self, factors: Work, inputs: int) -> Price:
         """The price of a text whose input has `inputs` tokens. It assumes that the decoder's share of the weights is

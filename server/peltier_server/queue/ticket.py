@@ -23,7 +23,7 @@ T = TypeVar("T")
 SECONDS_PER_PRIORITY = 60.0
 
 
-class Outcome(NamedTuple, Generic[T]):
+class RowsOutcome(NamedTuple, Generic[T]):
     """The outputs of rows or finished drafts, in order. The times are those of the last batch, which waited longest,
     and so are the numbers of its rows and adapters, and its span."""
 
@@ -42,16 +42,16 @@ class Results(Generic[T]):
 
     def __init__(self, count: int, inputs: Sequence[int] | None = None) -> None:
         self._inputs = inputs
-        self.future: asyncio.Future[Outcome[T]] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[RowsOutcome[T]] = asyncio.get_running_loop().create_future()
         self._found: list[T | PeltierError | None] = [None] * count
         self._num_open = count
-        self._last: Outcome[Any] | None = None
+        self._last: RowsOutcome[Any] | None = None
 
     def is_open(self, place: int) -> bool:
         """Whether the caller still waits for the result at `place`."""
         return not self.future.done() and self._found[place] is None
 
-    def put(self, start: int, found: Sequence[T | PeltierError], outcome: Outcome[Any] | None = None) -> None:
+    def put(self, start: int, found: Sequence[T | PeltierError], outcome: RowsOutcome[Any] | None = None) -> None:
         """Notes what was found from `start` on, and the outcome of the batch. A result never changes."""
         if not self.is_open(start):
             return
@@ -72,11 +72,11 @@ class Results(Generic[T]):
             self.future.set_exception(_first_error(list(named.items()), inputs[-1] + 1))
         elif self._last is not None:
             found: list[Any] = self._found
-            self.future.set_result(Outcome(found, *self._last[1:]))
+            self.future.set_result(RowsOutcome(found, *self._last[1:]))
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class NewTokens:
     """New tokens of a draft, its waiting time, and its decoding time so far."""
 
     ids: tuple[int, ...]
@@ -84,7 +84,7 @@ class Progress:
     compute_seconds: float
 
 
-Listener = Callable[[Progress], None]
+TokenListener = Callable[[NewTokens], None]
 
 
 class Terms(NamedTuple):
@@ -115,7 +115,7 @@ class Ticket:
     deadline: float = math.inf
     record_gates: bool = False
     decoding: Decoding | None = None
-    listener: Listener | None = None
+    listener: TokenListener | None = None
     tenant: str = TENANT
     priority: int = 0
     trace: RequestTrace | None = None
@@ -146,7 +146,7 @@ class Ticket:
         return self.rows[0]
 
     @property
-    def future(self) -> asyncio.Future[Outcome[Any]]:
+    def future(self) -> asyncio.Future[RowsOutcome[Any]]:
         """The outcome of the request."""
         return self.results.future
 
@@ -187,20 +187,20 @@ class Ticket:
         return self.num_beams * self.price.step
 
 
-def settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierError]) -> None:
+def settle(tickets: Sequence[Ticket], results: Sequence[RowsOutcome[Any] | PeltierError]) -> None:
     """Gives each caller the outcome of a ticket, whose outputs may be errors, or one error for all of its rows. Makes
     one call to their event loop."""
     if tickets:
         tickets[0].future.get_loop().call_soon_threadsafe(_settle, tickets, results)
 
 
-def report_progress(tickets: Sequence[Ticket], progress_of: Sequence[Progress]) -> None:
+def report_progress(tickets: Sequence[Ticket], progress_of: Sequence[NewTokens]) -> None:
     """Gives each listener its draft's new tokens, in one call to their event loop."""
     if tickets:
         tickets[0].future.get_loop().call_soon_threadsafe(_report_progress, tickets, progress_of)
 
 
-def _settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierError]) -> None:
+def _settle(tickets: Sequence[Ticket], results: Sequence[RowsOutcome[Any] | PeltierError]) -> None:
     for ticket, result in zip(tickets, results, strict=True):
         if isinstance(result, PeltierError):
             ticket.results.put(ticket.start, [result] * len(ticket.rows))
@@ -208,7 +208,7 @@ def _settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierE
             ticket.results.put(ticket.start, result.outputs, result)
 
 
-def _report_progress(tickets: Sequence[Ticket], progress_of: Sequence[Progress]) -> None:
+def _report_progress(tickets: Sequence[Ticket], progress_of: Sequence[NewTokens]) -> None:
     for ticket, progress in zip(tickets, progress_of, strict=True):
         if ticket.listener is not None and not ticket.future.done():
             ticket.listener(progress)

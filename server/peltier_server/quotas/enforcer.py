@@ -9,8 +9,6 @@ from typing import Self
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import QuotaExceeded, TooLarge, Unavailable
 from peltier_store.registry import MAX_WEIGHT, MIN_WEIGHT, Quotas
-from starlette.datastructures import MutableHeaders
-from starlette.types import Message, Send
 
 from peltier_server import retry_hints
 from peltier_server.quotas.rates import Left, Rate, Rates, Taken, Unit
@@ -119,37 +117,18 @@ class QuotaSlot:
     async def __aexit__(self, *_: object) -> None:
         self._leave()
 
-    def with_ratelimit_headers(self, send: Send) -> Send:
-        """`send` with headers that say what is left of the rates. Gives the request back to its rate if the server
-        answers that it is too busy.
+    async def headers(self, status: int) -> dict[str, str]:
+        """What is left of the rates, as headers of the answer; none without rates. Gives the request back to its rate
+        if `status` says that the server is too busy.
         """
-        if self._requests is None and self._tokens is None:
-            return send
-
-        async def with_ratelimit_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                await self._settle(message["status"])
-                MutableHeaders(scope=message).update(await self._headers())
-            await send(message)
-
-        return with_ratelimit_headers
-
-    async def _take(self, rate: Rate) -> None:
-        rates = self._enforcer.rates
-        self._taken = await rates.take(rate, self._tenant)
-        if self._taken is None:
-            left = await rates.left(rate, self._tenant)
-            raise QuotaExceeded(f"tenant {self._tenant!r} may send {rate}", retry_after=left.reset_seconds)
-
-    async def _settle(self, status: int) -> None:
+        held = [rate for rate in (self._requests, self._tokens) if rate is not None]
+        if not held:
+            return {}
         taken, self._taken = self._taken, None
         # A 429 does not give the request back: a request that exceeds its tokens was read and tokenised, and must have
         # a cost.
         if taken is not None and status == Unavailable.status:
             await self._enforcer.rates.give_back(taken)
-
-    async def _headers(self) -> dict[str, str]:
-        held = [rate for rate in (self._requests, self._tokens) if rate is not None]
         left = [await self._enforcer.rates.left(rate, self._tenant) for rate in held]
         # There are two rates but one set of headers, which describes the rate with the smaller share left.
         scarce = min(left, key=lambda one: one.share)
@@ -159,6 +138,13 @@ class QuotaSlot:
             "ratelimit-remaining": str(scarce.amount),
             "ratelimit-reset": str(math.ceil(scarce.reset_seconds)),
         }
+
+    async def _take(self, rate: Rate) -> None:
+        rates = self._enforcer.rates
+        self._taken = await rates.take(rate, self._tenant)
+        if self._taken is None:
+            left = await rates.left(rate, self._tenant)
+            raise QuotaExceeded(f"tenant {self._tenant!r} may send {rate}", retry_after=left.reset_seconds)
 
     def _leave(self) -> None:
         in_flight = self._enforcer.in_flight

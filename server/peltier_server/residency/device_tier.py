@@ -8,17 +8,27 @@ the device holds more bytes than are counted here, but no more than that batch u
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from peltier_server.fairness.shared_bound import Shares
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.host import Sized
+from peltier_server.residency.lease import SlotEntry
 from peltier_server.residency.line import Verdict
-from peltier_server.residency.shares import Shares
-from peltier_server.residency.slot_entry import SlotEntry
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """Bytes of each tier, and the maximum wait for a load to begin, and then for room on the device."""
+
+    device_bytes: int
+    host_bytes: int
+    wait_seconds: float = 10.0
 
 
 class DeviceTier(Generic[K, A, R]):

@@ -9,8 +9,8 @@ from peltier_client.errors import Unavailable
 
 from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
-from peltier_server.residency.line import Line, Verdict
-from peltier_server.residency.shares import Shares
+from peltier_server.fairness.shared_bound import Shares
+from peltier_server.residency.line import Verdict, WaitingLine
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +21,7 @@ _FETCH_SECONDS = 30.0
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 A = TypeVar("A")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Fetcher(Protocol[K_contra, A]):
@@ -31,6 +32,16 @@ class Fetcher(Protocol[K_contra, A]):
 
     async def prove(self, artifact: A, tenant: str) -> None:
         """Raises an error for an artifact that must not answer on this server; `tenant` is charged for the check."""
+
+
+class AdapterLoader(Fetcher[K_contra, A], Protocol[K_contra, A, R_co]):
+    """Loads adapters to the device, without blocking the event loop. Their memory is freed with the last reference."""
+
+    def device_bytes(self, artifact: A) -> int:
+        """The bytes that the artifact takes on the device."""
+
+    async def install(self, artifact: A) -> R_co:
+        """Copies the artifact to the device."""
 
 
 class Fetch(Generic[K, A]):
@@ -48,7 +59,7 @@ class Fetch(Generic[K, A]):
 
 
 class Fetches(Generic[K, A]):
-    """Fetches in progress, shared between tenants by `Shares` and `Line`. Belongs to the event loop.
+    """Fetches in progress, shared between tenants by `Shares` and `WaitingLine`. Belongs to the event loop.
 
     A fetch counts until `finish`, which bounds the fetched artifacts in memory. A fetch that several tenants want waits
     in the line of each, and begins at the first turn of any of them.
@@ -57,7 +68,7 @@ class Fetches(Generic[K, A]):
     def __init__(self, loader: Fetcher[K, A], weight_of: WeightOf) -> None:
         self._loader = loader
         self._shares = Shares(_MAX_FETCHES)
-        self._line: Line[Fetch[K, A]] = Line(weight_of)
+        self._line: WaitingLine[Fetch[K, A]] = WaitingLine(weight_of)
 
     def ask(self, fetch: Fetch[K, A], tenant: str) -> None:
         """Lets the fetch wait in the line of `tenant`."""

@@ -23,34 +23,29 @@ class Verdict(Enum):
     NO_ROOM = "no room"
 
 
-class Line(Generic[T]):
+class WaitingLine(Generic[T]):
     """A first-in, first-out line for each tenant. The next tenant is the one that was granted least relative to its
     weight. A tenant that begins to wait is level with the least served waiting tenant. Belongs to the event loop."""
 
     def __init__(self, weight_of: WeightOf) -> None:
         self._weight_of = weight_of
-        self._items: dict[str, OrderedDict[T, None]] = {}
+        # The items by tenant, for tenants that wait. A plain attribute, because every lease looks at it.
+        self.waiting: dict[str, OrderedDict[T, None]] = {}
         self._tags: dict[str, int] = {}
         # Whether an item waits for room.
         self.blocked = False
 
-    def __bool__(self) -> bool:
-        return bool(self._items)
-
-    def __contains__(self, tenant: str) -> bool:
-        return tenant in self._items
-
     def put(self, tenant: str, item: T) -> None:
         """Adds `item` at the end of its tenant's line, unless it is in the line."""
-        if tenant not in self._items:
-            now = min((self._tags[other] for other in self._items), default=0)
-            self._items[tenant] = OrderedDict()
+        if tenant not in self.waiting:
+            now = min((self._tags[other] for other in self.waiting), default=0)
+            self.waiting[tenant] = OrderedDict()
             self._tags[tenant] = max(now, self._tags.get(tenant, 0))
-        self._items[tenant].setdefault(item)
+        self.waiting[tenant].setdefault(item)
 
     def discard(self, tenant: str, item: T) -> None:
         """Removes `item`, if it is in the line."""
-        items = self._items.get(tenant)
+        items = self.waiting.get(tenant)
         if items is None:
             return
         items.pop(item, None)
@@ -65,8 +60,8 @@ class Line(Generic[T]):
 
     def _serve_one(self, attempt: Callable[[str, T], tuple[Verdict, int]]) -> bool:
         self.blocked = False
-        for tenant in sorted(self._items, key=self._tags.__getitem__):
-            item = next(iter(self._items[tenant]))
+        for tenant in sorted(self.waiting, key=self._tags.__getitem__):
+            item = next(iter(self.waiting[tenant]))
             verdict, cost = attempt(tenant, item)
             if verdict is Verdict.GRANTED:
                 self._tags[tenant] += cost * round(_STEPS / self._weight_of(tenant))
@@ -78,12 +73,12 @@ class Line(Generic[T]):
         return False
 
     def _end(self, tenant: str) -> None:
-        del self._items[tenant]
-        if not self._items:
+        del self.waiting[tenant]
+        if not self.waiting:
             self._tags.clear()
             self.blocked = False
             return
-        now = min(self._tags[other] for other in self._items)
+        now = min(self._tags[other] for other in self.waiting)
         # A tenant that left ahead of the others is ahead of them when it returns. Other tags are not needed.
-        if len(self._tags) > 2 * len(self._items):
-            self._tags = {other: tag for other, tag in self._tags.items() if other in self._items or tag > now}
+        if len(self._tags) > 2 * len(self.waiting):
+            self._tags = {other: tag for other, tag in self._tags.items() if other in self.waiting or tag > now}

@@ -5,16 +5,16 @@ from concurrent.futures import Executor
 from functools import partial
 
 from peltier_adapters.artifact.artifact import Artifact, load_stored, read_artifact
-from peltier_adapters.artifact.source import Source
+from peltier_adapters.artifact.source import ByteSource
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
 from peltier_adapters.spec.cost import AdapterCost
-from peltier_adapters.spec.served import served_parts
-from peltier_backbone.load import Backbone
+from peltier_adapters.spec.parts import served_parts
+from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs
 
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 
 # Installed within about a millisecond.
 _QUICK_BYTES = 1024 * 1024
@@ -52,7 +52,7 @@ class StoreLoader:
             return self._banks.add(artifact)
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._banks.add, artifact)
 
-    def _load(self, source: Source, digest: str) -> Artifact:
+    def _load(self, source: ByteSource, digest: str) -> Artifact:
         return self._accept(load_stored(source, self.backbone, digest))
 
     def _read(self, data: bytes) -> Artifact:

@@ -9,7 +9,7 @@ from peltier_adapters.residency.bank import Resident
 
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 
 

@@ -10,15 +10,12 @@ from peltier_client.protocol import Tier
 
 from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_loader import AdapterLoader
 from peltier_server.residency.bounded_wait import BoundedWait
-from peltier_server.residency.budget import Budget
-from peltier_server.residency.device_tier import DeviceTier
-from peltier_server.residency.fetches import Fetch, Fetches, succeeded
+from peltier_server.residency.device_tier import DeviceTier, MemoryBudget
+from peltier_server.residency.fetches import AdapterLoader, Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
-from peltier_server.residency.lease import Lease, Leasing
-from peltier_server.residency.line import Line, Verdict
-from peltier_server.residency.slot_entry import SlotClaim, SlotEntry
+from peltier_server.residency.lease import Lease, Leasing, SlotClaim, SlotEntry
+from peltier_server.residency.line import Verdict, WaitingLine
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
@@ -43,7 +40,9 @@ class Slots(Generic[K, A, R]):
     fetched again within the same bounds. No caller may hold a lease while it asks for another.
     """
 
-    def __init__(self, loader: AdapterLoader[K, A, R], budget: Budget, metrics: Metrics, weight_of: WeightOf) -> None:
+    def __init__(
+        self, loader: AdapterLoader[K, A, R], budget: MemoryBudget, metrics: Metrics, weight_of: WeightOf
+    ) -> None:
         self._loader = loader
         self._metrics = metrics
         self._wait = BoundedWait(budget.wait_seconds, metrics)
@@ -51,7 +50,7 @@ class Slots(Generic[K, A, R]):
         self._fetches: Fetches[K, A] = Fetches(loader, weight_of)
         self._entries: dict[K, SlotEntry[K, A, R]] = {}
         self._device: DeviceTier[K, A, R] = DeviceTier(budget.device_bytes, metrics, self._drop)
-        self._line: Line[SlotClaim[K, A, R]] = Line(weight_of)
+        self._line: WaitingLine[SlotClaim[K, A, R]] = WaitingLine(weight_of)
 
     @property
     def used_bytes(self) -> int:
@@ -181,7 +180,7 @@ class Slots(Generic[K, A, R]):
     def _lease_at_once(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
         if self._line.blocked:
             return False
-        if entry.leases[tenant] == 0 and tenant in self._line:
+        if entry.leases[tenant] == 0 and tenant in self._line.waiting:
             return False
         return self._try_lease(entry, tenant) is Verdict.GRANTED
 
@@ -203,7 +202,7 @@ class Slots(Generic[K, A, R]):
             self._serve()
 
     def _serve(self) -> None:
-        if self._line:
+        if self._line.waiting:
             self._line.serve(self._attempt)
 
     def _attempt(self, tenant: str, claim: SlotClaim[K, A, R]) -> tuple[Verdict, int]:
@@ -239,7 +238,7 @@ class Slots(Generic[K, A, R]):
 
     def _place_unwanted(self, entry: SlotEntry[K, A, R]) -> None:
         """Installs an adapter that nobody waits for, if there is free room; otherwise it stays in the host tier."""
-        if self._line or entry.retired or not self._device.has_room(entry.nbytes):
+        if self._line.waiting or entry.retired or not self._device.has_room(entry.nbytes):
             self._abandon(entry)
         else:
             self._install(entry)

@@ -11,9 +11,9 @@ from peltier_client.protocol import ActivityResponse, Resident, Tier, VersionAct
 from peltier_server.catalog.entry import Entry
 from peltier_server.context import VersionLabels
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Context, Threads
+from peltier_server.http.application import Accepted, Context, Threads
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.metrics.version_metrics import OTHER, BusyVersions
+from peltier_server.metrics.labels import OTHER, BusyVersions
 from peltier_server.residency.slots import ResidentTier
 from peltier_server.routes.paging import MAX_PAGE, Limit
 from peltier_server.service import Service

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Form, Header, Path, Query, Request, Response, UploadFile
 from peltier_adapters.artifact.manifest import parse_manifest
 from peltier_adapters.spec.parts import PartSpec, count_by_block, count_parameters
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -39,17 +39,10 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
 from peltier_server.catalog.publisher import UploadTarget
+from peltier_server.context import BodyLimit
 from peltier_server.errors import describe_errors
-from peltier_server.http.bodies import Handler, LimitedRequest
-from peltier_server.http.dependencies import (
-    Accepted,
-    Changing,
-    Context,
-    Threads,
-    Uploads,
-    get_context,
-    get_upload_turns,
-)
+from peltier_server.http.application import Accepted, Changing, Context, Threads, Uploads, get_context, get_upload_turns
+from peltier_server.http.bodies import Handler
 from peltier_server.http.scoped_route import ScopedRoute, scoped_router
 from peltier_server.routes.paging import Limit, NameCursor, NumberCursor
 
@@ -76,8 +69,10 @@ class UploadRoute(ScopedRoute):
 
         async def in_turn(request: Request) -> Response:
             turns = get_upload_turns(request)
-            async with turns.receive(get_context(request).tenant):
-                return await handle(LimitedRequest(request, turns.max_bytes))
+            context = get_context(request)
+            async with turns.receive(context.tenant):
+                context.body_limit = BodyLimit(turns.max_bytes)
+                return await handle(request)
 
         return in_turn
 

@@ -14,10 +14,10 @@ from peltier_client.errors import (
     VersionNotFound,
 )
 from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, check_alias
-from peltier_store.registry import Alias as Recorded
+from peltier_store.registry import AliasRecord
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Changing, Context
+from peltier_server.http.application import Accepted, Changing, Context
 from peltier_server.http.scoped_route import scoped_router
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
@@ -71,7 +71,7 @@ async def delete_alias(name: str, alias: str, context: Context, service: Changin
     await service.version_admin.delete_alias(context.caller, name, check_alias(alias))
 
 
-def _on_the_wire(alias: Recorded) -> Alias:
+def _on_the_wire(alias: AliasRecord) -> Alias:
     return Alias(
         alias=alias.alias, versions=dict(alias.split), created_at=alias.created_at, created_by=alias.created_by
     )

@@ -10,7 +10,7 @@ from peltier_store.registry import AuditFilter
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted
+from peltier_server.http.application import Accepted
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.routes.paging import MAX_PAGE
 

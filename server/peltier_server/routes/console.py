@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from peltier_client.errors import NotFound
 
-from peltier_server.http.auth_middleware import CONSOLE
+from peltier_server.http.request_middleware import CONSOLE
 from peltier_server.http.scoped_route import open_router
 from peltier_server.http.static_build import read_build
 

@@ -8,7 +8,7 @@ from peltier_client.errors import Draining, Forbidden, InvalidInput, NotReady, U
 from peltier_client.protocol import LiveBatches, LiveQuarantine, LiveQueue, LiveRunner, LiveSnapshot
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, get_lifecycle
+from peltier_server.http.application import Accepted, get_lifecycle
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.metrics import live
 from peltier_server.metrics.counts import counts, total

@@ -6,14 +6,14 @@ from importlib.metadata import version as release_of
 from fastapi import Request, Response
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.graphs.choice import can_capture
-from peltier_adapters.ops.backend import choose_backend
-from peltier_backbone.config import T5Config
-from peltier_backbone.load import Backbone
+from peltier_adapters.ops.choice import choose_backend
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import T5Config
 from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, Unauthorized
 from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, AnyTime, Context
+from peltier_server.http.application import Accepted, AnyTime, Context
 from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service

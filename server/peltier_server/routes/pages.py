@@ -7,7 +7,7 @@ from fastapi import Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 
-from peltier_server.http.auth_middleware import CONSOLE
+from peltier_server.http.request_middleware import CONSOLE
 from peltier_server.http.scoped_route import open_router
 
 _ASSETS = Path(fastapi_offline.__file__).with_name("static")

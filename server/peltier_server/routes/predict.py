@@ -16,15 +16,21 @@ from peltier_client.protocol import (
 )
 
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
-from peltier_server.http.dependencies import accept, begin, cancel_on_disconnect, get_context, resolve
+from peltier_server.http.application import accept, get_context, resolve
+from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.http.json_bytes import JSONBytes
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.http.truncation import TRUNCATION_HEADER, truncation_header
-from peltier_server.inference.answer_body import mixed_json, prediction_json
 from peltier_server.inference.mixed import MixedAnswer
-from peltier_server.inference.prediction import Prediction, StreamStart
-from peltier_server.inference.text_stream import TextStream
+from peltier_server.inference.prediction import (
+    TRUNCATION_HEADER,
+    JSONBytes,
+    Prediction,
+    StreamStart,
+    mixed_json,
+    prediction_json,
+    truncation_header,
+)
+from peltier_server.inference.text_stream import StreamedText
 
 _STREAMED: dict[str, Any] = {
     "description": "The predictions; with `stream` the text in events, the predictions after its last piece.",
@@ -80,7 +86,7 @@ def _items(body: MixedPredictRequest, tasks: Sequence[str] | None) -> list[Mixed
     return [MixedItem.model_construct(task=task, input=body.input, parameters=parameters) for task in tasks]
 
 
-async def _events(stream: TextStream) -> AsyncIterator[bytes]:
+async def _events(stream: StreamedText) -> AsyncIterator[bytes]:
     async for piece in stream.pieces():
         yield event(TextPiece(index=0, text=piece))
     yield event(stream.prediction.json())
@@ -95,7 +101,7 @@ def _provenance(prediction: Prediction) -> dict[str, str]:
     return _headers(prediction.opening, prediction.timings.queue, prediction.timings.compute)
 
 
-def _early_provenance(opening: StreamStart, stream: TextStream) -> dict[str, str]:
+def _early_provenance(opening: StreamStart, stream: StreamedText) -> dict[str, str]:
     if stream.first is None:
         return _provenance(stream.prediction)
     return _headers(opening, 1000 * stream.first.queue_seconds, 1000 * stream.first.compute_seconds)

@@ -14,10 +14,10 @@ from peltier_client.errors import (
     Unavailable,
 )
 from peltier_client.protocol import RateUsage, TenantInfo, TenantList, TenantQuotas, TenantRequest, TenantUsage
-from peltier_store.registry import Quotas, Tenant
+from peltier_store.registry import Quotas, TenantRecord
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Changing, Context, Keys
+from peltier_server.http.application import Accepted, Changing, Context, Keys
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Left
@@ -74,7 +74,7 @@ async def set_tenant(tenant: str, body: TenantQuotas, context: Context, keyring:
     return _on_the_wire(keyring.tenant(tenant))
 
 
-def _on_the_wire(tenant: Tenant) -> TenantInfo:
+def _on_the_wire(tenant: TenantRecord) -> TenantInfo:
     return TenantInfo(name=tenant.name, created_at=tenant.created_at, quotas=TenantQuotas(**asdict(tenant.quotas)))
 
 

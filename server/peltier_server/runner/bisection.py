@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_backbone.heap import give_back_freed_memory
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.machine.heap import give_back_freed_memory
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
 from peltier_server import retry_hints

@@ -9,7 +9,7 @@ from peltier_adapters.generation.generation import Draft
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import InferenceFailed, PeltierError
 
-from peltier_server.queue.ticket import Outcome, Progress, Ticket
+from peltier_server.queue.ticket import NewTokens, RowsOutcome, Ticket
 
 
 @dataclass(eq=False)
@@ -32,7 +32,7 @@ class DecodeJob:
         """The decoding time so far."""
         return time.monotonic() - self.started_at
 
-    def result(self, stats: "StepStats") -> Outcome[Draft] | PeltierError | None:
+    def result(self, stats: "StepStats") -> RowsOutcome[Draft] | PeltierError | None:
         """The caller's result; None while the draft is unfinished."""
         if self.draft.failed:
             return InferenceFailed("the model's output for this input is not finite")
@@ -40,15 +40,15 @@ class DecodeJob:
             return InferenceFailed("the generation was not reproducible after a restart")
         if not self.draft.done:
             return None
-        return Outcome([self.draft], self.queue_seconds, self.compute_seconds, stats.num_rows, stats.num_adapters)
+        return RowsOutcome([self.draft], self.queue_seconds, self.compute_seconds, stats.num_rows, stats.num_adapters)
 
-    def new_progress(self) -> Progress | None:
+    def new_progress(self) -> NewTokens | None:
         """Takes the tokens that the listener has not received yet."""
         new = tuple(self.draft.ids[len(self.sent) :])
         if self.ticket.listener is None or not new:
             return None
         self.sent += new
-        return Progress(new, self.queue_seconds, self.compute_seconds)
+        return NewTokens(new, self.queue_seconds, self.compute_seconds)
 
     def _repeats(self) -> bool:
         ids = self.draft.ids

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from peltier_adapters.generation.generation import create_draft
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError, Unavailable
 
 from peltier_server.metrics.metrics import Metrics
@@ -15,12 +15,12 @@ from peltier_server.queue.ticket import Ticket, report_progress, settle
 from peltier_server.runner.bisection import blame, free_memory
 from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 from peltier_server.runner.decode_job import DecodeJob, StepStats
-from peltier_server.runner.group import Group
+from peltier_server.runner.group import DecodeGroup
 
 logger = logging.getLogger(__name__)
 
 
-class Learner(Protocol):
+class PriceLearner(Protocol):
     """Learns the times of texts."""
 
     def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
@@ -30,7 +30,7 @@ class Learner(Protocol):
         """Learns from the time of one step."""
 
 
-class Decoder:
+class TextDecoder:
     """All texts in decoding. Belongs to the runner's thread; its methods raise only `WorkerReplaced`.
 
     New texts share the steps of one open group. If a step or a first pass fails, each half of its texts restarts in a
@@ -39,14 +39,14 @@ class Decoder:
     """
 
     def __init__(
-        self, backbone: Backbone, metrics: Metrics, guard: ComputeGuard, learner: Learner | None = None
+        self, backbone: Backbone, metrics: Metrics, guard: ComputeGuard, learner: PriceLearner | None = None
     ) -> None:
         self._backbone = backbone
         self._metrics = metrics
         self._guard = guard
         self._learner = learner
-        self._groups: list[Group] = []
-        self._open: Group | None = None
+        self._groups: list[DecodeGroup] = []
+        self._open: DecodeGroup | None = None
         self.num_failed = 0  # texts that failed alone, since the start
 
     @property
@@ -85,7 +85,7 @@ class Decoder:
         self._metrics.decode_rows.set(self.num_rows)
         return gained
 
-    def _step(self, group: Group) -> Counter[str]:
+    def _step(self, group: DecodeGroup) -> Counter[str]:
         started = time.monotonic()
         try:
             self._drop_ended(group, started)
@@ -103,7 +103,7 @@ class Decoder:
         self._separate(group.jobs, error)
         return Counter()
 
-    def _compute(self, group: Group) -> list[DecodeJob]:
+    def _compute(self, group: DecodeGroup) -> list[DecodeJob]:
         tickets = [job.ticket for job in group.jobs]
         started = time.monotonic()
         with self._guard.computing():
@@ -112,7 +112,7 @@ class Decoder:
             self._learner.learn_step(tickets, time.monotonic() - started)
         return stepped
 
-    def _try_to_join(self, group: Group, jobs: Sequence[DecodeJob]) -> PeltierError | None:
+    def _try_to_join(self, group: DecodeGroup, jobs: Sequence[DecodeJob]) -> PeltierError | None:
         started = time.monotonic()
         try:
             with self._guard.computing():
@@ -125,13 +125,13 @@ class Decoder:
             self._learner.learn([job.ticket for job in jobs], time.monotonic() - started)
         return None
 
-    def _drop_ended(self, group: Group, now: float) -> None:
+    def _drop_ended(self, group: DecodeGroup, now: float) -> None:
         late = [job for job in group.jobs if job.ticket.deadline <= now]
         errors = [DeadlinePassed(f"the deadline passed after {len(job.draft.ids)} new tokens") for job in late]
         settle([job.ticket for job in late], errors)
         group.drop([*late, *(job for job in group.jobs if job.ticket.gone)])
 
-    def _deliver(self, group: Group, jobs: Sequence[DecodeJob], stats: StepStats) -> None:
+    def _deliver(self, group: DecodeGroup, jobs: Sequence[DecodeJob], stats: StepStats) -> None:
         ended = [(job, result) for job in jobs if (result := job.result(stats)) is not None]
         settle([job.ticket for job, _ in ended], [result for _, result in ended])
         group.drop([job for job, _ in ended])
@@ -157,8 +157,8 @@ class Decoder:
                 self._groups.remove(group)
                 self._separate(half, failure)
 
-    def _new_group(self) -> Group:
-        group = Group(self._backbone)
+    def _new_group(self) -> DecodeGroup:
+        group = DecodeGroup(self._backbone)
         self._groups.append(group)
         return group
 

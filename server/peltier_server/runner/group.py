@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from peltier_adapters.generation.generation import Draft, Generator
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_server.runner.decode_job import DecodeJob, StepStats
 
 
-class Group:
+class DecodeGroup:
     """Jobs over one generator. A group whose step has raised must not be used again."""
 
     def __init__(self, backbone: Backbone) -> None:

@@ -1,6 +1,6 @@
 """Runs the thread that computes, and replaces it when it is stuck."""
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 
 from peltier_server.metrics.metrics import Metrics

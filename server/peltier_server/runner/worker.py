@@ -3,22 +3,23 @@
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
 from peltier_adapters.batch.forward import computed_share
 from peltier_adapters.graphs.choice import create_graphs
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.batch import Batch
+from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Ticket, settle
 from peltier_server.runner.bisection import Bisection
 from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
-from peltier_server.runner.decoder import Decoder
+from peltier_server.runner.decoder import TextDecoder
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class Worker:
         # Own graphs, because two threads must not replay the same graph at the same time.
         graphs = create_graphs(resources.backbone) if resources.cuda_graphs else None
         self._bisection = Bisection(resources.backbone, self._guard, graphs)
-        self._decoder = Decoder(resources.backbone, resources.metrics, self._guard, resources.batcher)
+        # Made for the first text; an encoder's rows never enter it.
+        self._decoder: TextDecoder | None = None
         self._taken: list[Ticket] = []
         self._usable = False
         self._failed = False
@@ -60,6 +62,11 @@ class Worker:
     def proven(self) -> bool:
         """Whether it can use the device, and no iteration has failed since the last success."""
         return self._usable and not self._failed
+
+    @property
+    def decode_rows(self) -> int:
+        """The rows of the next decoding step."""
+        return 0 if self._decoder is None else self._decoder.num_rows
 
     def replace_worker(self, after_seconds: float) -> bool:
         """Whether its current computation has taken longer than this. If so, the thread ends with the computation, and
@@ -91,14 +98,14 @@ class Worker:
         if not self._usable:
             self._check_device()
         # After a failure it does not wait for requests, because a server that is not ready may get none.
-        batch = self._resources.batcher.next(
-            live_rows=self._decoder.num_rows, live_cost=self._decoder.step_cost, wait=not self._failed
-        )
+        live_rows, live_cost = self.decode_rows, 0 if self._decoder is None else self._decoder.step_cost
+        batch = self._resources.batcher.next(live_rows=live_rows, live_cost=live_cost, wait=not self._failed)
         if batch is None:
             return False
         self._take(batch)
         self._compute(batch)
-        self._write(batch)
+        if batch.drafts or live_rows:
+            self._write(batch.drafts)
         self.num_computed += bool(self._taken)
         return True
 
@@ -109,11 +116,11 @@ class Worker:
             torch.ones((), device=self._resources.backbone.device).item()
         self._usable = True
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: TicketBatch) -> None:
         waiting = [ticket for ticket in self._taken if ticket.is_open]
         self._taken = [*waiting, *batch.tickets, *batch.drafts]
 
-    def _compute(self, batch: Batch) -> None:
+    def _compute(self, batch: TicketBatch) -> None:
         if not batch.tickets:
             return
         started, trace = time.monotonic(), batch.trace()
@@ -130,15 +137,20 @@ class Worker:
             trace.end(len(errors))
         batch.resolve(outputs, trace)
 
-    def _write(self, batch: Batch) -> None:
-        failed_before = self._decoder.num_failed
-        self._decoder.join(batch.drafts)
-        self._resources.batcher.charge(self._decoder.step())
-        if self._decoder.num_failed > failed_before:
+    def _write(self, drafts: Sequence[Ticket]) -> None:
+        decoder = self._decoder = self._decoder or self._new_decoder()
+        failed_before = decoder.num_failed
+        decoder.join(drafts)
+        self._resources.batcher.charge(decoder.step())
+        if decoder.num_failed > failed_before:
             self._check_device()
+
+    def _new_decoder(self) -> TextDecoder:
+        resources = self._resources
+        return TextDecoder(resources.backbone, resources.metrics, self._guard, resources.batcher)
 
     def _restart(self) -> None:
         self.abandon(InferenceFailed("the server failed while it computed this input; its log has the reason"))
         self._taken = []
-        self._decoder = Decoder(self._resources.backbone, self._resources.metrics, self._guard, self._resources.batcher)
+        self._decoder = None
         time.sleep(_PAUSE_SECONDS)

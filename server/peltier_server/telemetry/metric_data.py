@@ -29,11 +29,11 @@ _CUMULATIVE = AggregationTemporality.CUMULATIVE
 
 def to_metrics_data(families: Iterable[Family], resource: Resource, started_at: int, now: int) -> MetricsData:
     """The families as they are at `now`; counts began at `started_at`. Both are nanoseconds since the epoch."""
-    metrics = [metric for family in families if (metric := _Reader(family, started_at, now).metric()) is not None]
+    metrics = [metric for family in families if (metric := _MetricReader(family, started_at, now).metric()) is not None]
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, metrics, "")], "")])
 
 
-class _Reader:
+class _MetricReader:
     """One family of Prometheus' library. The samples `…_created` have no counterpart."""
 
     def __init__(self, family: Family, started_at: int, now: int) -> None:

@@ -12,7 +12,7 @@ def _task(normalized: bool) -> TaskSpec:
 
 
 def test_normalized_embeddings_have_unit_length():
-    """Also truncated ones; others are the outputs, and so are raw ones."""
+    """Truncated embeddings have it too. Other embeddings, and raw ones, are the outputs themselves."""
     outputs = torch.randn(3, 8)
     torch.testing.assert_close(embeddings.read(_task(True), outputs), F.normalize(outputs, dim=-1))
     torch.testing.assert_close(embeddings.read(_task(True), outputs, 4), F.normalize(outputs[:, :4], dim=-1))
@@ -22,7 +22,7 @@ def test_normalized_embeddings_have_unit_length():
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-6, 0.999999, 1.0, 12345.0, 1e30])
 def test_numbers_keep_nine_digits_of_the_largest(scale: float):
-    """Of every scale, and they are short."""
+    """This holds for values of any magnitude, and the JSON is short."""
     values = F.normalize(torch.randn(64), dim=-1) * scale
     found = embeddings.to_list(values)
     torch.testing.assert_close(torch.tensor(found), values, rtol=0, atol=1e-8 * float(values.abs().max()))

@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.answers.entities import Aggregation, TextTokens, find_entities, join_windows
+from peltier_adapters.answers.entities import AggregationStrategy, TextTokens, find_entities, join_windows
 from peltier_adapters.answers.tags import split_tag
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertForTokenClassification, TokenClassificationPipeline
 
@@ -42,9 +42,9 @@ def _logits(row: Encoded) -> Tensor:
     return logits
 
 
-@pytest.mark.parametrize("aggregation", get_args(Aggregation))
+@pytest.mark.parametrize("aggregation", get_args(AggregationStrategy))
 @pytest.mark.parametrize("text", TEXTS)
-def test_entities_equal_those_of_the_pipeline(text: str, aggregation: Aggregation, minilm: Backbone):
+def test_entities_equal_those_of_the_pipeline(text: str, aggregation: AggregationStrategy, minilm: Backbone):
     """Characters and labels are equal, and scores to 1e-6."""
     (row,) = minilm.tokenizer.read_windows(text, max_tokens=128).rows()
     found = find_entities(LABELS, join_windows([row], [_logits(row)]), aggregation)
@@ -56,7 +56,7 @@ def test_entities_equal_those_of_the_pipeline(text: str, aggregation: Aggregatio
 
 @given(num_words=st.integers(1, 40), stride=st.integers(0, 5))
 def test_windows_join_to_the_tokens_of_the_text(num_words: int, stride: int, minilm: Backbone):
-    """Each token of the text is there once and in order, and has the logits of one of its windows."""
+    """Each token of the text occurs once and in order, with the logits of one of its windows."""
     text = " ".join(("unbelievably", "good", "isn't")[number % 3] for number in range(num_words))
     (whole,) = minilm.tokenizer.read_windows(text, max_tokens=512).rows()
     rows = minilm.tokenizer.read_windows(text, max_tokens=12, stride=stride).rows()
@@ -82,26 +82,26 @@ def test_a_word_in_two_windows_is_taken_from_one(minilm: Backbone):
 
 
 def test_bilou_tags_join_like_bio():
-    """A last tag continues an entity, and a unit tag begins one."""
+    """A tag L continues an entity, and a tag U begins one."""
     labels = ("O", "B-x", "I-x", "L-x", "U-x")
     tokens = TextTokens([(2 * at, 2 * at + 1) for at in range(6)], range(6), torch.eye(5)[[1, 2, 3, 4, 4, 0]] * 9)
     assert [one[:3] for one in find_entities(labels, tokens, "first")] == [(0, 5, "x"), (6, 7, "x"), (8, 9, "x")]
 
 
 def test_a_text_without_words_has_no_entities():
-    """Nothing is found in nothing."""
+    """A text without tokens is accepted."""
     assert find_entities(LABELS, TextTokens([], [], torch.zeros(0, 5)), "average") == []
 
 
 def test_tags_without_a_prefix_are_labels():
-    """A hyphen in a label is no prefix."""
+    """A hyphen inside a label does not make a prefix."""
     assert [split_tag(tag) for tag in ("B-creative-work", "I-x", "creative-work", "O")] == [
         (True, "creative-work"), (False, "x"), (False, "creative-work"), (False, "O"),
     ]  # fmt: skip
 
 
 def test_the_end_of_a_window_is_found_once(minilm: Backbone):
-    """So the work to join two windows grows with their length, and not with its square."""
+    """So the work to join two windows is linear in their length."""
 
     class Offsets(tuple[tuple[int, int], ...]):
         num_reads = 0

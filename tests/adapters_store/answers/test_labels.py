@@ -14,7 +14,7 @@ def _task(kind: str, labels: tuple[str, ...] = LABELS) -> TaskSpec:
 
 
 def test_classification_is_a_softmax_in_label_order():
-    """Probabilities sum to one and keep the task's order; the label is the best."""
+    """Probabilities sum to one in the task's order; the label is the most probable one."""
     found = answer(_task("classification"), LOGITS)
     assert list(found["scores"]) == list(LABELS)
     assert sum(found["scores"].values()) == pytest.approx(1)
@@ -23,7 +23,7 @@ def test_classification_is_a_softmax_in_label_order():
 
 
 def test_multilabel_is_a_sigmoid_each():
-    """Every label at or above one half is chosen, in label order; none is an answer too."""
+    """Labels with a probability of at least one half are chosen, in label order; there may be none."""
     found = answer(_task("multilabel"), LOGITS)
     assert found["labels"] == ["bad", "good"]
     assert found["scores"]["fair"] == pytest.approx(0.1192, abs=1e-4)
@@ -39,7 +39,7 @@ def test_regression_is_the_value():
 
 
 def test_raw_scores_are_logits():
-    """The label stays, the numbers are the model's own; multilabel still chooses by probability."""
+    """The label is the same and the numbers are logits; multilabel still chooses by probability."""
     found = answer(_task("classification"), LOGITS, raw_scores=True)
     assert (found["label"], found["score"]) == ("good", 3.0)
     assert list(found["scores"].values()) == [1.0, -2.0, 3.0]
@@ -50,7 +50,7 @@ def test_raw_scores_are_logits():
     ("top_k", "kept"), [(1, ["good"]), (2, ["bad", "good"]), (3, list(LABELS)), (99, list(LABELS))]
 )
 def test_top_k_keeps_the_best_in_label_order(top_k: int, kept: list[str]):
-    """More than there are is all there are."""
+    """A larger k than the number of labels keeps all of them."""
     found = answer(_task("classification"), LOGITS, top_k=top_k)
     assert list(found["scores"]) == kept
     assert found["label"] == "good"

@@ -9,8 +9,8 @@ import pytest
 import torch
 from peltier_adapters.answers.spans import SpanAnswer, best_span
 from peltier_adapters.spec.tasks import SpanSpec
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 # What the question-answering pipeline of transformers 4.57.1 answers with MiniLM's tokenizer and a model whose logits
@@ -57,7 +57,7 @@ def windows(minilm: Backbone, context: str, answer: str, stride: int | None = No
 
 
 def test_the_score_of_a_text_in_two_windows_is_a_probability(minilm: Backbone):
-    """The surest window counts. transformers adds the windows up, to nearly 2 here."""
+    """The most probable window counts. transformers adds the windows, which gives nearly 2 here."""
     context = "in the hills of the north the little river rises before it turns to the sea"
     spans = windows(minilm, context, "river rises", stride=5)
     shown = [row for row, logits in spans if logits.max() > 0]
@@ -67,7 +67,8 @@ def test_the_score_of_a_text_in_two_windows_is_a_probability(minilm: Backbone):
 
 
 def test_raw_scores_are_logits(minilm: Backbone):
-    """Of the first and the last token, or twice of the window's first token for no answer."""
+    """The sum of the logits of the first and the last token; for no answer both are those of the window's first
+    token."""
     context = "the river rises here"
     open_end = SpanSpec(no_answer=True)
     found = best_span(context, windows(minilm, context, "river rises"), open_end, raw_scores=True)
@@ -78,7 +79,7 @@ def test_raw_scores_are_logits(minilm: Backbone):
 
 
 def test_an_answer_has_at_most_its_tokens(minilm: Backbone):
-    """A longer span is no answer, however likely its ends are."""
+    """A longer span is not an answer, however likely its ends are."""
     context = "the river rises here in the hills"
     spans = windows(minilm, context, "river rises here in the")
     whole = best_span(context, spans, SpanSpec(max_answer_length=5))
@@ -89,7 +90,7 @@ def test_an_answer_has_at_most_its_tokens(minilm: Backbone):
 
 
 def test_without_a_token_of_the_context_there_is_no_answer(minilm: Backbone):
-    """Such as a context of characters that the tokenizer drops."""
+    """The tokenizer may drop all characters of a context."""
     rows = minilm.tokenizer.read_windows("what ?", "\x07", max_tokens=16).rows()
     found = [(row, torch.zeros(len(row), 2)) for row in rows]
     assert best_span("\x07", found, SpanSpec()) == ("", 0, 0, pytest.approx(1.0))

@@ -19,9 +19,9 @@ from peltier_adapters.artifact.artifact import load_stored, read_artifact, to_by
 from peltier_adapters.artifact.manifest import Manifest, read_header, read_manifest
 from peltier_adapters.artifact.source import MemorySource
 from peltier_adapters.errors import AdapterError, ArtifactError
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
-from tests.full_disk import room_for
+from tests.support.full_disk import room_for
 
 Json = dict[str, Any]
 
@@ -88,12 +88,12 @@ def _unscaled(manifest: Manifest) -> list[Json]:
 
 @given(cut=st.floats(0, 1, exclude_max=True))
 def test_a_truncated_file_is_refused(cut: float, valid: bytes, bert: Backbone):
-    """Wherever an upload broke off."""
+    """This holds wherever the upload was cut."""
     assert _refused(valid[: int(cut * len(valid))], bert)
 
 
 def test_every_cut_of_the_header_is_refused(valid: bytes, bert: Backbone):
-    """Each of the first bytes, one by one, and each of the last."""
+    """Cuts after each of the first bytes, and before each of the last."""
     for length in (*range(40), *range(len(valid) - 40, len(valid))):
         assert _refused(valid[:length], bert)
 
@@ -101,7 +101,8 @@ def test_every_cut_of_the_header_is_refused(valid: bytes, bert: Backbone):
 @settings(max_examples=2 * settings().max_examples)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_in_the_header_never_gives_other_numbers(place: float, bit: int, valid: bytes, bert: Backbone):
-    """It is refused, or it changed nothing that is computed with (a training record, a label)."""
+    """The file is refused, or the bit is in a value that nothing computes with, such as a training record or a
+    label."""
     (length,) = struct.unpack("<Q", valid[:8])
     broken = bytearray(valid)
     broken[int(place * (8 + length))] ^= 1 << bit
@@ -110,7 +111,7 @@ def test_a_flipped_bit_in_the_header_never_gives_other_numbers(place: float, bit
 
 @given(data=st.binary(max_size=400))
 def test_noise_is_refused(data: bytes, bert: Backbone):
-    """Any bytes at all."""
+    """Arbitrary bytes."""
     assert _refused(data, bert)
 
 
@@ -178,7 +179,7 @@ def _entry(valid: bytes, name: str, **change: object) -> bytes:
     ids=str,
 )
 def test_hostile_tensor_entries_are_refused(change: Json, valid: bytes, bert: Backbone):
-    """Overlapping, reversed, negative and enormous ranges and shapes."""
+    """Overlapping, reversed, negative and very large ranges and shapes."""
     assert _refused(_entry(valid, "head.bias", **change), bert)
 
 
@@ -186,7 +187,7 @@ def test_hostile_tensor_entries_are_refused(change: Json, valid: bytes, bert: Ba
     "entry", [None, 3, [], {}, {"shape": None}, {"shape": ["2"]}, {"shape": [True]}, {"shape": [2.0]}]
 )
 def test_even_inspecting_needs_readable_shapes(entry: object, valid: bytes):
-    """Reading only the header refuses a table whose elements cannot be counted."""
+    """Reading only the header refuses a table with shapes that are not lists of sizes."""
     header, body = _split(valid)
     header["head.bias"] = entry
     with pytest.raises(ArtifactError, match=r"^tensor 'head\.bias' has shape .*: not a list of sizes$"):
@@ -194,13 +195,13 @@ def test_even_inspecting_needs_readable_shapes(entry: object, valid: bytes):
 
 
 def test_a_dtype_other_than_float32_is_named(valid: bytes, bert: Backbone):
-    """The reason has the tensor, the value and the rule."""
+    """The reason names the tensor, the value and the rule."""
     reasons = _refused(_entry(valid, "head.bias", dtype="BF16"), bert)
     assert "tensor 'head.bias' has dtype BF16; artifacts hold F32" in reasons
 
 
 def test_a_tensor_named_twice_is_refused(valid: bytes, bert: Backbone):
-    """JSON readers disagree on which of two equal names counts."""
+    """JSON readers differ in which of two equal names they use."""
     header, body = _split(valid)
     text = json.dumps(header)
     doubled = text[:-1] + ', "head.bias": ' + json.dumps(header["head.bias"]) + "}"
@@ -224,7 +225,7 @@ def test_a_pickle_with_another_name_is_never_opened(tmp_path: Path, bert: Backbo
 
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**40, 16 * 1024 * 1024 + 1])
 def test_a_header_bomb_is_refused_by_its_length(length: int, bert: Backbone):
-    """A claimed length is believed only as far as there are bytes."""
+    """A claimed length must not exceed the file."""
     reasons = _refused(struct.pack("<Q", length) + b"{" * 64, bert)
     assert reasons == [f"the header claims {length} bytes of 72: not a safetensors file, truncated, or oversized"]
 
@@ -246,7 +247,7 @@ def test_a_deeply_nested_manifest_is_refused(valid: bytes, bert: Backbone):
 
 
 def test_a_million_mistakes_give_a_hundred_reasons(bert: Backbone, valid: bytes):
-    """A refusal stays small enough to send."""
+    """A refusal has a bounded size."""
     header, body = _split(valid)
     header |= {f"x{number}": header["head.bias"] for number in range(5000)}
     reasons = _refused(_join(header, body), bert)
@@ -258,7 +259,7 @@ def test_a_million_mistakes_give_a_hundred_reasons(bert: Backbone, valid: bytes)
     "metadata", [None, {}, {"format": "pt"}, {"format": "peltier"}, {"format": "peltier", "manifest": 3}]
 )
 def test_another_safetensors_file_is_refused(metadata: Json | None, valid: bytes, bert: Backbone):
-    """A model of someone else's is told that it is no artifact."""
+    """The reason says that a model of another program is not an artifact."""
     header, body = _split(valid)
     header.pop("__metadata__")
     if metadata is not None:
@@ -316,7 +317,7 @@ def _long_after_a_prefix(manifest: Json) -> None:
         (_set("parts", -1, "projection", to=False), "a head without a projection is for embeddings"),
         (_embedding, "golden example 0 does not have one value per output of the head"),
         (_set("task", "type", to="regression"), "regression has one label, not 3"),
-        (_mean_over_pads, "would read the pads of a padded task"),
+        (_mean_over_pads, "which would include the padding"),
         (_set("task", "max_length", to=10**6), "task max_length is 1000000; this backbone takes 96 tokens"),
         (
             _long_after_a_prefix,
@@ -345,7 +346,7 @@ def test_another_fingerprint_is_refused(valid: bytes, bert: Backbone):
 
 
 def test_parts_out_of_order_are_refused(valid: bytes, bert: Backbone):
-    """The head comes last, and each kind once."""
+    """The head comes last, and each kind occurs once."""
     twice = _refused(_with_manifest(valid, lambda m: m["parts"].insert(0, m["parts"][0])), bert)
     assert "part 'prefix' occurs twice" in twice[0]
     headless = _refused(_with_manifest(valid, lambda m: m["parts"].pop()), bert)
@@ -353,7 +354,7 @@ def test_parts_out_of_order_are_refused(valid: bytes, bert: Backbone):
 
 
 def test_a_factored_map_of_a_gigabyte_is_refused(bert: Backbone, make_artifact: Callable[..., bytes]):
-    """A few kilobytes of factors must not unfold into a matrix that no slot was counted for."""
+    """A few kilobytes of factors must not become a matrix of a gigabyte."""
     data = _with_manifest(make_artifact(bert, "compacter"), _set("parts", 0, "map", "n", to=24))
     assert any("n * n * rank = 576 must not exceed the hidden size 48" in reason for reason in _refused(data, bert))
 
@@ -365,7 +366,7 @@ def test_a_head_without_its_pooler_is_refused(roberta: Backbone, make_artifact: 
 
 
 def test_reasons_are_given_all_at_once(valid: bytes, bert: Backbone):
-    """A trainer fixes everything in one go: backbone, task and every tensor."""
+    """One refusal lists the errors of the backbone, the task and every tensor."""
     data = _with_manifest(_entry(valid, "head.bias", shape=[9], dtype="F16"), _set("backbone", "num_layers", to=2))
     reasons = "\n".join(_refused(data, bert))
     assert "backbone num_layers is 2; this backbone's is 3" in reasons
@@ -374,7 +375,7 @@ def test_reasons_are_given_all_at_once(valid: bytes, bert: Backbone):
 
 
 def test_a_flipped_weight_is_beyond_the_format(valid: bytes, bert: Backbone):
-    """What is promised: a finite flipped weight is another file with another digest; golden examples judge it."""
+    """A finite flipped weight gives another file with another digest; golden examples detect it."""
     broken = bytearray(valid)
     broken[-2] ^= 1
     artifact = read_artifact(bytes(broken), bert)
@@ -382,7 +383,7 @@ def test_a_flipped_weight_is_beyond_the_format(valid: bytes, bert: Backbone):
 
 
 def test_the_same_adapter_is_the_same_bytes_in_any_process(valid: bytes, bert: Backbone, tmp_path: Path):
-    """The digest identifies an upload, so nothing in the file may be in random order."""
+    """The digest identifies an upload, so nothing in the file may have a random order."""
     artifact = read_artifact(valid, bert)
     backwards = dict(reversed([*artifact.tensors.items()]))
     assert {to_bytes(artifact.manifest, backwards) for _ in range(20)} == {valid}
@@ -405,13 +406,13 @@ def test_the_header_is_read_without_weights(valid: bytes, bert: Backbone, tmp_pa
 
 
 def test_a_missing_file_is_a_sentence(tmp_path: Path):
-    """The path and the reason."""
+    """The error names the path and the reason."""
     with pytest.raises(ArtifactError, match=r"nothing\.safetensors cannot be read: No such file or directory"):
         read_manifest(tmp_path / "nothing.safetensors")
 
 
 def test_writing_replaces_in_one_step(valid: bytes, bert: Backbone, tmp_path: Path):
-    """An old file is replaced whole, by way of a file that is whole before it has the name; nothing else is left."""
+    """A complete file replaces the old one; no other file is left."""
     artifact, path = read_artifact(valid, bert), tmp_path / "a.safetensors"
     path.write_bytes(b"old")
     with room_for(len(valid) // 2), pytest.raises(AdapterError, match="cannot be written: File too large"):
@@ -423,7 +424,7 @@ def test_writing_replaces_in_one_step(valid: bytes, bert: Backbone, tmp_path: Pa
 
 
 def test_writing_where_nothing_can_be_written_is_a_sentence(valid: bytes, bert: Backbone, tmp_path: Path):
-    """A missing directory is the user's mistake, not a traceback."""
+    """A missing directory is an error of the user, without a traceback."""
     artifact = read_artifact(valid, bert)
     with pytest.raises(AdapterError, match="cannot be written: No such file or directory"):
         write_artifact(tmp_path / "no" / "a.safetensors", artifact.manifest, artifact.tensors)
@@ -450,7 +451,7 @@ def _doubled(value: Any, path: tuple[Any, ...]) -> str:
 
 
 def test_a_name_given_twice_is_refused_at_every_depth(valid: bytes, bert: Backbone) -> None:
-    """Of the manifest and of the header: another reader might find another adapter."""
+    """This holds for the manifest and the header, because another reader could use the other value."""
     header, body = _split(valid)
     manifest = json.loads(header["__metadata__"]["manifest"])
     for path in _names(manifest):
@@ -462,7 +463,7 @@ def test_a_name_given_twice_is_refused_at_every_depth(valid: bytes, bert: Backbo
 
 
 def test_a_table_is_judged_for_each_adapter(bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """Files with the same table and other parts, or of another length, are not taken for each other."""
+    """A cached table is checked again for other parts and for a file of another length."""
     data = make_artifact(bert, "lora")
     for _ in range(2):
         assert read_artifact(data, bert).manifest.preset == "lora"
@@ -478,7 +479,7 @@ def _with_compact_manifest(data: bytes, change: Callable[[Json], object]) -> byt
 
 
 def test_tensors_in_any_order_of_the_file_are_found(valid: bytes, bert: Backbone) -> None:
-    """Other writers of safetensors files order tensors in other ways."""
+    """Other writers of safetensors files order tensors differently."""
     original, (header, body) = read_artifact(valid, bert), _split(valid)
     names = sorted(original.tensors, reverse=True)
     moved, pieces = {"__metadata__": header["__metadata__"]}, b""

@@ -42,7 +42,7 @@ def test_a_tree_scores_each_label_as_its_own_chain(labels: list[tuple[int, ...]]
 
 @given(LABELS)
 def test_a_beginning_that_labels_share_is_one_node(labels: list[tuple[int, ...]]):
-    """There are as many nodes as distinct beginnings, each after its parent."""
+    """There are as many nodes as distinct prefixes, and each follows its parent."""
     tree = create_tree(START, END, labels)
     beginnings = {label[:length] for label in labels for length in range(len(label) + 1)}
     assert {_path(tree, node) for node in range(len(tree.ids))} == beginnings

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.artifact.header import TensorTable, split_header
 from peltier_adapters.artifact.placement import place_tensors, table_reasons
-from peltier_adapters.artifact.tensor_table import TensorTable, split_header
 from peltier_adapters.artifact.weights import layout_of
 from peltier_adapters.presets.presets import presets_for
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
-from tests.artifacts import fitting
+from tests.support.artifacts import fitting
 
 
 def _table(**entries: object) -> TensorTable:
@@ -26,7 +26,7 @@ def _entry(begin: int, *shape: int) -> dict[str, object]:
 
 
 def test_neighbours_in_file_and_memory_are_one_span() -> None:
-    """Tensors without a gap between them; the head is last in memory."""
+    """Tensors without a gap between them are read at once; the head is last in memory."""
     table = _table(a=_entry(0, 16), b=_entry(64, 4, 8), c=_entry(192, 3), head=_entry(204, 5))
     placement = place_tensors(table)
     assert placement is not None
@@ -37,7 +37,7 @@ def test_neighbours_in_file_and_memory_are_one_span() -> None:
 
 @pytest.mark.parametrize("begin", [60, 68])
 def test_tensors_that_overlap_or_leave_a_hole_are_told(begin: int) -> None:
-    """Every byte of a file belongs to one tensor."""
+    """Every byte of a file belongs to exactly one tensor."""
     placement = place_tensors(_table(a=_entry(0, 16), b=_entry(begin, 8)))
     assert placement is not None
     assert placement.problem(begin + 32) == (f"tensor 'b' begins at byte {begin}; the tensors before it end at byte 64")
@@ -47,12 +47,12 @@ def test_tensors_that_overlap_or_leave_a_hole_are_told(begin: int) -> None:
     "change", [{"shape": 3}, {"data_offsets": [0, 8]}, {"data_offsets": [0.0, 4.0]}, {"shape": [-1]}]
 )
 def test_what_cannot_be_placed_has_no_places(change: dict[str, object]) -> None:
-    """Shapes that are none, and offsets that do not fit them."""
+    """Invalid shapes, and offsets that do not fit their shapes."""
     assert place_tensors(_table(a=_entry(0, 1) | change)) is None
 
 
 def test_a_table_is_placed_as_its_parts_are(backbone: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """For every preset, the layout that is found without the parts is theirs, and that of a body is a prefix of it."""
+    """For every preset the layout of the table equals that of the parts, and begins with that of the body."""
     for preset in presets_for(backbone.config):
         artifact = read_artifact(
             make_artifact(backbone, preset.name, overrides=fitting(preset.name, backbone.config)), backbone
@@ -69,7 +69,7 @@ def test_a_table_is_placed_as_its_parts_are(backbone: Backbone, make_artifact: C
 
 
 def test_a_table_of_other_parts_has_reasons(bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """Asked again for the same parts, the same ones."""
+    """A second check of the same parts gives the same reasons."""
     ours, theirs = (read_artifact(make_artifact(bert, preset), bert) for preset in ("lora", "bitfit"))
     table = _table(**{"lora.down": _entry(0, 1)})
     for _ in range(2):

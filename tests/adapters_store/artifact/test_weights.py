@@ -1,5 +1,8 @@
 """Contiguous tensors: exact values and offsets, little overhead, and memory that is freed."""
 
+import ctypes
+import threading
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
@@ -8,15 +11,72 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.artifact import weights as weights_module
-from peltier_adapters.artifact.pages import Pages
-from peltier_adapters.artifact.weights import Layout, Weights
+from peltier_adapters.artifact.weights import AdapterWeights, Layout, Memory, Pages
 from torch import Tensor
 
+PAGE = 4096
 _shapes = st.dictionaries(
     st.text("abc.", min_size=1, max_size=4),
     st.lists(st.integers(1, 9), max_size=4).map(tuple),
     max_size=6,
 )
+
+
+def _address(memory: Memory) -> int:
+    return ctypes.addressof(memory)
+
+
+def test_what_is_given_back_is_used_again():
+    """The next request for the same number of pages gets it."""
+    pages = Pages(max_kept_bytes=10 * PAGE)
+    memory = pages.take(3 * PAGE - 5)
+    address, size = _address(memory), len(memory)
+    del memory
+    assert size == 3 * PAGE
+    others = [pages.take(2 * PAGE), pages.take(4 * PAGE)]
+    assert address not in map(_address, others)
+    assert _address(pages.take(3 * PAGE)) == address
+
+
+def test_memory_stays_while_a_view_of_it_does():
+    """Memory with a live view is not reused."""
+    pages = Pages()
+    view = memoryview(pages.take(PAGE)).cast("B")[100:]
+    view[0] = 7
+    other = memoryview(pages.take(PAGE)).cast("B")
+    other[100] = 8
+    assert view[0] == 7
+
+
+@given(sizes=st.lists(st.integers(0, 5 * PAGE), max_size=40), limit=st.integers(0, 12 * PAGE))
+def test_no_more_is_kept_than_allowed(sizes: list[int], limit: int):
+    """The memory that was freed first is returned first."""
+    pages = Pages(max_kept_bytes=limit)
+    held = [pages.take(size) for size in sizes]
+    while held:
+        held.pop()
+        assert pages.kept_bytes <= limit
+
+
+def test_threads_share_no_memory():
+    """Each thread finds what it has written until it frees the memory."""
+    pages, wrong = Pages(max_kept_bytes=4 * PAGE), []
+
+    def work(number: int) -> Callable[[], None]:
+        def write() -> None:
+            for _ in range(300):
+                view = memoryview(pages.take(PAGE)).cast("B")
+                view[:] = bytes([number]) * PAGE
+                wrong.extend([number] * (bytes(view) != bytes([number]) * PAGE))
+
+        return write
+
+    threads = [threading.Thread(target=work(number)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert wrong == []
 
 
 def _random(layout_shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Tensor]:
@@ -26,17 +86,17 @@ def _random(layout_shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, T
 
 @given(shapes=_shapes)
 def test_what_is_found_is_what_was_put_in(shapes: dict[str, tuple[int, ...]]):
-    """Bit by bit, for any shapes."""
+    """Every bit is the same, for any shapes."""
     layout, tensors = Layout(shapes), _random(shapes, 0)
-    found = layout.views(Weights.copy(layout, tensors).flat)
+    found = layout.views(AdapterWeights.copy(layout, tensors).flat)
     assert found.keys() == tensors.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
 
 
 @given(shapes=_shapes)
 def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...]]):
-    """Each begins at a multiple of 64 bytes, and less than that is lost for it."""
-    weights = Weights.copy(Layout(shapes), _random(shapes, 0))
+    """Each begins at a multiple of 64 bytes, and wastes less than that."""
+    weights = AdapterWeights.copy(Layout(shapes), _random(shapes, 0))
     starts = [tensor.data_ptr() % 64 for tensor in weights.values()]
     assert starts == [0] * len(shapes)
     assert 4 * len(weights.flat) <= sum(4 * prod(shape) + 60 for shape in shapes.values())
@@ -45,7 +105,7 @@ def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...
 def test_weights_are_a_mapping_of_their_tensors():
     """Names, order and values are those given."""
     tensors = _random({"b": (2, 3), "a": (), "c": (5,)}, 0)
-    weights = Weights.copy(Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()}), tensors)
+    weights = AdapterWeights.copy(Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()}), tensors)
     assert list(weights) == ["b", "a", "c"]
     assert len(weights) == 3
     assert all(torch.equal(weights[name], tensor) for name, tensor in tensors.items())
@@ -53,26 +113,26 @@ def test_weights_are_a_mapping_of_their_tensors():
 
 
 def test_memory_that_is_used_again_shows_nothing_of_another_adapter(monkeypatch: pytest.MonkeyPatch):
-    """The gaps between tensors are zero, whatever was there before."""
+    """The gaps between tensors are set to zero."""
     monkeypatch.setattr(weights_module, "_PAGES", Pages())
     layout = Layout({"a": (3,), "b": (2, 9)})
-    first = Weights(layout)
+    first = AdapterWeights(layout)
     address = first.flat.data_ptr()
     first.flat.fill_(float("nan"))
     del first
-    again = Weights.copy(layout, {"a": torch.zeros(3), "b": torch.zeros(2, 9)})
+    again = AdapterWeights.copy(layout, {"a": torch.zeros(3), "b": torch.zeros(2, 9)})
     assert again.flat.data_ptr() == address
     assert not again.flat.any()
 
 
 @pytest.mark.parametrize("megabytes", [0.1, 1.4])
 def test_memory_goes_back_to_the_system(megabytes: float, monkeypatch: pytest.MonkeyPatch):
-    """With the last reference, also in the middle of others that stay."""
+    """It is freed with the last reference, also between allocations that stay."""
     monkeypatch.setattr(weights_module, "_PAGES", Pages(max_kept_bytes=0))
     layout = Layout({"a": (int(megabytes * 250_000),)})
     ones = {"a": torch.ones(int(megabytes * 250_000))}
     before = _resident_bytes()
-    kept = [Weights.copy(layout, ones) for _ in range(200)]
+    kept = [AdapterWeights.copy(layout, ones) for _ in range(200)]
     full = _resident_bytes() - before
     assert full >= 0.95 * 200 * kept[0].nbytes
     del kept[::2]

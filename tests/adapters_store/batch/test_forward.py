@@ -6,14 +6,14 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import InputError
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 SINGLE = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=8)
 PAIR = SINGLE.model_copy(update={"inputs": "pair"})
@@ -97,7 +97,7 @@ def test_an_input_that_just_fits_is_not_truncated(task: TaskSpec, bert: Backbone
     ids=str,
 )
 def test_an_input_that_does_not_fit_is_told_why(
-    task: TaskSpec, value: Input, truncate: bool, sentence: str, bert: Backbone
+    task: TaskSpec, value: TaskInput, truncate: bool, sentence: str, bert: Backbone
 ):
     """The sentence names what was given and what the task takes."""
     with pytest.raises(InputError, match=re.escape(sentence)):

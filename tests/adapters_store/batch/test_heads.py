@@ -7,10 +7,10 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.heads import read_heads
 from peltier_adapters.batch.row import Row
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks, head_spec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.native.library import Library
 from torch import Tensor
 
@@ -30,7 +30,7 @@ def test_heads_together_answer_as_each_alone(
     a projection, two rows of one head and rows of none; by torch and by what serves here."""
     backbone: Backbone = request.getfixturevalue(family)
     if chosen == "torch":
-        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+        monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
     banks, drawn = Banks(backbone), [(seed, labels) for seed in range(2) for labels in (("a", "b"), ("a", "b", "c"))]
     files = [make_artifact(backbone, "lora", seed=seed, labels=labels) for seed, labels in drawn]
     files += [make_artifact(backbone, "lora", overrides={"pooling": "mean", "head_hidden": "true"})]
@@ -66,7 +66,7 @@ def test_heads_of_tokens_and_vectors_share_a_batch(
 ):
     """A head of every token has one output for each token of its row, one without a projection the vector itself."""
     if chosen == "torch":
-        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+        monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
     kinds = {"token-classification": "single", "span": "pair", "embedding": "single", "classification": "single"}
     files = [make_artifact(bert, "lora", task_type=kind, inputs=inputs) for kind, inputs in kinds.items()]
     banks = Banks(bert)

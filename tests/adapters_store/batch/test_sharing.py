@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import computed_share, forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.sharing import Stage, plan_stages
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.bert import Bert
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 MakeArtifact = Callable[..., bytes]
 LAYERS = 3
@@ -87,9 +87,10 @@ def test_shared_blocks_are_computed_once(
     residents: dict[str, Resident], bert: Backbone, monkeypatch: pytest.MonkeyPatch
 ):
     """Tokens of each run of blocks, and the share of the work that prices learn from."""
-    advance, runs = Bert.advance, list[tuple[int, range]]()
+    chosen, runs = type(choose_runner(bert)), list[tuple[int, range]]()
+    advance = chosen.advance
     monkeypatch.setattr(
-        Bert, "advance", lambda self, x, *given: runs.append((len(x), given[-1])) or advance(self, x, *given)
+        chosen, "advance", lambda self, x, *given: runs.append((len(x), given[-1])) or advance(self, x, *given)
     )
     rows = _rows(bert, [residents[name] for name in ("lora/2", "bitfit/2", "unipelt-apl/2", "unipelt-apl/1")])
     rows += _rows(bert, [residents["lora/2"]], text="a good film", scope="a")

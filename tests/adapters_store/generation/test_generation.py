@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_adapters.batch import steps
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.runner import Runner
 from peltier_adapters.generation.generation import Draft, Generator, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.cache import Cache
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
 from transformers import T5ForConditionalGeneration
 
 MakeArtifact = Callable[..., bytes]
@@ -79,7 +80,7 @@ def _draft(backbone: Backbone, residents: Sequence[Resident], number: int) -> Dr
 def test_texts_outlive_the_join_of_others_that_fails(t5: Backbone, monkeypatch: pytest.MonkeyPatch):
     """Even if the cache has grown for them."""
 
-    def fail(backbone: Backbone, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
+    def fail(self: Runner, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
         with cache.admit([100], copies):
             raise MemoryError
 
@@ -88,7 +89,7 @@ def test_texts_outlive_the_join_of_others_that_fails(t5: Backbone, monkeypatch: 
     generator = Generator(t5)
     generator.join(drafts[:3])
     generator.step()
-    monkeypatch.setattr(steps, "join", fail)
+    monkeypatch.setattr(type(choose_runner(t5)), "join", fail)
     with pytest.raises(MemoryError):
         generator.join(drafts[3:])
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import create_draft
 from peltier_adapters.generation.search import Beams, Decoding, Line
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 START, END, VOCABULARY = 0, 1, 5

@@ -10,11 +10,11 @@ from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.golden.golden import check_golden, golden_rows, judge_golden
-from peltier_adapters.golden.twins import num_twins
+from peltier_adapters.golden.golden import check_golden, create_twin, golden_rows, judge_golden, num_twins
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
 MakeArtifact = Callable[..., bytes]
 
@@ -40,12 +40,12 @@ def _shifted(manifest: Manifest, by: float) -> Manifest:
 
 
 def test_a_difference_of_rounding_is_allowed(bert: Backbone, artifact: Artifact):
-    """Another machine sums in another order."""
+    """Another machine adds in another order."""
     assert _check(bert, artifact, _shifted(artifact.manifest, 1e-5)) == []
 
 
 def test_a_larger_difference_is_a_reason_an_example(bert: Backbone, artifact: Artifact):
-    """Each example that differs says by how much and what is allowed."""
+    """The reason of each example has its difference and the allowed one."""
     reasons = _check(bert, artifact, _shifted(artifact.manifest, 0.01))
     assert len(reasons) == 3
     assert reasons[2].startswith("golden example 2: scores differ by 0.00")
@@ -53,13 +53,13 @@ def test_a_larger_difference_is_a_reason_an_example(bert: Backbone, artifact: Ar
 
 
 def test_a_constant_on_all_logits_is_no_difference(bert: Backbone, artifact: Artifact):
-    """Scores are compared, as the caller sees them."""
+    """Probabilities are compared, as callers see them."""
     outputs = [tuple(value + 3 for value in golden.output) for golden in artifact.manifest.golden]
     assert _check(bert, artifact, _recorded(artifact.manifest, *outputs)) == []
 
 
 def test_a_changed_scale_is_found_out(bert: Backbone, artifact: Artifact):
-    """LoRA's alpha fits any shape: only the examples can tell."""
+    """LoRA's alpha does not change a shape, so only golden examples detect another value."""
     lora, head = artifact.manifest.parts
     manifest = artifact.manifest.model_copy(update={"parts": (lora.model_copy(update={"alpha": 8.0}), head)})
     assert len(_check(bert, artifact, manifest)) == 3
@@ -70,7 +70,7 @@ def test_a_changed_scale_is_found_out(bert: Backbone, artifact: Artifact):
 def test_a_recorded_value_beyond_float32_proves_nothing(
     value: float, task_type: str, bert: Backbone, make_artifact: MakeArtifact
 ):
-    """It becomes infinite in the comparison, and no difference to infinity is small."""
+    """It becomes infinite in the comparison, and every difference from infinity is too large."""
     labels = ("score",) if task_type == "regression" else ("a", "b")
     artifact = read_artifact(make_artifact(bert, "lora", labels=labels, task_type=task_type), bert)
     outputs = [(value,) * len(labels)] * 3
@@ -78,7 +78,7 @@ def test_a_recorded_value_beyond_float32_proves_nothing(
 
 
 def test_large_regression_values_are_compared_relatively(bert: Backbone, make_artifact: MakeArtifact):
-    """A score of a thousand may differ in its seventh digit, not in its third."""
+    """A value of a thousand may differ in its seventh digit, but not in its third."""
     artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
     wide = {name: tensor * 1000 if name.startswith("head") else tensor for name, tensor in artifact.tensors.items()}
     loud = Artifact(artifact.manifest, wide, artifact.digest)
@@ -95,7 +95,7 @@ def test_an_output_that_is_not_finite_is_a_reason(bert: Backbone, artifact: Arti
 
 
 def test_another_label_is_a_reason_unless_it_was_close(bert: Backbone, artifact: Artifact):
-    """Judged on given outputs: a clear label must be the same, a tie may fall either way."""
+    """A clear label must be the same; labels of nearly equal probability may change places."""
     close = _recorded(artifact.manifest, (0.0, 1e-5), (0.0, 1e-5), (0.0, 1e-5))
     count = len(golden_rows(bert, artifact.manifest, Banks(bert).add(artifact)))
     turned = [RowOutput(torch.tensor([1e-5, 0.0]))] * (count - 1) + [RowOutput(torch.tensor([5.0, 0.0]))]
@@ -106,14 +106,14 @@ def test_another_label_is_a_reason_unless_it_was_close(bert: Backbone, artifact:
 
 @pytest.mark.parametrize("text", ["", "  ", "\n"])
 def test_an_empty_golden_input_is_a_reason(text: str, bert: Backbone, artifact: Artifact):
-    """An artifact's own example must be one that its task would take."""
+    """The task must accept the inputs of its golden examples."""
     golden = (Golden(input=text, output=(0.0, 0.0)), *artifact.manifest.golden[1:])
     with pytest.raises(ArtifactError, match=r"^golden example 0: an input text is empty"):
         _check(bert, artifact, artifact.manifest.model_copy(update={"golden": golden}))
 
 
 def test_embeddings_are_compared_as_vectors(bert: Backbone, make_artifact: MakeArtifact):
-    """By the length of the difference; of normalized ones only the direction counts."""
+    """The length of the difference counts; of normalized embeddings only the direction counts."""
     for normalized in (False, True):
         artifact = read_artifact(make_artifact(bert, "lora", task_type="embedding", normalized=normalized), bert)
         old = [torch.tensor(golden.output) for golden in artifact.manifest.golden]
@@ -125,7 +125,7 @@ def test_embeddings_are_compared_as_vectors(bert: Backbone, make_artifact: MakeA
 
 
 def test_pairs_prove_themselves(bert: Backbone, make_artifact: MakeArtifact):
-    """Golden examples of pair tasks are pairs."""
+    """The golden examples of a pair task are pairs."""
     artifact = read_artifact(make_artifact(bert, "unipelt-ap", inputs="pair"), bert)
     assert _check(bert, artifact, artifact.manifest) == []
 
@@ -162,8 +162,8 @@ _ALLOWED = {
 def test_rounding_allows_a_multiple_of_the_scatter_of_twins(
     scatter: float, allowed: float, rounded: Backbone, bert: Backbone, make_artifact: MakeArtifact
 ):
-    """Five times in bfloat16, eight times in int8; at least one rounding, or sixteen in int8, and at most an eighth.
-    Whichever way twins and answers are off."""
+    """Five times in bfloat16 and eight times in int8; at least one rounding, or sixteen in int8, and at most an eighth,
+    for differences in either direction."""
     artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
     manifest = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,))
     for sign in (1, -1):
@@ -175,7 +175,8 @@ def test_rounding_allows_a_multiple_of_the_scatter_of_twins(
 
 
 def test_bfloat16_judges_the_examples_together(half: Backbone, bert: Backbone, make_artifact: MakeArtifact):
-    """Their root mean square counts, as the scatter is known of all of them; those that are far off are named."""
+    """Their root mean square is compared, because the scatter is that of all examples; the reasons name those that
+    differ too much."""
     artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
     manifest = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,))
     assert judge_golden(half, manifest, _values(0.0, 1.7 * 2**-8, 0.0)) == []
@@ -212,7 +213,36 @@ def test_float32_asks_for_each_example_and_runs_no_twins(bert: Backbone, artifac
 
 @pytest.mark.parametrize("place", range(3))
 def test_a_recorded_value_that_proves_nothing_is_found_at_any_place(place: int, bert: Backbone, artifact: Artifact):
-    """It makes a difference that is no number, and the largest of several numbers may hide that."""
+    """Its difference is NaN, which a maximum of several differences could hide."""
     outputs = [golden.output for golden in artifact.manifest.golden]
     outputs[place] = (1e39, -1e39)
     assert len(_check(bert, artifact, _recorded(artifact.manifest, *outputs))) == 1
+
+
+def test_every_weight_of_a_twin_is_moved_by_one_rounding(bert: Backbone, make_artifact: Callable[..., bytes]):
+    """Up or down by a 256th of its value, about equally often; zeros stay."""
+    artifact = read_artifact(make_artifact(bert, "compacter"), bert)
+    artifact.tensors["head.bias"].zero_()
+    twin = create_twin(bert, artifact, 0)
+    assert not twin.tensors["head.bias"].any()
+    for name, tensor in artifact.tensors.items():
+        moved = (twin.tensors[name] - tensor)[tensor != 0] / tensor[tensor != 0]
+        torch.testing.assert_close(moved.abs(), torch.full_like(moved, 2**-8), atol=1e-5, rtol=0)
+    weights = artifact.tensors["bottleneck.down.left"]
+    assert 0.4 < (twin.tensors["bottleneck.down.left"] > weights).float().mean() < 0.6
+
+
+def test_twins_are_always_the_same_and_differ_from_each_other(bert: Backbone, make_artifact: Callable[..., bytes]):
+    """So all servers judge alike. A twin's digest differs from its adapter's."""
+    artifact = read_artifact(make_artifact(bert), bert)
+    first, again, other = (create_twin(bert, artifact, number) for number in (0, 0, 1))
+    assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in first.tensors.items())
+    assert not any(torch.equal(tensor, other.tensors[name]) for name, tensor in first.tensors.items())
+    assert first.digest == again.digest
+    assert len({artifact.digest, first.digest, other.digest}) == 3
+
+
+def test_servers_that_round_run_four_twins(bert: Backbone, bert_int8: Backbone, bert_directory: Path):
+    """A server in float32 runs none."""
+    half = load_backbone(str(bert_directory), dtype="bfloat16")
+    assert [num_twins(backbone) for backbone in (bert, half, bert_int8)] == [0, 4, 4]

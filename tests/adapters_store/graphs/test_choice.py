@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 from peltier_adapters.graphs import choice
-from peltier_adapters.ops import backend
-from peltier_backbone.load import Backbone
+from peltier_adapters.ops import choice as ops_choice
+from peltier_backbone.backbone import Backbone
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ def test_an_encoder_with_kernels_is_captured(
 ):
     """T5 decodes step by step, and torch's own products ask the host where groups end."""
     chosen = SimpleNamespace(name="triton" if kernels else "torch")
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)
+    monkeypatch.setattr(ops_choice, "choose_backend", lambda device, dtype: chosen)
     assert choice.can_capture(request.getfixturevalue(family)) is expected
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Bank, Resident
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")
 
@@ -32,7 +32,7 @@ TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", ma
 def empty(bert: Backbone, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backbone]:
     """A backbone without data, whose kernels are launched nowhere."""
     made = {dtype: TritonBackend(META, dtype) for dtype in (torch.float32, torch.bfloat16)}
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: made[dtype])
+    monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: made[dtype])
     with counted():
         yield without_data(bert, bert.config)
 

@@ -31,7 +31,7 @@ OUTCOMES: dict[str, dict[str, str | None]] = {
         "electra-lora-tokens": None,
         "modernbert-lora": None,
         "modernbert-ln": None,
-        "modernbert-lora-tokens": "a ModernBERT's classifier reads a layer and a norm of its own",
+        "modernbert-lora-tokens": "a ModernBERT's classifier has its own dense layer and norm",
         "roberta-ln": None,
         "roberta-prefix": None,
         "t5-lora": None,

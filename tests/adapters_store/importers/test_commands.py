@@ -8,7 +8,7 @@ import torch
 from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.commands import import_
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from safetensors.torch import save_file
 
 from tests.adapters_store.importers.conftest import SavePeft
@@ -32,7 +32,7 @@ def test_a_directory_becomes_an_artifact_that_loads(
 def test_what_the_checkpoint_does_not_say_is_told_by_options(
     save_peft: SavePeft, bert: Backbone, tmp_path: Path
 ) -> None:
-    """Name, labels, the kind of inputs and the golden examples are the user's."""
+    """Name, labels, the form of inputs and the golden examples are options."""
     examples, output = tmp_path / "examples.txt", tmp_path / "out.safetensors"
     examples.write_text('["a good film", "bad"]\n["bad", "a film"]\n')
     import_("peft", save_peft(), bert.name, output, name="nli", labels="no, yes", inputs="pair", examples=examples)
@@ -42,7 +42,7 @@ def test_what_the_checkpoint_does_not_say_is_told_by_options(
 
 
 def test_a_head_may_lie_elsewhere(save_peft: SavePeft, bert: Backbone, tmp_path: Path) -> None:
-    """An adapter saved without its classifier takes one from a file named with --head; one output is a regression."""
+    """An adapter without a classifier takes one from the file of --head; one output is a regression."""
     head, output = tmp_path / "head.safetensors", tmp_path / "out.safetensors"
     save_file({"classifier.weight": torch.ones(1, bert.config.hidden_size), "classifier.bias": torch.ones(1)}, head)
     bare = save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None})
@@ -65,7 +65,7 @@ def test_a_head_may_lie_elsewhere(save_peft: SavePeft, bert: Backbone, tmp_path:
 def test_options_that_cannot_be_are_refused(
     options: dict[str, object], sentence: str, save_peft: SavePeft, bert: Backbone, tmp_path: Path
 ) -> None:
-    """Each gives one sentence, and no file."""
+    """Each invalid option gives one sentence, and no file."""
     output = tmp_path / "out.safetensors"
     with pytest.raises(AdapterError, match=sentence):
         import_("peft", save_peft(), bert.name, output, **options)
@@ -73,7 +73,7 @@ def test_options_that_cannot_be_are_refused(
 
 
 def test_unknown_origin_and_folder_are_refused_before_anything_is_read(tmp_path: Path) -> None:
-    """The sentence lists the origins there are, or says that the output cannot be written."""
+    """The error lists the origins, or says that the output cannot be written."""
     with pytest.raises(AdapterError, match="origin 'hub' is unknown; it is one of adapterhub"):
         import_("hub", tmp_path, "nowhere", tmp_path / "out.safetensors", name="a")
     with pytest.raises(AdapterError, match="it must be a file in a writable folder that exists"):
@@ -81,7 +81,7 @@ def test_unknown_origin_and_folder_are_refused_before_anything_is_read(tmp_path:
 
 
 def test_a_refusal_is_one_line_and_status_one(bert: Backbone, tmp_path: Path) -> None:
-    """From the shell a directory without an adapter is one sentence on stderr."""
+    """In a shell a directory without an adapter is one sentence on stderr."""
     words = ["import", "peft", str(tmp_path), "--backbone", bert.name, "--output", str(tmp_path / "a.safetensors")]
     script = "import sys; from peltier_client.cli import main; sys.argv[0] = 'peltier'; main()"
     done = subprocess.run(

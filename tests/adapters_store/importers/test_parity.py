@@ -8,7 +8,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.options import TaskOptions
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import outputs
 from tests.adapters_store.importers.libraries import PACKAGES, save_cases
@@ -49,8 +49,7 @@ EMBEDDINGS = ("bert-lora-features", "modernbert-lora", "modernbert-ln")
 def test_an_import_answers_as_its_library_does_or_is_refused(
     origin: str, case: str, saved: dict[str, Path], backbones: dict[str, Backbone]
 ) -> None:
-    """Each adapter that a library can save gives the library's own logits when served, or the sentence that says why
-    not."""
+    """Each adapter that a library can save gives the library's logits when served, or is refused with a reason."""
     folder = saved[origin] / case
     expected = json.loads((folder / "expected.json").read_text())
     backbone = backbones[expected["backbone"]]
@@ -70,7 +69,7 @@ def test_an_import_answers_as_its_library_does_or_is_refused(
 
 
 def test_a_heads_kind_of_task_is_kept(saved: dict[str, Path], bert: Backbone) -> None:
-    """What the library says of a head decides how its logits are read: each label by itself, or one of them."""
+    """The library's type of a head decides whether labels exclude each other."""
     kinds = {}
     for case in ("multilabel", "flexible", "tagging", "qa"):
         path = saved["adapterhub"] / f"bert-seq_bn-{case}"
@@ -86,5 +85,5 @@ def test_a_heads_kind_of_task_is_kept(saved: dict[str, Path], bert: Backbone) ->
 
 @pytest.mark.parametrize("origin", PACKAGES)
 def test_every_saved_case_has_an_outcome(origin: str, saved: dict[str, Path]) -> None:
-    """No adapter that a script saves goes without a comparison."""
+    """Every adapter that a script saves is compared."""
     assert sorted(folder.name for folder in saved[origin].iterdir()) == sorted(OUTCOMES[origin])

@@ -3,7 +3,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.options import TaskOptions
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import SaveAdapterHub, SavePeft
 
@@ -11,7 +11,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
 
 
 def test_a_part_beyond_what_is_served_is_one_sentence(save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
-    """A value that no artifact may have is named with its bound."""
+    """The error names the value and its bound."""
     tensors = {
         f"{QUERY}.lora_A": None,
         f"{QUERY}.lora_B": None,
@@ -24,7 +24,7 @@ def test_a_part_beyond_what_is_served_is_one_sentence(save_adapterhub: SaveAdapt
 
 
 def test_a_regression_has_one_output(save_peft: SavePeft, bert: Backbone) -> None:
-    """A head of several does not become one by being called so."""
+    """A head with several outputs is refused as a regression."""
     wanted = Import("peft", save_peft(), "imported", options=TaskOptions(task_type="regression"))
     with pytest.raises(AdapterError, match="a regression has one output; the checkpoint's head has 2"):
         import_adapter(wanted, bert)

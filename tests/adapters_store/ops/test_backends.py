@@ -14,14 +14,14 @@ from peltier_adapters.ops.native import NativeBackend
 from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op, Program
 from peltier_adapters.ops.torch import ACTIVATIONS, TORCH
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.linear.norm import LayerNorm
 from peltier_backbone.native.choice import load_library
 from peltier_backbone.native.library import Library
-from peltier_backbone.norm import LayerNorm
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import LEVELS, forced_level, reloaded
+from tests.support.levels import LEVELS, forced_level, reloaded
 
 HIDDEN = 12
 # Rows of each group; a group without an adapter; groups of one program and of another.

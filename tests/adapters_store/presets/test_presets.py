@@ -8,9 +8,9 @@ import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.presets import find_preset, presets_for
 from peltier_adapters.spec.parts import BottleneckSpec, Parts, count_parameters, tensor_shapes
-from peltier_backbone.config import BackboneConfig, parse_config
+from peltier_backbone.checkpoint.config import BackboneConfig, parse_config
 
-from tests.published_counts import CONFIGS, PUBLISHED, Published
+from tests.support.published_counts import CONFIGS, PUBLISHED, Published
 
 BASE, LARGE, T5_BASE, T5_SMALL = (CONFIGS[name] for name in ("bert-base", "roberta-large", "t5-base", "t5-small"))
 _FLAN = {"d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "vocab_size": 32128}
@@ -52,7 +52,7 @@ def test_counts_on_bert_base(preset: str, overrides: dict[str, str], count: int)
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=str)
 def test_published_counts(row: Published):
-    """What an adapter serves with, norms among it, is the count of docs/methods.md#counts; T5's vocabulary is
+    """The parameters of a served adapter, norms included, are those of docs/methods.md#counts; T5's vocabulary is
     cropped."""
     assert _count(row.preset, CONFIGS[row.backbone], **row.overrides) == row.served
 
@@ -78,19 +78,19 @@ def test_percentages_on_t5_are_over_the_cropped_model():
 
 
 def test_adamix_lora_counts_as_lora():
-    """Merged it is an ordinary LoRA, here of rank 8."""
+    """The merged experts are an ordinary LoRA, here of rank 8."""
     assert _count("adamix-lora", LARGE, rank="8") == 786_432
 
 
 def test_heads_are_counted_on_request():
-    """BERT's head is one layer over the pooler, RoBERTa's two."""
+    """BERT's head is one layer over the pooler, RoBERTa's head has two layers."""
     assert _count("lora", head=True) - _count("lora") == 1_538
     assert _count("lora", LARGE, head=True) - _count("lora", LARGE) == 1024 * 1024 + 1024 + 2 * 1024 + 2
 
 
 @pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
 def test_every_preset_fits_its_families(config: BackboneConfig):
-    """Composed parts name each tensor once; an encoder's end in a head, T5's have none."""
+    """Composed parts name each tensor once; parts of an encoder end with a head, and parts of a T5 have none."""
     for chosen in presets_for(config):
         parts = chosen.compose(chosen.settings({}, config), config, outputs=5)
         assert [part.kind == "head" for part in parts].count(True) == (0 if config.generates else 1)
@@ -99,7 +99,7 @@ def test_every_preset_fits_its_families(config: BackboneConfig):
 
 
 def test_a_preset_is_refused_where_it_is_not_defined():
-    """Prompt tuning is T5's; `peltier presets` leaves it out elsewhere."""
+    """Prompt tuning is only for T5; `peltier presets` does not list it for other backbones."""
     with pytest.raises(AdapterError, match=r"^preset 'prompt-t' is not defined on a bert backbone$"):
         _count("prompt-t")
     assert {preset.name for preset in presets_for(T5_BASE)} - {preset.name for preset in presets_for(BASE)} == {
@@ -109,7 +109,7 @@ def test_a_preset_is_refused_where_it_is_not_defined():
 
 
 def test_settings_that_t5_has_not_are_refused():
-    """One sentence each: pooling is an encoder's, and a norm after the residual sum too."""
+    """Pooling and a norm after the residual sum exist only on encoders; each error is one sentence."""
     with pytest.raises(AdapterError, match="preset 'lora' has no setting 'pooling'"):
         _count("lora", T5_BASE, pooling="mean")
     with pytest.raises(AdapterError, match="input 'normed' reads a norm after the residual sum"):
@@ -122,8 +122,8 @@ def test_settings_that_t5_has_not_are_refused():
 
 @pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
 def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
-    """After self-attention on the raw output, or after the FFN on the sum (normed where a norm follows it); the bare
-    name is the reading of the family's own paper (docs/methods/pfeiffer.md)."""
+    """After self-attention on the raw output, or after the FFN on the sum (normed if a norm follows it); the bare name
+    is the variant of the family's own paper (docs/methods/pfeiffer.md)."""
     found = {name: _parts(name, config)[0] for name in ("pfeiffer", "pfeiffer-attention", "pfeiffer-ffn")}
     read = {name: (part.sites, part.input) for name, part in found.items() if isinstance(part, BottleneckSpec)}
     assert read["pfeiffer-attention"] == (("attention",), "output")
@@ -141,8 +141,8 @@ def test_lora_takes_any_projections(count: int):
 
 @pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
 def test_each_block_from_the_first_one_counts_alike(config: BackboneConfig):
-    """A preset loses as many parameters with each block of a stack that it leaves alone; on an encoder its first one
-    takes the norm of the embeddings with it. Only soft prompts have no first block."""
+    """Each skipped block of a stack removes the same number of parameters; on an encoder the first one also removes the
+    norm of the embeddings. Only presets of soft prompts have no first block."""
     for preset in presets_for(config):
         if preset.name.startswith("prompt"):
             with pytest.raises(AdapterError, match="has no setting 'first_block'"):
@@ -157,7 +157,7 @@ def test_each_block_from_the_first_one_counts_alike(config: BackboneConfig):
 
 
 def test_adapterdrop_is_houlsby_from_a_later_block():
-    """On an encoder the same parts. On T5 the paper's AdapterDrop trains the norms of all blocks, so these stay."""
+    """On an encoder the parts are the same. On T5 the paper's AdapterDrop trains the norms of all blocks."""
     assert _parts("adapterdrop", BASE) == _parts("houlsby", BASE, first_block="5")
     assert _parts("adapterdrop", T5_BASE)[0] == _parts("houlsby", T5_BASE, first_block="5")[0]
     assert _count("adapterdrop", T5_BASE) - _count("houlsby", T5_BASE, first_block="5") == 25 * 768
@@ -179,7 +179,7 @@ def test_lora_takes_all_linear_maps(config: BackboneConfig, attentions: int, nar
 
 
 def test_settings_keep_the_type_of_their_default():
-    """Text from the command line becomes what the preset holds."""
+    """Text from the command line gets the type of the default."""
     settings = find_preset("unipelt-apl").settings(
         {"gated": "False", "rank": "4", "alpha": "2", "targets": "key"}, BASE
     )
@@ -228,7 +228,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are():
     ids=str,
 )
 def test_bad_settings_are_named(preset: str, overrides: dict[str, str], words: str):
-    """One sentence with the setting, its value and the rule."""
+    """Each error is one sentence with the setting, its value and the rule."""
     with pytest.raises(AdapterError) as caught:
         _count(preset, **overrides)
     assert words in str(caught.value)
@@ -236,7 +236,7 @@ def test_bad_settings_are_named(preset: str, overrides: dict[str, str], words: s
 
 
 def test_bitfit_leaves_out_a_pooler_that_nothing_reads():
-    """RoBERTa's head does not read the pooler, so its bias would be dead weight."""
+    """RoBERTa's head does not read the pooler, so a bias of the pooler would have no effect."""
     assert not any("pooler" in name for name in tensor_shapes(_parts("bitfit", LARGE), LARGE))
     assert "bias.pooler" in tensor_shapes(_parts("bitfit", BASE), BASE)
 
@@ -247,7 +247,7 @@ def _parts(preset: str, config: BackboneConfig, **overrides: str) -> Parts:
 
 
 def test_presets_need_no_torch():
-    """`peltier presets` answers at once."""
+    """`peltier presets` starts fast."""
     program = (
         "import sys, peltier_adapters.presets.presets; "
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"

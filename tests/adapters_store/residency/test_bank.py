@@ -10,12 +10,12 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.op import FusedMatmul, at
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Bank, Banks
 from peltier_adapters.spec.parts import Parts
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 MakeArtifact = Callable[..., bytes]
 SHAPES = {"lora.down": (2, 3, 48, 8), "lora.up": (2, 3, 8, 48)}
@@ -134,7 +134,7 @@ def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(
     triton = pytest.importorskip("peltier_adapters.ops.triton", reason="Triton has no build for this machine")
     artifact = read_artifact(make_artifact(bert, "bitfit"), bert)
     made = {dtype: triton.TritonBackend(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16)}
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: made[dtype])
+    monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: made[dtype])
     resident = Banks(bert_bfloat16).add(artifact)
     for slot, bank, size in ((resident.body_slot, resident.body, 2), (resident.head_slot, resident.head, 4)):
         assert slot.read().untyped_storage().nbytes() == size * bank.layout.length

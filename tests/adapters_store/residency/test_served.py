@@ -10,20 +10,19 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, adapt
 from peltier_adapters.ops.torch import multiply_all
-from peltier_adapters.parts import maps
+from peltier_adapters.parts import bottleneck
 from peltier_adapters.parts.part import under
 from peltier_adapters.presets.presets import presets_for
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import build_served, device_bytes
 from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, MapSpec, PhmMap
-from peltier_adapters.spec.parts import BottleneckSpec
-from peltier_adapters.spec.served import served_parts
-from peltier_backbone.load import Backbone
+from peltier_adapters.spec.parts import BottleneckSpec, served_parts
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.artifacts import fitting
-from tests.levels import LEVELS, forced_level, reloaded
+from tests.support.artifacts import fitting
+from tests.support.levels import LEVELS, forced_level, reloaded
 
 CPU = torch.device("cpu")
 ENCODER_PRESETS = ("houlsby", "lowrank", "phm", "compacter", "lora", "prefix", "bitfit", "unipelt-apl")
@@ -71,7 +70,7 @@ def test_a_built_map_is_the_one_that_is_trained(built: MapSpec, size: int, bert:
     for side, width in (("down", 48), ("up", size)):
         x = torch.randn(3, width, generator=torch.Generator().manual_seed(width))
         found, expected = (
-            maps.lower(one.map, under(f"bottleneck.{side}.", own), own.get("bottleneck.rule"), CPU)
+            bottleneck.lower_maps(one.map, under(f"bottleneck.{side}.", own), own.get("bottleneck.rule"), CPU)
             for one, own in ((served, weights), (spec, tensors))
         )
         for own, wanted in zip(found, expected, strict=True):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_adapters.artifact.weights import Layout, Weights
+from peltier_adapters.artifact.weights import AdapterWeights, Layout
 from peltier_adapters.residency import transfer
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.transfer import CopyStream, create_transfer, share_host
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from tests.adapters_store import fake_card
@@ -35,8 +35,8 @@ def resident(
     return Banks(bert).add(artifact)
 
 
-def _weights() -> Weights:
-    return Weights.copy(Layout({"one": (3, 5)}), {"one": torch.arange(15.0).view(3, 5)})
+def _weights() -> AdapterWeights:
+    return AdapterWeights.copy(Layout({"one": (3, 5)}), {"one": torch.arange(15.0).view(3, 5)})
 
 
 def _cut(flat: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.artifact.label_tree import create_tree
 from peltier_adapters.batch.row import Row, adapt, adapt_tokens
 from peltier_adapters.batch.scoring import pack_targets
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import head
 from peltier_adapters.presets.preset import Preset
@@ -21,16 +21,16 @@ from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.cost import AdapterCost, BackboneCost
 from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_backbone.bert_config import BertConfig
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
-from peltier_backbone.native_linear import NativeLinear
-from peltier_backbone.packing import Encoded
-from peltier_backbone.t5_config import T5Config
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.bert_config import BertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.t5_config import T5Config
+from peltier_backbone.linear.native_linear import NativeLinear
+from peltier_backbone.text.packing import Encoded
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.artifacts import MakeArtifact, fitting
+from tests.support.artifacts import MakeArtifact, fitting
 
 # Rows of so many keys attend by plain products, which torch counts.
 NUM_TOKENS = 20
@@ -80,7 +80,7 @@ def _macs(backbone: Backbone, resident: Resident | None) -> int:
     packed = backbone.pack([row.prompted])
     # With gradients on, so that torch computes the backbone too, and not the native kernels.
     with Counted() as counted, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+        patch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
         patch.setattr(NativeLinear, "multiply", lambda own, x, _: F.linear(x, *own.weights()))
         adaptation = adapt(backbone, [row], packed.lengths)
         if backbone.config.generates:
@@ -95,7 +95,7 @@ def _macs(backbone: Backbone, resident: Resident | None) -> int:
 @pytest.mark.parametrize("preset", [name for name, one in PRESETS.items() if one.encoder])
 @pytest.mark.parametrize("first_block", ["0", "1"])
 def test_blocks_of_an_encoder(preset: str, first_block: str, bert: Backbone, make_artifact: MakeArtifact):
-    """What an adapter adds to a token is what torch counts beside the backbone's own."""
+    """The computed multiply-adds of a token are those that torch counts in addition to the backbone's."""
     artifact = read_artifact(make_artifact(bert, preset, overrides={"first_block": first_block}), bert)
     added = _macs(bert, Banks(bert).add(artifact)) - _macs(bert, None)
     assert added == NUM_TOKENS * sum(AdapterCost.of(artifact.manifest.parts, bert.config).blocks)
@@ -103,7 +103,7 @@ def test_blocks_of_an_encoder(preset: str, first_block: str, bert: Backbone, mak
 
 @pytest.mark.parametrize("overrides", MAPS, ids=str)
 def test_every_map_is_counted_as_it_is_served(overrides: dict[str, str], bert: Backbone, make_artifact: MakeArtifact):
-    """Gated, at both sites, towards a narrower side and a wider one."""
+    """Gated maps at both sites, to a narrower and to a wider side."""
     data = make_artifact(bert, "houlsby", overrides={"bottleneck": "24", "gated": "true", **overrides})
     artifact = read_artifact(data, bert)
     added = _macs(bert, Banks(bert).add(artifact)) - _macs(bert, None)
@@ -115,7 +115,7 @@ def test_every_map_is_counted_as_it_is_served(overrides: dict[str, str], bert: B
 def test_lora_on_all_linear_maps(
     backbone: str, gated: str, make_artifact: MakeArtifact, request: pytest.FixtureRequest
 ):
-    """Those of the feed-forward layers too, and of an attention that is narrower than the states."""
+    """Also on feed-forward layers, and with an attention that is narrower than the hidden states."""
     own: Backbone = request.getfixturevalue(backbone)
     overrides = {"targets": "all-linear", "rank": "3", "gated": gated}
     artifact = read_artifact(make_artifact(own, "lora", overrides=overrides), own)
@@ -125,7 +125,7 @@ def test_lora_on_all_linear_maps(
 
 @pytest.mark.parametrize("preset", ["houlsby", "adapterdrop", "compacter", "lora", "unipelt-apl", "prefix"])
 def test_blocks_of_an_encoder_decoder(preset: str, t5: Backbone, make_artifact: MakeArtifact):
-    """The same with both stacks, cross-attention included."""
+    """Both stacks count, and so does cross-attention."""
     artifact = read_artifact(make_artifact(t5, preset), t5)
     added = _macs(t5, Banks(t5).add(artifact)) - _macs(t5, None)
     assert added == NUM_TOKENS * sum(AdapterCost.of(artifact.manifest.parts, t5.config).blocks)
@@ -133,7 +133,7 @@ def test_blocks_of_an_encoder_decoder(preset: str, t5: Backbone, make_artifact: 
 
 @pytest.mark.parametrize("backbone", ["bert", "roberta", "t5", "t5_gated"])
 def test_blocks_of_the_backbone(backbone: str, request: pytest.FixtureRequest):
-    """Its own multiply-adds, with those of attention."""
+    """The multiply-adds of the backbone itself, with those of attention."""
     loaded: Backbone = request.getfixturevalue(backbone)
     config, cost = loaded.config, BackboneCost.of(loaded.config)
     pairs = NUM_TOKENS * config.num_attentions * cost.pair
@@ -141,7 +141,7 @@ def test_blocks_of_the_backbone(backbone: str, request: pytest.FixtureRequest):
 
 
 def test_a_head_is_counted_by_the_row(bert: Backbone):
-    """With its hidden layer, and with as many outputs as labels."""
+    """It counts with its hidden layer and with one output for each label."""
     spec = HeadSpec(pooling="first", hidden=True, outputs=7)
     tensors = {name: torch.zeros(shape) for name, shape in spec.shapes(bert.config).items()}
     with Counted() as counted:
@@ -151,7 +151,7 @@ def test_a_head_is_counted_by_the_row(bert: Backbone):
 
 @pytest.mark.parametrize("preset", ["houlsby", "phm", "compacter", "lora", "prefix", "bitfit", "unipelt-apl"])
 def test_elements_are_those_that_the_device_holds(preset: str, bert: Backbone, make_artifact: MakeArtifact):
-    """Tensor by tensor, as they were built."""
+    """Each tensor is counted in its served form."""
     artifact = read_artifact(make_artifact(bert, preset), bert)
     resident = Banks(bert).add(artifact)
     slots = ((resident.body, resident.body_slot), (resident.head, resident.head_slot))
@@ -161,7 +161,7 @@ def test_elements_are_those_that_the_device_holds(preset: str, bert: Backbone, m
 
 @pytest.mark.parametrize("backbone", PUBLISHED)
 def test_presets_of_published_sizes_are_far_below_the_bound(backbone: str):
-    """A twentieth of the default bound at most, on every backbone of a published size."""
+    """They reach at most a twentieth of the default bound on every backbone of a published size."""
     config = PUBLISHED[backbone]
     for preset in presets_for(config):
         cost = AdapterCost.of(preset.compose(preset.settings({}, config), config, outputs=2), config)
@@ -191,13 +191,13 @@ def test_a_refusal_names_part_value_limit_and_setting():
 
 
 def test_costs_are_known_without_torch():
-    """A registry or a command may ask."""
+    """So a registry or a command can compute them."""
     code = "import sys, peltier_adapters.spec.cost; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_table_of_the_document_is_what_is_counted():
-    """Every preset, in percent of each backbone."""
+    """It has every preset, in percent of each backbone."""
     lines = (Path(__file__).parents[3] / "docs" / "methods.md").read_text().splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
     table = {row[0].strip("`"): row[1:] for row in cells if len(row) == 1 + len(PUBLISHED)}

@@ -20,7 +20,7 @@ from peltier_adapters.spec.parts import (
     part_problems,
     position_offset,
 )
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 GATE, PREFIX = CentralGateSpec(), PrefixSpec(length=2)
 LORA = LoraSpec(targets=("query",), rank=1, alpha=1.0)
@@ -37,7 +37,7 @@ FED = LORA.model_copy(update={"targets": ("query", "intermediate")})
 
 @pytest.mark.parametrize("parts", [*permutations((GATE, PREFIX, LORA))], ids=str)
 def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
-    """In any order nothing is said against it, nor against parts without one."""
+    """It needs LoRA and a prefix, in any order. Parts without a central gate are accepted too."""
     assert part_conflicts(parts) == []
     assert part_conflicts((PREFIX.model_copy(update={"gated": True}), LORA)) == []
 
@@ -48,13 +48,13 @@ def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
         ((GATE,), "needs a lora and a prefix without gates of their own"),
         ((GATE, PREFIX), "needs a lora and a prefix"),
         ((GATE, PREFIX.model_copy(update={"gated": True}), LORA), "without gates of their own"),
-        ((GATE, PREFIX, LORA.model_copy(update={"skip": 2})), "skip [0, 2] blocks; they must skip equally many"),
+        ((GATE, PREFIX, LORA.model_copy(update={"skip": 2})), "skip [0, 2] blocks; they must skip the same number"),
         ((GATE, PREFIX, FED), "between the parts of an attention; lora has the target 'intermediate'"),
     ],
     ids=str,
 )
 def test_another_central_gate_is_refused(parts: tuple[PartSpec, ...], reason: str):
-    """A tensor without effect, or a part that is scaled twice, is no adapter's."""
+    """A gate without effect, or a part that is scaled twice, is refused."""
     (found,) = part_conflicts(parts)
     assert found.startswith("central_gate: ")
     assert reason in found
@@ -64,7 +64,7 @@ def test_another_central_gate_is_refused(parts: tuple[PartSpec, ...], reason: st
     "part", [GATE, PREFIX, LORA, BiasSpec(sites=("pooler", "query")), NormSpec()], ids=lambda part: part.kind
 )
 def test_a_part_that_skips_nothing_is_written_as_before(part: PartSpec, bert: Backbone):
-    """Releases that know no `skip` read its manifest. A part that skips every block is refused."""
+    """Releases that do not know `skip` read its manifest. A part that skips every block is refused."""
     assert "skip" not in part.model_dump()
     skipping = [part.model_copy(update={"skip": skip}) for skip in (2, 3)]
     assert skipping[0].model_dump()["skip"] == 2
@@ -74,7 +74,7 @@ def test_a_part_that_skips_nothing_is_written_as_before(part: PartSpec, bert: Ba
 
 
 def test_a_central_gate_reads_inputs_of_its_own_width(t5: Backbone, t5_gated: Backbone):
-    """The output projection of an attention that is narrower than the states has other inputs."""
+    """The output projection of an attention that is narrower than the hidden states has inputs of another width."""
     parts = (GATE, PREFIX, LORA.model_copy(update={"targets": ("output",)}))
     assert part_problems(parts, t5.config) == []
     (problem,) = part_problems(parts, t5_gated.config)
@@ -82,7 +82,7 @@ def test_a_central_gate_reads_inputs_of_its_own_width(t5: Backbone, t5_gated: Ba
 
 
 def test_a_prefix_takes_positions_where_there_are_any(bert: Backbone, t5: Backbone):
-    """As many as it is long, if it shifts them; on a T5, which has none, that is refused."""
+    """It takes as many as its length, if it shifts them; on a T5, which has no positions, that is refused."""
     shifting = PREFIX.model_copy(update={"shifts_positions": True})
     assert [position_offset(parts) for parts in ((PREFIX, LORA), (LORA, shifting))] == [0, 2]
     assert shifting.problems(bert.config) == []
@@ -94,7 +94,8 @@ def test_a_prefix_takes_positions_where_there_are_any(bert: Backbone, t5: Backbo
 @pytest.mark.parametrize("skip", [0, 1])
 @pytest.mark.parametrize("kind", ["bottleneck", "lora", "prefix", "central_gate", "bias", "norm"])
 def test_the_blocks_of_a_part_sum_to_it(kind: str, skip: int, t5: Backbone):
-    """On T5, encoder and decoder together; skipped blocks have nothing, and what all blocks share is in none."""
+    """On T5 encoder and decoder are counted together; skipped blocks have nothing, and shared tensors belong to no
+    block."""
     part = PARTS[kind].model_copy(update={"skip": skip})
     blocks = count_by_block(part, t5.config)
     assert len(blocks) == t5.config.num_layers
@@ -105,6 +106,6 @@ def test_the_blocks_of_a_part_sum_to_it(kind: str, skip: int, t5: Backbone):
 
 
 def test_a_head_has_no_blocks(bert: Backbone):
-    """Nor has a soft prompt."""
+    """A soft prompt has none either."""
     assert count_by_block(HeadSpec(outputs=2), bert.config) == ()
     assert count_by_block(PromptSpec(length=2), bert.config) == ()

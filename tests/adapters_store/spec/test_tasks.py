@@ -1,10 +1,13 @@
 """Settings of a task: templates, targets, ways to answer."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.spec.tasks import TaskSpec, parse_names
 from pydantic import ValidationError
 
 SCORE, GENERATE = {"answer": "score"}, {"answer": "generate", "max_new_tokens": 8}
@@ -24,7 +27,7 @@ def _task(**changes: Any) -> TaskSpec:
 
 
 def test_a_template_is_filled_once():
-    """Braces in the texts themselves stay as they are."""
+    """Placeholders inside the texts are not replaced."""
     task = _task(inputs="pair", template="a: {text} b: {pair}")
     assert task.render("{pair} {x}", "{text}") == ("a: {pair} {x} b: {text}",)
     task = _task(inputs="triple", template="{third}, {pair}, {text}")
@@ -32,14 +35,14 @@ def test_a_template_is_filled_once():
 
 
 def test_without_a_template_texts_are_what_they_are():
-    """An encoder reads one text, or two."""
+    """An encoder reads one text or two texts unchanged."""
     task = _task(template=None, targets=(), decoding=None)
     assert task.render("a") == ("a",)
     assert task.render("a", "b") == ("a", "b")
 
 
 def test_a_golden_example_has_a_value_a_target():
-    """Labels on an encoder, label strings on T5, one mean for a text."""
+    """One value for each label on an encoder, for each label string on T5, and one for a text."""
     assert _task().num_outputs == 2
     steps = tuple(f"{step / 5:.1f}" for step in range(26))
     assert _task(type="regression", labels=("value",), targets=steps).num_outputs == 26
@@ -50,7 +53,7 @@ HEADED: dict[str, Any] = {"template": None, "targets": (), "decoding": None}
 
 
 def test_only_some_types_have_an_output_for_each_token():
-    """Tags and spans; a vector or a score belongs to the whole input."""
+    """Token classification and span have; a vector or a score belongs to the whole input."""
     given = {"token-classification": ("O", "x"), "span": ("start", "end"), "embedding": (), "ranking": ("score",)}
     tasks = [
         _task(**HEADED, type=kind, labels=labels, inputs="pair" if kind in ("span", "ranking") else "single")
@@ -64,7 +67,7 @@ def test_only_some_types_have_an_output_for_each_token():
     [
         ({"type": "token-classification", "labels": ("O",)}, "token-classification needs at least two labels"),
         ({"type": "span", "labels": ("a", "b"), "inputs": "pair"}, "span has the labels start and end, not a, b"),
-        ({"type": "span", "labels": ("start", "end")}, "span has pair inputs, not single ones"),
+        ({"type": "span", "labels": ("start", "end")}, "span has pair inputs, not single inputs"),
         ({"type": "ranking", "labels": ("a", "b"), "inputs": "pair"}, "ranking has one label, not 2"),
         ({"type": "embedding"}, "embedding has no labels; its answer is a vector"),
         ({"type": "token-classification", "normalized": True}, "normalized is for embeddings; the task is token-cl"),
@@ -73,7 +76,7 @@ def test_only_some_types_have_an_output_for_each_token():
     ],
 )
 def test_types_with_rules_of_their_own(changes: dict[str, Any], words: str):
-    """One sentence with the type and the rule."""
+    """The error is one sentence with the type and the rule."""
     with pytest.raises(ValidationError, match=re.escape(words)):
         _task(**HEADED | changes)
 
@@ -112,7 +115,24 @@ def test_types_with_heads_are_not_for_t5():
     ids=str,
 )
 def test_a_task_that_cannot_be_is_refused(changes: dict[str, Any], words: str):
-    """One sentence with the value and the rule."""
+    """The error is one sentence with the value and the rule."""
     with pytest.raises(ValidationError) as caught:
         _task(**changes)
     assert words in str(caught.value)
+
+
+def test_names_come_from_the_flag_or_a_json_file(tmp_path: Path):
+    """The flag is `a,b,c`, or a file that ends in .json."""
+    (tmp_path / "names.json").write_text(json.dumps(["a", "b, c"]))
+    assert parse_names("labels", "a, b,c") == ("a", "b", "c")
+    assert parse_names("labels", str(tmp_path / "names.json")) == ("a", "b, c")
+
+
+@pytest.mark.parametrize("content", [None, "not json", '{"a": 1}', "[1, 2]", b"\xff"])
+def test_a_bad_file_is_named(tmp_path: Path, content: str | bytes | None):
+    """A missing file, one that is not JSON, and one that is not a list of texts."""
+    path = tmp_path / "names.json"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(AdapterError, match=r"^--labels .*names\.json (cannot be read as|must contain a) JSON"):
+        parse_names("labels", str(path))

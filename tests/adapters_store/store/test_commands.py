@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.commands import app
 from peltier_store.registry import Registry
 from typer.testing import CliRunner, Result
 
-from tests.artifacts import MakeArtifact
+from tests.support.artifacts import MakeArtifact
 
 # As the installed command runs it, and without torch.
 PROGRAM = """
@@ -75,7 +75,7 @@ def make_older(blobs: Path) -> None:
 
 
 def test_a_store_is_moved_into_a_bucket(store: Path, tmp_path: Path, s3_store: str) -> None:
-    """Export, import into a bucket beside a new registry, and verify: three commands, and everything is there."""
+    """Export, import into a bucket with a new registry, and verify: everything is there."""
     done = process("export", tmp_path / "backup.tar", "--store", store)
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 versions" in done.stdout
@@ -93,7 +93,7 @@ def test_a_store_is_moved_into_a_bucket(store: Path, tmp_path: Path, s3_store: s
 def test_reading_a_store_writes_nothing_to_it(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """Not even the first time: a backup before an upgrade leaves the old servers what they know."""
+    """A backup before an upgrade does not change the schema that older servers need."""
     monkeypatch.chdir(tmp_path)
     (store / "blobs" / "create-only-probe").unlink()
     assert peltier_store(*command, "--store", store).exit_code == 0
@@ -107,7 +107,7 @@ def test_reading_a_store_writes_nothing_to_it(
 
 
 def test_problems_are_exit_status_1(store: Path) -> None:
-    """verify names the orphan as such, and once the bytes are gone it says so of each version and fails."""
+    """verify lists an orphan, and fails if the bytes of a version are gone."""
     sound = peltier_store("verify", "--store", store)
     assert sound.exit_code == 0
     assert f"no version needs {digest_of(b'orphan')} (6 bytes" in sound.stdout
@@ -121,7 +121,7 @@ def test_problems_are_exit_status_1(store: Path) -> None:
 
 
 def test_garbage_goes_and_deleted_versions_after_their_grace(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gc deletes the orphan, and a deleted version's bytes once the grace period is over that it was told."""
+    """gc deletes the orphan, and the bytes of a deleted version after the given grace period."""
     first = json.loads(peltier_store("gc", "--store", store, "--json").stdout)
     assert (first["num_kept"], first["num_deleted"], first["deleted_bytes"]) == (2, 1, 6)
     monkeypatch.setenv("PELTIER_UNDELETE_SECONDS", "3600")
@@ -136,7 +136,7 @@ def test_garbage_goes_and_deleted_versions_after_their_grace(store: Path, monkey
 def test_a_store_of_another_registry_is_left_alone(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """A registry that is named by mistake is one sentence, and no blob goes."""
+    """A wrong registry is one sentence, and no blob is deleted."""
     monkeypatch.chdir(tmp_path)
     assert peltier_store("gc", "--store", store).exit_code == 0
     before = sorted((store / "blobs" / "sha256").iterdir())
@@ -154,7 +154,7 @@ async def make_registry(path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",), ("gc",)])
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """A misspelt store is one sentence, and no new store."""
+    """A misspelt store is one sentence, and no store is created."""
     done = peltier_store(*command, "--store", tmp_path / "strore")
     assert isinstance(done.exception, BlobError)
     assert str(done.exception) == f"there is no store: the registry '{tmp_path}/strore/registry.db' does not exist"
@@ -162,7 +162,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[st
 
 
 def test_a_store_may_be_named_by_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch, s3_store: str) -> None:
-    """PELTIER_STORE and PELTIER_REGISTRY mean what they mean to the server."""
+    """PELTIER_STORE and PELTIER_REGISTRY mean the same as for the server."""
     monkeypatch.setenv("PELTIER_STORE", str(store))
     assert peltier_store("verify").exit_code == 0
     monkeypatch.setenv("PELTIER_STORE", s3_store)

@@ -16,7 +16,7 @@ from peltier_store.registry.claims import MAX_COLLECTING
 from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update
 
-from tests.postgres_server import PostgresServer, run_postgres
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 TENANT = "default"
 
@@ -103,7 +103,7 @@ async def stored(blobs: Blobs) -> set[str]:
 
 
 async def test_only_blobs_that_nothing_needs_go(registry: Registry, blobs: Blobs) -> None:
-    """Live and deleted versions and uploads on their way keep their bytes; the rest is deleted and counted."""
+    """Live and deleted versions and running uploads keep their bytes; the rest is deleted and counted."""
     for data in (b"live", b"deleted"):
         await upload(registry, blobs, data)
     await registry.delete_version(TENANT, "demo", 2, actor="test")
@@ -131,7 +131,7 @@ async def test_young_blobs_stay(registry: Registry, tmp_path: Path) -> None:
 async def test_only_the_registry_that_owns_a_store_collects_there(
     registry: Registry, blobs: Blobs, tmp_path: Path
 ) -> None:
-    """To another registry every blob would be garbage; it deletes none."""
+    """Another registry deletes nothing, although it needs none of the blobs."""
     await upload(registry, blobs, b"live")
     await Collector(registry, blobs).run()
     other = await Registry.open(f"sqlite+aiosqlite:///{tmp_path / 'other.db'}")
@@ -150,8 +150,8 @@ async def test_collected_bytes_can_be_stored_again(registry: Registry, blobs: Bl
 
 
 async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, blobs: Blobs) -> None:
-    """Uploads of the same few bytes, uploads that break off, deletions, purges and two collectors run at once: what is
-    published is always there, and in the end nothing else is."""
+    """Uploads of the same few bytes, interrupted uploads, deletions, purges and two collectors run at once: published
+    bytes always exist, and in the end no others do."""
     contents = [b"%d" % number for number in range(12)]
     running, checked = True, 0
 
@@ -190,7 +190,7 @@ async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, 
 
 
 async def test_a_deletion_of_unknown_outcome_keeps_its_claim(registry: Registry, tmp_path: Path) -> None:
-    """A deletion that a silent store may still carry out stops uploads of the same bytes, which it would take away."""
+    """A silent store may still delete the blob, so uploads of the same bytes are refused."""
 
     class Silent(Old):
         async def delete(self, digest: str) -> None:
@@ -208,7 +208,7 @@ async def test_a_deletion_of_unknown_outcome_keeps_its_claim(registry: Registry,
 
 
 async def test_a_cancelled_collection_keeps_no_claims(registry: Registry, tmp_path: Path) -> None:
-    """Deletions that have begun are finished, no other begins, and all of the bytes can be stored again at once."""
+    """Running deletions are finished, no other begins, and all of the bytes can be stored again at once."""
     begun = asyncio.Event()
 
     class Lasting(Old):
@@ -249,7 +249,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 async def test_a_collector_whose_time_is_over_deletes_nothing_more(
     registry: Registry, tmp_path: Path, watch: Watch
 ) -> None:
-    """After an hour others store bytes that a collector has claimed; long before that it gives its claims back."""
+    """It releases its claims long before others may store bytes that it has claimed."""
 
     class Tired(Old):
         async def delete(self, digest: str) -> None:
@@ -268,7 +268,7 @@ async def test_a_collector_whose_time_is_over_deletes_nothing_more(
 async def test_the_time_that_the_registry_takes_is_the_collectors(
     registry: Registry, tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its claims are as old as the registry says, however late the answer comes."""
+    """The deadline counts from the request to the registry, not from its answer."""
     begin_collection = registry.begin_collection
 
     async def take_long(digests: Iterable[str]) -> set[str]:
@@ -284,7 +284,7 @@ async def test_the_time_that_the_registry_takes_is_the_collectors(
 
 
 async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Registry, tmp_path: Path) -> None:
-    """A half-written file of long ago goes; one of a put that may still run stays, as does every whole blob."""
+    """An old partial file is removed; a recent one and every whole blob stay."""
     blobs = Blobs.open(tmp_path / "blobs")
     await upload(registry, blobs, b"live")
     young, old = ((tmp_path / "blobs" / "sha256" / f"{digit * 64}#1") for digit in "ab")

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from peltier_store.blobs.location import BlobError
+from peltier_store.blobs.errors import BlobError
 from peltier_store.location import StoreLocation
 
 REGISTRY = "postgresql+asyncpg://localhost/peltier"
@@ -16,7 +16,7 @@ def test_a_directory_holds_the_bytes_and_the_registry() -> None:
 
 
 def test_a_bucket_holds_the_bytes_alone() -> None:
-    """A bucket's URL is passed on whole, and the registry must be named."""
+    """The URL of a bucket is passed on unchanged, and a registry must be given."""
     url = "s3://bucket/prefix?region=eu-west-3"
     assert StoreLocation.of(url, REGISTRY) == StoreLocation(url, REGISTRY)
     with pytest.raises(BlobError, match=r"^the store 's3://bucket/prefix' cannot hold a registry: also give"):
@@ -24,6 +24,6 @@ def test_a_bucket_holds_the_bytes_alone() -> None:
 
 
 def test_a_url_of_another_machine_is_no_directory() -> None:
-    """file:// means this machine."""
+    """A file:// URL names a directory of this machine."""
     with pytest.raises(BlobError, match="neither a directory nor a file:///DIRECTORY URL"):
         StoreLocation.of("file://host/store")

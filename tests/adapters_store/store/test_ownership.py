@@ -20,7 +20,7 @@ async def registries(tmp_path: Path) -> AsyncIterator[tuple[Registry, Registry]]
 
 
 async def test_the_first_registry_owns_a_store(registries: tuple[Registry, Registry], tmp_path: Path) -> None:
-    """It stays the owner, and another one is refused in a sentence that says what to do."""
+    """Another registry is refused in a sentence that says what to do."""
     blobs, (one, other) = Blobs.open(tmp_path / "blobs"), registries
     await require_not_foreign(other, blobs)
     for _ in range(2):
@@ -34,7 +34,7 @@ async def test_the_first_registry_owns_a_store(registries: tuple[Registry, Regis
 
 
 async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp_path: Path) -> None:
-    """A store that was only looked at has no owner."""
+    """A store that was only read has no owner."""
     blobs = Blobs.open(tmp_path / "blobs")
     await require_not_foreign(registries[0], blobs)
     assert await blobs.owner.read() is None
@@ -44,7 +44,7 @@ async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp
 async def test_no_new_registry_takes_the_place_of_one_that_is_lost(
     make: Callable[[Path], None], what: str, tmp_path: Path
 ) -> None:
-    """The sentence says whose the blobs are; a store without blobs of anybody begins anew."""
+    """The error names the owner of the blobs; a store without an owner accepts a new registry."""
     path, blobs = tmp_path / "registry.db", Blobs.open(tmp_path / "blobs")
     url = f"sqlite+aiosqlite:///{path}"
     await require_registry_of(blobs, url)

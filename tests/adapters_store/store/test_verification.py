@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.blobs.location import locate
 from peltier_store.registry import Registry
 from peltier_store.verification import verify_store
 
-from tests.artifacts import MakeArtifact
+from tests.support.artifacts import MakeArtifact
 
 TENANT = "default"
 
@@ -40,7 +40,7 @@ async def publish(registry: Registry, blobs: Blobs, data: bytes, name: str, mani
 async def test_a_sound_store_has_no_problems(
     registry: Registry, location: str, bert: Backbone, make_artifact: MakeArtifact
 ) -> None:
-    """Versions with readable bytes are counted, also deleted ones; an unneeded blob is an orphan."""
+    """Live and deleted versions with readable bytes are counted; an unneeded blob is an orphan."""
     blobs, data = Blobs.open(location), make_artifact(bert)
     for name in ("a", "b"):
         await publish(registry, blobs, data, name)
@@ -55,8 +55,8 @@ async def test_a_sound_store_has_no_problems(
 async def test_everything_that_is_wrong_is_said(
     registry: Registry, location: str, bert: Backbone, make_artifact: MakeArtifact
 ) -> None:
-    """A blob that is missing, one that is damaged, one that is no artifact and a record of something else are each
-    one sentence that names the version."""
+    """A missing blob, a damaged one, one that is not an artifact and a wrong record are each one sentence that names
+    the version."""
     blobs = Blobs.open(location)
     whole = make_artifact(bert, seed=1)
     missing, damaged = [await publish(registry, blobs, make_artifact(bert, seed=seed), "demo") for seed in (2, 3)]

@@ -7,7 +7,7 @@ from peltier_backbone.native.survey import survey_library
 from tests.backbone.native.compiler import compiler as compiler
 from tests.backbone.native.emulated_levels import EMULATED_LEVELS
 from tests.backbone.native.emulated_levels import emulated_library as emulated_library
-from tests.levels import LEVELS, skip_unless_permitted
+from tests.support.levels import LEVELS, skip_unless_permitted
 
 
 @pytest.fixture(scope="module", params=[*LEVELS, *EMULATED_LEVELS])

@@ -34,7 +34,7 @@ static inline __m256i emulated_dpbusd(__m256i sums, __m256i values, __m256i weig
 /* The system always permits what is emulated. */
 #define syscall(...) 0
 
-/* The tile registers of a thread: lines of 64 bytes, of which so many lines and bytes are configured. */
+/* The tile registers of a thread: lines of 64 bytes, and the number of lines and bytes that are configured. */
 static __thread struct {
     uint16_t bytes[8];
     uint8_t lines[8];

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native import choice, levels
 from peltier_backbone.native.choice import choose_kernels, kernels_in_use, load_library, serving_library, slowdown
 from peltier_backbone.native.survey import LibraryState, survey_libraries
 from peltier_backbone.native.trial import Trial, try_layer
 
-from tests.levels import LEVELS, fastest_level, forced_level
+from tests.support.levels import LEVELS, fastest_level, forced_level
 
 CPU = torch.device("cpu")
 
@@ -147,7 +148,7 @@ def test_a_backbone_keeps_the_kernels_of_its_maps(bert: Backbone) -> None:
         other = load_backbone(bert.name)
     with torch.inference_mode(), forced_level(fastest_level()):
         packed = other.pack([row])
-        torch.testing.assert_close(other.bert(packed), load_backbone(bert.name).bert(packed), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(other.encode(packed), load_backbone(bert.name).encode(packed), atol=1e-5, rtol=1e-5)
 
 
 def test_the_names_say_what_torch_computes(bert_directory: str) -> None:

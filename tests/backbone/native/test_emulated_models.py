@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
 from peltier_backbone.native import choice
 from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.native.library import Library
-from peltier_backbone.targets import Targets
 from torch import Tensor
 
 from tests.backbone.native.emulated_levels import EMULATED_LEVELS
@@ -34,10 +35,10 @@ def _states(backbone: Backbone, texts: tuple[str, ...] = _TEXTS) -> list[Tensor]
     rows = [backbone.tokenizer.encode(text) for text in texts]
     packed, lengths = backbone.pack(rows), [len(row) for row in rows]
     if not backbone.config.generates:
-        return [one.flatten() for one in torch.split(backbone.bert(packed), lengths)]
-    states = backbone.t5.encode(packed)
+        return [one.flatten() for one in torch.split(backbone.encode(packed), lengths)]
+    states = backbone.encode(packed)
     targets = Targets.create([[0, 5, 9, 3]] * len(rows), None, backbone.device)
-    logits = backbone.t5.logits(backbone.t5.decode(targets, backbone.t5.project_kv(packed, states)))
+    logits = backbone.t5.logits(backbone.decode(targets, backbone.t5.project_kv(packed, states)))
     return [
         torch.cat((one.flatten(), own.flatten()))
         for one, own in zip(torch.split(states, lengths), torch.split(logits, 4), strict=True)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from peltier_backbone.native import library, signatures
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRows
@@ -30,11 +31,10 @@ from peltier_backbone.native.program import (
     vector,
 )
 from peltier_backbone.native.survey import _survey
-from peltier_backbone.norm import LayerNorm, RMSNorm
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import fastest_level
+from tests.support.levels import fastest_level
 
 FOLDER = Path(library.__file__).parent
 DTYPES = (torch.float32, torch.bfloat16)

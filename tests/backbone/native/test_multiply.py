@@ -15,7 +15,7 @@ from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.levels import LEVELS
+from tests.support.levels import LEVELS
 
 DTYPES = (torch.float32, torch.bfloat16)
 ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from peltier_backbone.attention.relative import RowBias, create_bias
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
 from peltier_backbone.native.program import Gate, NativeProgram, PlacedPrefixes, Table, TableGroup, place_prefix, vector
-from peltier_backbone.relative import RowBias, create_bias
 from torch import Tensor
 
 HEADS, SIZE = 3, 20

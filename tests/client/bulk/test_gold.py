@@ -1,9 +1,10 @@
 """Labels as files have them."""
 
+import json
 from typing import Any
 
 import pytest
-from peltier_client.bulk.gold import read_label, read_labels, read_number
+from peltier_client.bulk.gold import read_entities, read_label, read_labels, read_number, show_entities
 from peltier_client.errors import InvalidInput
 
 NAMES = ["food", "price", "a|b"]
@@ -49,3 +50,22 @@ def test_several_labels_of_a_cell(cell: Any, separator: str | None, labels: set[
 def test_what_is_no_label_is_refused(read: Any, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         read()
+
+
+TEXT = "Ada in London"
+ADA, LONDON = (0, 3, "person"), (7, 13, "place")
+CELL = [{"start": 0, "end": 3, "label": "person"}, {"start": 7, "end": 13, "label": "place", "text": "London"}]
+
+
+def test_entities_are_read_from_a_list_or_its_json():
+    """Other keys of an object do not matter."""
+    assert read_entities(CELL) == read_entities(json.dumps(CELL)) == {ADA, LONDON}
+    assert read_entities([]) == frozenset()
+    assert show_entities(TEXT, read_entities(CELL)) == ["person: Ada", "place: London"]
+
+
+@pytest.mark.parametrize("cell", ["person", ["B-person"], [{"start": 0}], 5, None, [{**CELL[0], "end": "3"}]], ids=str)
+def test_what_has_no_entities_is_refused(cell: Any):
+    """In one sentence with the form."""
+    with pytest.raises(InvalidInput, match=r"has no entities; they must be a list such as \[\{"):
+        read_entities(cell)

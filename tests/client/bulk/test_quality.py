@@ -1,12 +1,27 @@
-"""The client's metrics beside those of scikit-learn and scipy."""
+"""The metrics beside those of scikit-learn, scipy and torchmetrics."""
 
 import random
 
 import pytest
-from peltier_client.bulk.quality import choose_several, classify, match_texts, regress, sign_test
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_client.bulk.quality import (
+    choose_several,
+    classify,
+    gain,
+    match_answers,
+    match_texts,
+    reciprocal_rank,
+    regress,
+    score_answer,
+    score_entities,
+    sign_test,
+)
 from scipy import stats
 from sklearn import metrics as sk
+from sklearn.metrics import ndcg_score
 from sklearn.preprocessing import MultiLabelBinarizer
+from torchmetrics.functional.text.squad import squad
 
 NAMES = ["a", "b", "c", "d", "never"]
 
@@ -81,3 +96,73 @@ def test_the_sign_test_is_the_exact_binomial(first: int, second: int) -> None:
     """Two-sided; of no rows that differ it is 1."""
     expected = stats.binomtest(first, first + second).pvalue if first + second else 1.0
     assert sign_test(first, second) == sign_test(second, first) == pytest.approx(expected, rel=1e-9)
+
+
+Documents = list[tuple[int, int]]
+
+
+@given(documents=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=2, max_size=24))
+def test_the_gain_is_that_of_scikit_learn(documents: Documents) -> None:
+    """With grades, equal scores, and more documents than count."""
+    grades, scores = zip(*documents, strict=True)
+    if max(grades) > 0:
+        assert gain(grades, scores) == pytest.approx(ndcg_score([grades], [scores], k=10))
+
+
+def test_the_first_relevant_document_counts() -> None:
+    """Of equal scores the relevant document is the last."""
+    assert reciprocal_rank([0, 1, 2], [3.0, 2.0, 1.0]) == 1 / 2
+    assert reciprocal_rank([1, 0, 0], [1.0, 1.0, 1.0]) == 1 / 3
+
+
+# As SQuAD's script scores them: https://github.com/rajpurkar/SQuAD-explorer.
+CASES = [
+    ("the Black Forest!", ["black  forest"], 1.0, 1.0),
+    ("Black Forest", ["The Black Forest, Germany", "Alps"], 0.0, 0.8),
+    ("Forest Forest", ["Forest"], 0.0, 2 / 3),
+    ("", [], 1.0, 1.0),
+    ("Alps", [], 0.0, 0.0),
+    ("", ["Alps"], 0.0, 0.0),
+    ("the", ["a"], 1.0, 1.0),
+    ("naïve—café", ["naïve café"], 0.0, 0.0),
+]
+
+
+@pytest.mark.parametrize(("found", "gold", "exact", "f1"), CASES)
+def test_an_answer_is_compared_as_squad_does(found: str, gold: list[str], exact: float, f1: float):
+    """Without case, ASCII punctuation and articles, with the best of the right answers; the empty text is no answer."""
+    assert score_answer(gold, found) == (exact, pytest.approx(f1))
+
+
+@pytest.mark.parametrize(("found", "gold"), [case[:2] for case in CASES])
+def test_answers_are_scored_as_torchmetrics_does(found: str, gold: list[str]):
+    """Its values are percents."""
+    values = squad(
+        [{"id": "0", "prediction_text": found}],
+        [{"id": "0", "answers": {"text": gold or [""], "answer_start": []}}],
+    )
+    wanted = float(values["exact_match"]) / 100, float(values["f1"]) / 100
+    assert score_answer(gold, found) == pytest.approx(wanted)
+
+
+def test_metrics_are_means_over_questions():
+    """From 0 to 1."""
+    found, gold = [case[0] for case in CASES], [case[1] for case in CASES]
+    means, exact = match_answers(gold, found)
+    assert exact == [case[2] for case in CASES]
+    assert means["exact_match"] == sum(case[2] for case in CASES) / len(CASES)
+    assert means["f1"] == pytest.approx(sum(case[3] for case in CASES) / len(CASES))
+
+
+ADA, LONDON = (0, 3, "person"), (7, 13, "place")
+
+
+def test_scores_are_of_whole_entities():
+    """One of two is right; a longer one is not."""
+    metrics, classes = score_entities(
+        [frozenset({ADA, LONDON})], [frozenset({ADA, (4, 13, "place"), (7, 13, "person")})]
+    )
+    assert metrics == pytest.approx({"f1": 2 / 5, "precision": 1 / 3, "recall": 1 / 2})
+    assert classes["person"] == pytest.approx({"f1": 2 / 3, "precision": 1 / 2, "recall": 1.0, "support": 1.0})
+    assert classes["place"]["f1"] == 0.0
+    assert score_entities([frozenset()], [frozenset()])[0] == {"f1": 0.0, "precision": 0.0, "recall": 0.0}

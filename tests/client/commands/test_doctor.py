@@ -6,11 +6,10 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
-from peltier_client.commands.doctor import command
-from peltier_client.commands.doctor.finding import Finding
-from peltier_client.commands.doctor.server import check_server
+from peltier_client.commands import doctor
+from peltier_client.commands.doctor import Finding, check_server
 
-from tests.client.test_cli import Peltier, peltier
+from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 Announce = Callable[[str], None]
@@ -26,7 +25,7 @@ def announce(monkeypatch: pytest.MonkeyPatch) -> Announce:
     """Makes one function the only check of packages."""
 
     def put(value: str) -> None:
-        monkeypatch.setattr(command, "entry_points", lambda group: [EntryPoint("x", value, group)])
+        monkeypatch.setattr(doctor, "entry_points", lambda group: [EntryPoint("x", value, group)])
 
     put(f"{__name__}:check")
     return put

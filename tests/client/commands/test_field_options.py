@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import typer
-from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
+from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from typer import Option
 from typer.testing import CliRunner
 
@@ -26,10 +26,10 @@ class Model:
 
 def run(options: FieldOptions, words: Sequence[str]) -> tuple[Any, str]:
     """What a command with these options gets from a command line, and what it prints."""
-    found: list[Values] = []
+    found: list[OptionValues] = []
 
     @with_field_options
-    def command(*, values: Annotated[Values, options], last: int = 0) -> None:
+    def command(*, values: Annotated[OptionValues, options], last: int = 0) -> None:
         found.append(values | {"last": last})
 
     app = typer.Typer()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client.conftest import KEY
-from tests.client.test_cli import Peltier, peltier
+from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 

@@ -18,7 +18,7 @@ STEPS = {
     "version": (VersionNotFound("adapter 'sst2' has no version 9; its newest is 3"), "see: peltier versions sst2"),
     "scope": (
         Forbidden("this needs the scope 'publish'; the key's scopes are: predict"),
-        "an administrator makes a key with it: peltier keys create --scope publish",
+        "ask an administrator for a key with this scope: peltier keys create --scope publish",
     ),
     "key": (Unauthorized("no"), "check PELTIER_API_KEY or --api-key"),
     "a broken connection": (ConnectionFailed("the connection to http://h broke: reset"), None),

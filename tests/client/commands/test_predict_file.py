@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.test_cli import Peltier, peltier
+from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 
@@ -200,7 +200,7 @@ def test_rows_that_equal_nothing_are_resumed(predict: Predict, tmp_path: Path) -
 @pytest.mark.parametrize("output", ["out.jsonl", "out.jsonl.gz"])
 def test_a_full_disk_is_said_with_how_to_go_on(predict: Predict, tmp_path: Path, output: str) -> None:
     """One sentence, in place of the error of a file; what was written is kept, and can be resumed."""
-    from tests.full_disk import room_for
+    from tests.support.full_disk import room_for
 
     content = jsonl(*"abcd")
     with room_for(300):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.test_cli import Peltier, peltier
+from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 Complete = Callable[[str], list[str]]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.client.conftest import Answer, LittleServer
-from tests.client.test_cli import Peltier, peltier
+from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 

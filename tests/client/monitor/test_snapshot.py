@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from peltier_client.monitor.snapshot import Snapshot, create_snapshot
+from peltier_client.monitor.snapshot import LoadSnapshot, create_snapshot
 from peltier_client.protocol import LiveSnapshot
 
 from tests.client.conftest import LIVE
@@ -55,7 +55,7 @@ AFTER: dict[str, Any] = {
 }
 
 
-def between(before: dict[str, Any], after: dict[str, Any]) -> Snapshot:
+def between(before: dict[str, Any], after: dict[str, Any]) -> LoadSnapshot:
     return create_snapshot(LiveSnapshot.model_validate(before), LiveSnapshot.model_validate(after))
 
 

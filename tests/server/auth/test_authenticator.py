@@ -12,7 +12,7 @@ from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.auth.credentials import Credentials, Issued
 from peltier_server.auth.keyring import Keyring
 from peltier_server.settings import SettingsError
-from peltier_store.registry import Key, Quotas, Snapshot, Tenant
+from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
 from starlette.datastructures import Headers
 
 NOW = datetime.now(UTC)
@@ -35,9 +35,11 @@ class EveryToken:
         return Caller(token.partition(".")[0], frozenset({"predict"}), "oidc:ada")
 
 
-def snapshot_of(*keys: Key, revision: int = 1) -> Snapshot:
+def snapshot_of(*keys: Key, revision: int = 1) -> RegistrySnapshot:
     """A registry with the tenants default and a, and these keys of a."""
-    return Snapshot(revision, (), (Tenant("default", NOW, Quotas()), Tenant("a", NOW, Quotas())), keys)
+    return RegistrySnapshot(
+        revision, (), (TenantRecord("default", NOW, Quotas()), TenantRecord("a", NOW, Quotas())), keys
+    )
 
 
 def key_of(issued: Issued, *, expires_at: datetime | None = None, revoked_at: datetime | None = None) -> Key:

@@ -6,7 +6,7 @@ import pytest
 from peltier_client.errors import NotFound, Unauthorized
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import Keyring
-from peltier_store.registry import Key, Quotas, Snapshot, Tenant
+from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
 
 NOW = datetime.now(UTC)
 CREDENTIALS = Credentials(b"a secret")
@@ -19,9 +19,9 @@ def make_key(tenant: str, age_days: int = 0) -> tuple[str, Key]:
     return issued.text, Key(issued.prefix, tenant, issued.digest, frozenset({"admin"}), "", made, "", None, None)
 
 
-def make_tenant(name: str, max_adapters: int | None = None) -> Tenant:
+def make_tenant(name: str, max_adapters: int | None = None) -> TenantRecord:
     """A tenant."""
-    return Tenant(name, NOW, Quotas(max_adapters=max_adapters))
+    return TenantRecord(name, NOW, Quotas(max_adapters=max_adapters))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def keyring() -> Keyring:
 def test_nothing_is_known_before_the_registry_is_read(keyring: Keyring) -> None:
     """An empty keyring is not one that has been read to be empty."""
     assert not keyring.is_known
-    keyring.apply(Snapshot(0, (), ()))
+    keyring.apply(RegistrySnapshot(0, (), ()))
     assert keyring.is_known
     assert keyring.is_empty
 
@@ -43,8 +43,8 @@ def test_nothing_is_known_before_the_registry_is_read(keyring: Keyring) -> None:
 def test_what_has_not_changed_stays(keyring: Keyring) -> None:
     """A snapshot holds only the tenants and keys that have changed."""
     (text, first), (_, second) = make_key("a"), make_key("b")
-    keyring.apply(Snapshot(1, (), (make_tenant("a"), make_tenant("b")), (first,)))
-    keyring.apply(Snapshot(2, (), (make_tenant("b", max_adapters=3),), (second,)))
+    keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"), make_tenant("b")), (first,)))
+    keyring.apply(RegistrySnapshot(2, (), (make_tenant("b", max_adapters=3),), (second,)))
     assert keyring.caller(text).tenant == "a"
     assert [tenant.name for tenant in keyring.tenants(after="", limit=9)] == ["a", "b"]
     assert keyring.quotas("b").max_adapters == 3
@@ -53,7 +53,7 @@ def test_what_has_not_changed_stays(keyring: Keyring) -> None:
 def test_keys_are_listed_by_age(keyring: Keyring) -> None:
     """Of one tenant or of all."""
     keys = {age: make_key("a" if age < 3 else "b", age)[1] for age in (1, 3, 2)}
-    keyring.apply(Snapshot(1, (), (make_tenant("a"), make_tenant("b")), tuple(keys.values())))
+    keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"), make_tenant("b")), tuple(keys.values())))
     assert keyring.list_keys(None, after="", limit=9) == [keys[3], keys[2], keys[1]]
     assert keyring.list_keys("a", after="", limit=9) == [keys[2], keys[1]]
     assert keyring.list_keys("z", after="", limit=9) == []
@@ -72,7 +72,7 @@ def test_keys_made_under_another_secret_are_wrong(caplog: pytest.LogCaptureFixtu
     text, key = make_key("a")
     keyring = Keyring()
     keyring.unlock(Credentials(b"another secret"))
-    keyring.apply(Snapshot(1, (), (make_tenant("a"),), (key,)))
+    keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"),), (key,)))
     for _ in range(3):
         with pytest.raises(Unauthorized):
             keyring.caller(text)

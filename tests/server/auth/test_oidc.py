@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from peltier_client.errors import Unauthorized, Unavailable
 from peltier_server.auth import jwks
-from peltier_server.auth.oidc import Provider, Tokens
+from peltier_server.auth.oidc import OidcTokens, Provider
 
 from tests.server.conftest import Serve
 
@@ -85,14 +85,14 @@ def idp() -> Iterator[IdentityProvider]:
 @pytest.mark.parametrize(("key", "kid", "algorithm"), [(RSA, "rsa", "RS256"), (CURVE, "curve", "ES256")])
 async def test_a_good_token_says_who_calls(idp: IdentityProvider, key: Any, kid: str, algorithm: str) -> None:
     """Tenant, scopes and a name for the audit log come from its claims; words that are no scopes are left out."""
-    caller = await Tokens(idp.provider()).caller(idp.token(key=key, kid=kid, algorithm=algorithm))
+    caller = await OidcTokens(idp.provider()).caller(idp.token(key=key, kid=kid, algorithm=algorithm))
     assert (caller.tenant, caller.scopes, caller.actor) == ("a", {"predict", "publish"}, "oidc:ada")
 
 
 async def test_claims_have_the_names_that_the_settings_give(idp: IdentityProvider) -> None:
     """Providers differ; scopes may also be a list."""
     provider = Provider(idp.url, "peltier", f"{idp.url}/keys", tenant_claim="org", scope_claim="roles")
-    caller = await Tokens(provider).caller(idp.token(org="b", roles=["admin", "metrics", 7]))
+    caller = await OidcTokens(provider).caller(idp.token(org="b", roles=["admin", "metrics", 7]))
     assert (caller.tenant, caller.scopes) == ("b", {"admin", "metrics"})
 
 
@@ -137,12 +137,12 @@ WRONG: dict[str, Callable[[IdentityProvider], str]] = {
 async def test_a_wrong_token_is_refused(idp: IdentityProvider, why: str) -> None:
     """For every kind of fault."""
     with pytest.raises(Unauthorized):
-        await Tokens(idp.provider()).caller(WRONG[why](idp))
+        await OidcTokens(idp.provider()).caller(WRONG[why](idp))
 
 
 async def test_keys_are_fetched_once(idp: IdentityProvider) -> None:
     """Unknown key ids do not make the server fetch keys for each."""
-    tokens = Tokens(idp.provider())
+    tokens = OidcTokens(idp.provider())
     for number in range(20):
         await tokens.caller(idp.token())
         with pytest.raises(Unauthorized):
@@ -153,7 +153,7 @@ async def test_keys_are_fetched_once(idp: IdentityProvider) -> None:
 async def test_a_new_key_is_found(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """Providers change their keys; an unknown id is looked up once the pause is over."""
     monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
-    tokens = Tokens(idp.provider())
+    tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     idp.public.append({**json.loads(RSAAlgorithm.to_jwk(STRANGER.public_key())), "kid": "new"})
     assert (await tokens.caller(idp.token(key=STRANGER, kid="new"))).tenant == "a"
@@ -163,7 +163,7 @@ async def test_a_key_that_is_withdrawn_ends(idp: IdentityProvider, monkeypatch: 
     """Once the kept keys are no longer fresh."""
     monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(jwks, "FRESH_SECONDS", 0.0)
-    tokens = Tokens(idp.provider())
+    tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     del idp.public[0]
     with pytest.raises(Unauthorized):
@@ -173,7 +173,7 @@ async def test_a_key_that_is_withdrawn_ends(idp: IdentityProvider, monkeypatch: 
 async def test_a_provider_that_does_not_answer_is_no_verdict(idp: IdentityProvider) -> None:
     """503 with a time to come back, because the token may be good."""
     idp.is_up = False
-    tokens = Tokens(idp.provider())
+    tokens = OidcTokens(idp.provider())
     for _ in range(3):
         with pytest.raises(Unavailable) as caught:
             await tokens.caller(idp.token())
@@ -185,7 +185,7 @@ async def test_known_keys_outlive_an_outage(idp: IdentityProvider, monkeypatch: 
     """For an hour at most; ids that are not known cannot be told meanwhile."""
     monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(jwks, "FRESH_SECONDS", 0.0)
-    tokens = Tokens(idp.provider())
+    tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     idp.is_up = False
     await tokens.caller(idp.token())
@@ -196,7 +196,7 @@ async def test_known_keys_outlive_an_outage(idp: IdentityProvider, monkeypatch: 
         await tokens.caller(idp.token())
 
 
-async def call_for_ever(tokens: Tokens, token: str) -> None:
+async def call_for_ever(tokens: OidcTokens, token: str) -> None:
     while True:
         await tokens.caller(token)
         await asyncio.sleep(0.001)
@@ -207,7 +207,7 @@ async def test_a_provider_that_hangs_is_waited_for_once(idp: IdentityProvider, m
     monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(jwks, "FRESH_SECONDS", 0.0)
     monkeypatch.setattr(jwks, "_TIMEOUT_SECONDS", 600.0)
-    tokens = Tokens(idp.provider())
+    tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     idp.asked.acquire()
     idp.answers.clear()
@@ -252,6 +252,6 @@ async def test_tokens_over_http(idp: IdentityProvider, serve: Serve, monkeypatch
 
 def test_what_looks_like_a_token(idp: IdentityProvider) -> None:
     """Keys do not."""
-    tokens = Tokens(idp.provider())
+    tokens = OidcTokens(idp.provider())
     assert tokens.reads(idp.token())
     assert not tokens.reads("plt_abcdefgh_xyz")

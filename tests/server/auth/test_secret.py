@@ -7,7 +7,7 @@ import pytest
 from peltier_server.auth.secret import load_secret
 from peltier_server.settings import Settings, SettingsError, load_settings
 
-from tests.power_loss import PowerLoss
+from tests.support.power_loss import PowerLoss
 
 
 def settings_in(store: Path, **given: object) -> Settings:

@@ -11,15 +11,15 @@ from types import FrameType
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import AdapterNotFound, VersionNotFound
 from peltier_client.protocol import TaskReference
 from peltier_server.auth.caller import ALL_SCOPES, Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
 from peltier_server.context import RequestContext
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_store.registry import AdapterRecord, Alias, Version
+from peltier_server.residency.lease import AdapterKey
+from peltier_store.registry import AdapterRecord, AliasRecord, VersionRecord
 
 NOW = datetime.now(UTC)
 
@@ -29,9 +29,9 @@ def manifest(bert: Backbone, make_artifact: Callable[..., bytes]) -> str:
     return json.dumps(read_header(make_artifact(bert, "bitfit"))[0].model_dump(mode="json"))
 
 
-def make_version(manifest: str, tenant: str, name: str, number: int, digest: str = "") -> Version:
+def make_version(manifest: str, tenant: str, name: str, number: int, digest: str = "") -> VersionRecord:
     digest = f"sha256:{digest or f'{tenant}{name}{number}'.encode().hex():0>64}"
-    return Version(tenant, name, number, digest, 10, "bitfit", manifest, NOW)
+    return VersionRecord(tenant, name, number, digest, 10, "bitfit", manifest, NOW)
 
 
 def make_record(
@@ -43,7 +43,7 @@ def make_record(
     **aliases: Mapping[int, float],
 ) -> AdapterRecord:
     versions = tuple(make_version(manifest, tenant, name, number) for number in sorted(numbers))
-    named = tuple(Alias(alias, split, NOW, "me") for alias, split in aliases.items())
+    named = tuple(AliasRecord(alias, split, NOW, "me") for alias, split in aliases.items())
     return AdapterRecord(tenant, name, public, versions, named)
 
 

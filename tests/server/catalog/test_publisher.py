@@ -14,7 +14,8 @@ from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.golden.golden import golden_rows, judge_golden
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_store.blobs.blobs import BlobStoreFull, digest_of
 from peltier_store.registry import RegistryError
 

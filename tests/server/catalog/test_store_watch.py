@@ -8,15 +8,15 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs, BlobStoreGone
-from peltier_store.blobs.owner import sync_file
+from peltier_store.blobs.files import sync_file
 from peltier_store.ownership import require_own
 from peltier_store.registry import Registry, RegistryGone
 from peltier_store.registry.transactions import WriteTransaction
 
 from tests.server.conftest import Running, Serve, until
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 TEXT = "a good film"
 _GONE = "the server's store is gone, so it accepts no changes; loaded adapters still answer"

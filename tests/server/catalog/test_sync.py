@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.catalog import entry
 from peltier_store.registry import RegistryError
 
-from tests.fault_proxy import FaultProxy
-from tests.postgres_server import PostgresServer, run_postgres
 from tests.server.conftest import Running, Serve, read_again, until
+from tests.support.fault_proxy import FaultProxy
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 # A follower that does not follow; one that does is done after a few reads of the registry, four a second.
 _HANGS_SECONDS = 60

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.sync import RegistrySync
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import Registry, Snapshot
+from peltier_store.registry import Registry, RegistrySnapshot
 
 from tests.server.gate import Gate
 
@@ -26,11 +26,11 @@ class Keys:
     """An image that follows: the snapshots it was given, and what of the catalog was there by then."""
 
     catalog: Catalog
-    snapshots: list[Snapshot] = field(default_factory=list)
+    snapshots: list[RegistrySnapshot] = field(default_factory=list)
     there: list[set[str]] = field(default_factory=list)
     then: Callable[[], object] = lambda: None
 
-    def apply(self, snapshot: Snapshot) -> None:
+    def apply(self, snapshot: RegistrySnapshot) -> None:
         self.snapshots.append(snapshot)
         self.there.append(names_in(self.catalog))
         self.then()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Running, Serve, make_client
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from peltier_backbone.native import choice, survey
-from peltier_client.commands.doctor.finding import Finding
+from peltier_client.commands.doctor import Finding
 from peltier_server.doctor import memory, packages, processor
 from peltier_server.doctor.checks import check
 from peltier_server.doctor.memory import available_bytes, check_memory
@@ -13,7 +13,7 @@ from peltier_server.doctor.packages import check_packages
 from peltier_server.doctor.processor import check_processor
 from peltier_server.settings import Settings
 
-from tests.levels import LEVELS
+from tests.support.levels import LEVELS
 
 
 def told(findings: Iterable[Finding], *levels: str) -> list[str]:

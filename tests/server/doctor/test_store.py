@@ -5,8 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from peltier_adapters.digest import digest_of
-from peltier_client.commands.doctor.finding import Finding
+from peltier_adapters.artifact.source import digest_of
+from peltier_client.commands.doctor import Finding
 from peltier_server.doctor.store import check_store
 from peltier_server.settings import Settings
 from peltier_store.blobs.blobs import Blobs

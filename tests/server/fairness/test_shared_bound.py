@@ -49,7 +49,7 @@ def test_floods_leave_room_for_the_next(limit: int, requests: list[int]) -> None
     for holder in holders:
         holder.end()
     assert bound.total == 0
-    assert not bound._of_tenant
+    assert not bound._shares._held
 
 
 def test_each_bound_says_what_it_is() -> None:

@@ -1,22 +1,19 @@
 """The app has no middleware but this server's own."""
 
 from fastapi import APIRouter
-from peltier_server.http.auth_middleware import AuthMiddleware
-from peltier_server.http.outgoing import OutgoingMiddleware
 from peltier_server.http.request_middleware import RequestMiddleware
-from peltier_server.http.slow_body import SlowBodyMiddleware
 
 from tests.server.conftest import Running
 
 
-async def test_a_request_passes_our_layers_only(running: Running) -> None:
+async def test_a_request_passes_our_layer_only(running: Running) -> None:
     """From the outermost to the router. The endpoints that the framework calls have its own two around them."""
     await running.client.get("/health")
     layers, app = list[type](), running.app.middleware_stack
     while app is not None:
         layers.append(type(app))
         app = getattr(app, "_app", None)
-    assert layers == [SlowBodyMiddleware, RequestMiddleware, AuthMiddleware, OutgoingMiddleware, APIRouter]
+    assert layers == [RequestMiddleware, APIRouter]
 
 
 async def test_an_unknown_address_and_method_are_answered(running: Running) -> None:

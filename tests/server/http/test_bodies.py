@@ -8,9 +8,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
-from peltier_server.context import RequestContext, attach_context
+from peltier_backbone.backbone import Backbone
+from peltier_server.context import BodyLimit, RequestContext, attach_context
 from peltier_server.http import bodies
+from peltier_server.http.incoming import Incoming
 from starlette.requests import Request
 from starlette.types import Message
 
@@ -108,7 +109,7 @@ async def test_a_body_in_chunks_is_counted_as_it_comes(loaded: Running) -> None:
     assert body_bytes.total == 0
 
 
-async def test_a_request_is_freed_when_it_ends() -> None:
+async def test_a_request_is_freed_when_it_ends(running: Running) -> None:
     """By its references: a cycle would keep its body until the garbage collector runs."""
     messages: list[Message] = [{"type": "http.request", "body": b"{}", "more_body": False}]
 
@@ -116,9 +117,11 @@ async def test_a_request_is_freed_when_it_ends() -> None:
         return messages.pop()
 
     scope: dict[str, Any] = {"type": "http", "headers": [], "state": {}}
-    attach_context(scope, RequestContext("1"))
-    limited = bodies.LimitedRequest(Request(scope, receive), 10)
-    assert await limited.body() == b"{}"
-    freed = weakref.ref(limited)
-    del limited
-    assert freed() is None
+    context = RequestContext("1", body_limit=BodyLimit(10))
+    attach_context(scope, context)
+    incoming = Incoming(context, receive, 1.0, is_whole=True)
+    request = bodies.JSONRequest(Request(scope, incoming.receive), running.app.state.preparation, bytes)
+    assert await request.body() == b"{}"
+    freed = [weakref.ref(request), weakref.ref(incoming)]
+    del request, incoming
+    assert [ref() for ref in freed] == [None, None]

@@ -1,6 +1,8 @@
 """The bounds of a connection, over a real socket with an app that sends large answers."""
 
 import asyncio
+import inspect
+import re
 import socket
 import struct
 import threading
@@ -8,14 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NamedTuple
 
+import peltier_server
 import pytest
 import uvicorn
 from peltier_server.http import connection
 from peltier_server.http.connection import has_closed
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tests.server.attacker import listen
 
@@ -316,3 +321,18 @@ def test_where_the_kernel_does_not_tell_it_is_open() -> None:
     with one:
         other.close()
         assert not has_closed(one)
+
+
+def test_one_private_part_of_the_frameworks_is_used() -> None:
+    """In one module; uvicorn has it as that module expects."""
+    frameworks = r"(?:from|import) (?:uvicorn|starlette|fastapi|httptools)[\w.]*?(?:\.| import .*)(\b_\w+)"
+    used = {
+        (path.name, name)
+        for path in Path(peltier_server.__file__).parent.rglob("*.py")
+        for pattern in (frameworks, r"super\(\)\.(_[a-z]\w*)")
+        for name in re.findall(pattern, path.read_text())
+    }
+    assert used == {("connection.py", "_start_asgi_task")}
+    assert list(inspect.signature(HttpToolsProtocol._start_asgi_task).parameters) == ["self", "cycle", "app"]
+    for starts in (HttpToolsProtocol.on_headers_complete, HttpToolsProtocol.on_response_complete):
+        assert "self._start_asgi_task(" in inspect.getsource(starts)

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext, attach_context
-from peltier_server.fairness.shared_bound import SharedBound
-from peltier_server.http.outgoing import PIECE_BYTES, OutgoingMiddleware
+from peltier_server.fairness.shared_bound import Held, SharedBound
+from peltier_server.http.incoming import Incoming
+from peltier_server.http.lifecycle import Lifecycle
+from peltier_server.http.outgoing import PIECE_BYTES, Outgoing
 from peltier_server.inference import predictor
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Scope
@@ -142,14 +144,14 @@ def test_without_room_large_answers_of_every_kind_are_refused(crowd: Crowd) -> N
 async def test_any_large_answer_is_counted_and_sent_in_pieces(num_bytes: int) -> None:
     """The same bytes, even of one that is larger than all may have; where there is no room, it is replaced by a 503."""
     bound, body = SharedBound(4 * PIECE_BYTES, "bytes of answers"), random.Random(0).randbytes(num_bytes)
-    assert await _sent(OutgoingMiddleware(Response(body), bound)) == (200, body)
+    assert await _sent(Response(body), bound) == (200, body)
     with bound.hold("x", 3 * PIECE_BYTES):
-        status, sent = await _sent(OutgoingMiddleware(Response(body), bound))
+        status, sent = await _sent(Response(body), bound)
         assert (status, sent == body) == ((503, False) if num_bytes > PIECE_BYTES else (200, True))
     assert bound.total == 0
 
 
-async def _sent(app: ASGIApp) -> tuple[int, bytes]:
+async def _sent(app: ASGIApp, bound: SharedBound) -> tuple[int, bytes]:
     """Status and body of its answer, no piece of which is large."""
     messages: list[Message] = []
 
@@ -161,8 +163,12 @@ async def _sent(app: ASGIApp) -> tuple[int, bytes]:
         messages.append(message)
 
     scope: Scope = {"type": "http", "method": "GET", "path": "/", "state": {}}
-    attach_context(scope, RequestContext("1", known_caller=LOCAL))
-    await app(scope, receive, send)
+    with Held(bound, LOCAL.tenant) as held:
+        context = RequestContext("1", known_caller=LOCAL, answer_bytes=held)
+        attach_context(scope, context)
+        outgoing = Outgoing(context, Lifecycle(), Incoming(context, receive, 1.0, is_whole=True), send)
+        await app(scope, receive, outgoing.send)
+        await outgoing.end(scope, receive)
     start, *pieces = messages
     assert [piece.get("more_body", False) for piece in pieces] == [True] * (len(pieces) - 1) + [False]
     return start["status"], b"".join(piece["body"] for piece in pieces)

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.server.attacker import listen
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 Start = Callable[..., Server]
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.http.scoped_route import ScopedRoute
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.rerank import routes as rerank

@@ -8,12 +8,14 @@ from itertools import product
 from typing import Any
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_adapters.batch.row import Row
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.windows import WindowedText
 from peltier_client.protocol import Parameters, PredictResponse
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext
-from peltier_server.inference import answer_body, predictor
-from peltier_server.inference.answer_body import prediction_json
+from peltier_server.inference import prediction, predictor, tokenizing
+from peltier_server.inference.prediction import prediction_json
 
 from tests.server.conftest import Running, Serve, until
 from tests.server.test_fairness import OPERATOR, settle_in
@@ -22,6 +24,9 @@ TEXT = "a good film"
 # Each of them takes more bytes in JSON than it has characters.
 LABELS = [f'{number:03d} "\\" é \U0001f600' for number in range(300)]
 MANY = len(LABELS)
+TAGS = ("O", "B-person")
+# In rows of three words: two windows, four windows, and very many.
+TWO, FOUR, VERY_MANY = (" ".join(["good"] * count) for count in (6, 12, 13_000))
 
 
 @pytest.fixture
@@ -124,7 +129,7 @@ async def test_a_large_answer_is_written_after_the_pieces_that_are_in_hand(
 ) -> None:
     """Eight of a neighbour, each of many pieces, wait before it: it waits for the two threads and a few pieces more."""
     gate, complete = threading.Semaphore(0), list[bool]()
-    write = answer_body._write_some
+    write = prediction._write_some
 
     def write_gated(*arguments: Any) -> bool:
         gate.acquire()
@@ -132,7 +137,7 @@ async def test_a_large_answer_is_written_after_the_pieces_that_are_in_hand(
         complete.append(not goes_on)
         return goes_on
 
-    monkeypatch.setattr(answer_body, "_write_some", write_gated)
+    monkeypatch.setattr(prediction, "_write_some", write_gated)
     async with serve(admin_key=OPERATOR) as running:
         shared = await settle_in(running, lambda seed: make_artifact(bert, "bitfit", labels=LABELS, seed=seed))
         flood = [shared.predict("a", [TEXT] * 160, top_k=MANY) for _ in range(8)]
@@ -183,3 +188,61 @@ async def test_texts_count(serve: Serve, t5: Backbone, t5_directory: str, make_a
             answer = await running.client.post("/v1/completions", json=body)
             assert answer.status_code == 400
             assert "inputs with 12 tokens each" in answer.json()["error"]["message"]
+
+
+@pytest.fixture
+async def tagging(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
+    """A server of at most four windows, with two tasks of five tokens."""
+    data = make_artifact(bert, "lora", task_type="token-classification", labels=TAGS, max_length=5)
+    async with serve(max_windows=4) as running:
+        for name in ("one", "two"):
+            assert (await running.upload(data, name)).status_code == 201
+        yield running
+
+
+def _refusal(count: int) -> str:
+    return (
+        f"the long texts of the request make {count} windows or more; at most 4 are allowed: send fewer or shorter "
+        "texts, or set a smaller stride"
+    )
+
+
+async def test_windows_of_all_inputs_count(tagging: Running) -> None:
+    """Short texts have none, and without `stride` a long one has none either."""
+    assert (await tagging.predict("one", [TWO, TWO, *["bad"] * 9], stride=0)).status_code == 200
+    assert (await tagging.predict("one", [FOUR, "bad"], stride=0)).status_code == 200
+    assert (await tagging.predict("one", [VERY_MANY] * 3)).status_code == 200
+    answer = await tagging.predict("one", [TWO, "bad", FOUR, "bad"], stride=0)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (422, _refusal(6))
+
+
+async def test_too_many_windows_are_not_made(tagging: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 65,536 characters is refused when its tokens are known; the texts behind it are not read."""
+    read, encode = list[int](), tokenizing._encode_one
+
+    def record(*args: Any) -> Any:
+        read.append(len(args[-1]))
+        return encode(*args)
+
+    monkeypatch.setattr(tokenizing, "_encode_one", record)
+    monkeypatch.setattr(WindowedText, "rows", None)
+    answer = await tagging.predict("one", [VERY_MANY, *["bad " * 20] * 8], stride=0)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (422, _refusal(4334))
+    assert read == [len(VERY_MANY)]
+
+
+async def test_the_parts_of_a_mixed_request_share_them(tagging: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an input for each task or one for all; no row of a refused part is made, and the others are answered."""
+    rows = list[Row]()
+    monkeypatch.setattr(predictor, "Row", lambda *args, **options: rows.append(Row(*args, **options)) or rows[-1])
+    items = [{"task": task, "input": TWO, "parameters": {"stride": 0}} for task in ("one", "two", "one")]
+    for answer in (
+        await tagging.predict_mixed(*items),
+        await tagging.predict_tasks("one", "two", "one@1", text=TWO, stride=0),
+    ):
+        rows.clear()
+        results = answer.json()["results"]
+        assert ["error" in one for one in results] == [False, False, True]
+        assert results[2]["error"]["message"] == _refusal(6)
+    again = await tagging.predict_tasks("one", "two", "one@1", text=TWO, stride=0)
+    assert (again.status_code, len(rows)) == (200, 4)

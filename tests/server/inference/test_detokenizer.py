@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_backbone.load import Backbone
-from peltier_backbone.tokenizer import Tokenizer
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.tokenizer import Tokenizer
 from peltier_server.inference.detokenizer import Detokenizer
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers

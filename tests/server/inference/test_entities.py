@@ -9,14 +9,14 @@ from peltier_adapters.answers.entities import find_entities, join_windows
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import LongTexts, at_words, encode_windows
+from peltier_adapters.inputs import LongTexts, at_words, encode_windows
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone
-from peltier_backbone.token_places import words_at_spaces
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.token_places import words_at_spaces
 from peltier_client.protocol import Parameters, PredictResponse
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext
-from peltier_server.inference import answer_reader
+from peltier_server.inference import response
 
 from tests.server.conftest import Running, Serve
 
@@ -115,13 +115,13 @@ async def test_long_texts_are_read_in_windows(tagging: Running, bert: Backbone, 
 
 async def test_many_windows_are_not_read_on_the_event_loop(tagging: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few short texts are; the answer to a long one is written in a thread, in turns with other tenants' work."""
-    read, threads = answer_reader.read_answers, list[int]()
+    read, threads = response.read_answers, list[int]()
 
     def record(*args: Any, **options: Any) -> Any:
         threads.append(threading.get_ident())
         return read(*args, **options)
 
-    monkeypatch.setattr(answer_reader, "read_answers", record)
+    monkeypatch.setattr(response, "read_answers", record)
     for text in (TEXT, LONG * 10):
         assert (await tagging.predict("ner", text, stride=4)).status_code == 200
     assert [one == threading.get_ident() for one in threads] == [True, False]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Unavailable
 from peltier_server.catalog.entry import Entry
 from peltier_server.inference.quarantine import Quarantine

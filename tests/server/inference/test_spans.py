@@ -8,10 +8,10 @@ from peltier_adapters.answers.spans import best_span
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import LongTexts, encode_windows
+from peltier_adapters.inputs import LongTexts, encode_windows
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import SpanSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.exchange.results import PredictionBody
 from peltier_client.protocol import PredictResponse
 

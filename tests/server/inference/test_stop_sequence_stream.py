@@ -4,17 +4,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.stop_sequence_stream import StopSequenceStream
-from peltier_server.inference.text_stream import TextStream
-from peltier_server.queue.ticket import Progress
+from peltier_server.inference.text_stream import StreamedText
+from peltier_server.queue.ticket import NewTokens
 
 
 @pytest.mark.parametrize("whole", [True, False])
 async def test_nothing_is_written_after_a_stop(whole: bool, t5: Backbone) -> None:
     """The writing ends while the text is read, before anybody closes it; the stop's own tokens are counted, no more."""
-    stream = TextStream(t5.tokenizer)
+    stream = StreamedText(t5.tokenizer)
     ended = asyncio.Event()
     ids = list(t5.tokenizer.ids("a good film"))
 
@@ -23,7 +23,7 @@ async def test_nothing_is_written_after_a_stop(whole: bool, t5: Backbone) -> Non
         stream.open(StreamStart(adapter, "device", 3, 0))
         try:
             for one in ids:
-                stream.on_progress(Progress((one,), 0.0, 0.0))
+                stream.on_progress(NewTokens((one,), 0.0, 0.0))
             return await asyncio.Future()
         finally:
             ended.set()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.fairness.preparation import MAX_PIECE_COST
 from peltier_server.inference import tokenizing
 from peltier_server.inference.tokenizing import split_inputs

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from peltier_server.fairness.shared_bound import Shares
 from peltier_server.residency import fetches
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.shares import Shares
 from peltier_server.settings import Settings
 
 from tests.server.limits.probe import Met, probe

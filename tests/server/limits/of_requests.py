@@ -12,7 +12,8 @@ import pytest
 from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server.fairness.shared_bound import SharedBound
-from peltier_server.http import slow_body as pace
+from peltier_server.http import incoming as pace
+from peltier_server.inference.answer_size import AnswerForm
 from peltier_server.settings import Settings
 
 from tests.server.limits.probe import Met, probe
@@ -68,7 +69,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=1), headers=_JSON)
 
 
-@probe("slowest pace of a body, bytes a second", "peltier_server.http.slow_body.MIN_BYTES_PER_SECOND")
+@probe("slowest pace of a body, bytes a second", "peltier_server.http.incoming.MIN_BYTES_PER_SECOND")
 def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=8), headers=_JSON)
 
@@ -81,7 +82,7 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("time to read the rest of a body after an early answer", "peltier_server.http.slow_body._MAX_LINGER_SECONDS")
+@probe("time to read the rest of a body after an early answer", "peltier_server.http.incoming._MAX_LINGER_SECONDS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pace, "_MAX_LINGER_SECONDS", 0.2)
@@ -182,7 +183,8 @@ def _answer_bytes(servers: Servers, **parameters: object) -> int:
     """The most that the answer to eight inputs may have."""
     predictor = servers.bert.service.predictor
     entry = servers.bert.service.catalog.get("default", "demo").newest
-    return predictor._measure.of_answer(entry, [TEXT] * 8, Parameters.model_validate(parameters), None).num_bytes
+    form = AnswerForm(entry.task, Parameters.model_validate(parameters), top_k=parameters.get("top_k"))
+    return predictor._measure.of_answer(entry, [TEXT] * 8, form, None).num_bytes
 
 
 @probe("scores of an input where the caller gives no `top_k`")
@@ -330,7 +332,7 @@ def _taken(small: Small, what: str) -> Iterator[None]:
     bound: SharedBound = getattr(small.listening.app.state.preparation, what)
     with ExitStack() as held:
         for number in itertools.count():
-            rest = bound._limit - bound.total
+            rest = bound._shares.rest(0)
             if rest < 8:
                 yield
                 return

@@ -50,7 +50,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.put("/v1/tenants/default", json={"weight": 101})
 
 
-@probe("characters of a key's note", "peltier_client.protocol.keys.MAX_NOTE_LEN")
+@probe("characters of a key's note", "peltier_client.protocol.administration.MAX_NOTE_LEN")
 def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/keys", json={"scopes": ["predict"], "note": "a" * 201})
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.spec.tasks import MAX_BEAMS, MAX_TEMPERATURE
-from peltier_server.runner.group import Group
+from peltier_server.runner.group import DecodeGroup
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import TEXT, Servers
@@ -46,14 +46,14 @@ def _(servers: Servers) -> Met:
 
 @probe("texts and beams written at once")
 def _(servers: Servers) -> Met:
-    step, rows = Group.step, set()
+    step, rows = DecodeGroup.step, set()
 
-    def watched(group: Group) -> object:
+    def watched(group: DecodeGroup) -> object:
         rows.add(group.num_rows)
         return step(group)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as threads:
-        patch.setattr(Group, "step", watched)
+        patch.setattr(DecodeGroup, "step", watched)
         answers = list(threads.map(servers.t5.predict, [TEXT] * 6))
     assert {answer.status_code for answer in answers} == {200}
     assert max(rows) <= 2

@@ -140,12 +140,12 @@ def _stuck() -> Iterator[None]:
             released.set()
 
 
-@probe("products that oneDNN keeps prepared", "peltier_backbone.kernel_cache._MAX_PREPARED")
+@probe("products that oneDNN keeps prepared", "peltier_backbone.machine.kernel_cache._MAX_PREPARED")
 def _(servers: Servers) -> Met:
     return _prepared("ONEDNN_PRIMITIVE_CACHE_CAPACITY", servers.bert)
 
 
-@probe("products that torch keeps prepared, of one thread", "peltier_backbone.kernel_cache._MAX_PER_THREAD")
+@probe("products that torch keeps prepared, of one thread", "peltier_backbone.machine.kernel_cache._MAX_PER_THREAD")
 def _(servers: Servers) -> Met:
     return _prepared("LRU_CACHE_CAPACITY", servers.bert)
 

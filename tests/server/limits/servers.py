@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.service import Service
 
 from tests.server.attacker import listen as hear

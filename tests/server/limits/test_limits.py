@@ -11,7 +11,7 @@ import peltier_client.protocol
 import peltier_server
 import peltier_store
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.settings import Settings
 from peltier_store.registry import Quotas
 
@@ -53,25 +53,25 @@ UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
         "peltier_store.registry.tenants._MAX_COUNT",
-        "peltier_store.backup.reader._MAX_SUMMARY_BYTES",
+        "peltier_store.backup.restore._MAX_SUMMARY_BYTES",
         "peltier_store.blobs.location._MAX_RETRIES",
         "peltier_store.blobs.sources._MAX_PIECES",
         "peltier_store.commands._MAX_GRACE_SECONDS",
         "peltier_store.commands._MAX_SHOWN_ORPHANS",
         "peltier_store.garbage._MAX_DELETIONS",
         "peltier_store.garbage._MAX_STOPPING_SECONDS",
-        "peltier_backbone.attention._MAX_PADDED_TOKENS",
-        "peltier_backbone.known_words._MAX_LEARNT_WORDS",
-        "peltier_backbone.known_words._MAX_WORDS",
-        "peltier_backbone.known_words._MAX_WORD_CHARS",
+        "peltier_backbone.attention.attention._MAX_PADDED_TOKENS",
+        "peltier_backbone.text.known_words._MAX_LEARNT_WORDS",
+        "peltier_backbone.text.known_words._MAX_WORDS",
+        "peltier_backbone.text.known_words._MAX_WORD_CHARS",
         "peltier_backbone.native.trial._MAX_SECONDS",
-        "peltier_backbone.quantization.MAX_INNER",
-        "peltier_backbone.quantization._MAX_PAIR",
-        "peltier_backbone.ragged_attention._MAX_WASTED_LOGITS",
+        "peltier_backbone.linear.quantization.MAX_INNER",
+        "peltier_backbone.linear.quantization._MAX_PAIR",
+        "peltier_backbone.attention.ragged_attention._MAX_WASTED_LOGITS",
         "peltier_client.protocol.names.MAX_VERSION",
         "peltier_client.protocol.predict.MAX_BEAMS",
         "peltier_client.protocol.predict.MAX_TEMPERATURE",
-        "peltier_client.protocol.tenants._MAX_COUNT",
+        "peltier_client.protocol.administration._MAX_COUNT",
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
         "peltier_server.tracing.batch_trace._MAX_LINKS",
         "peltier_server.tracing.request_trace._MAX_SPANS",

@@ -3,18 +3,16 @@
 import re
 from collections import Counter as Counts
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.metrics.metrics import Metrics
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from docs.generator.metrics_page import metrics_page
 from tests.server.conftest import Running
-
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 CONTRACT = {
     "peltier_requests_total",
@@ -180,8 +178,8 @@ async def test_the_process_is_measured(running: Running) -> None:
 
 
 def described() -> dict[str, tuple[str, set[str]]]:
-    """Type and labels of each metric, as docs/reference/metrics.md has them."""
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*)\|", PAGE.read_text(), flags=re.MULTILINE)
+    """Type and labels of each metric, as the page of metrics has them."""
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*)\|", metrics_page(), flags=re.MULTILINE)
     return {name: (kind, set(re.findall(r"\w+", labels))) for name, kind, labels in rows}
 
 

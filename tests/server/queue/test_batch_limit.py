@@ -6,11 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from peltier_adapters.batch.row import Row
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
+from peltier_client.errors import QueueFull, TooLarge
 from peltier_server.queue import batch_limit
-from peltier_server.queue.batch import Batch
-from peltier_server.queue.batch_limit import MIN_SHARED_COST, PRESENT_SECONDS, BatchBounds, BatchLimit
+from peltier_server.queue.batch import TicketBatch
+from peltier_server.queue.batch_limit import MIN_SHARED_COST, PRESENT_SECONDS, Admission, BatchBounds, BatchLimit
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.estimator import PRIORS
 from peltier_server.queue.prices import Prices
@@ -116,7 +117,7 @@ class Machine:
         rows = [Row(Encoded((5,) * length, (0,) * length)) for length in lengths]
         self.batcher.put([Ticket(rows, self.prices.price(rows), Results(len(rows)), tenant=tenant)])
 
-    def compute(self) -> Batch:
+    def compute(self) -> TicketBatch:
         """Computes the next batch."""
         batch = self.batcher.next(wait=False)
         assert batch is not None
@@ -126,16 +127,16 @@ class Machine:
             self.batcher.learn(batch.tickets, seconds)
         return batch
 
-    def keeps_the_bound(self, batch: Batch) -> bool:
+    def keeps_the_bound(self, batch: TicketBatch) -> bool:
         """Whether a batch takes no longer than the bound, within a twentieth, or has the least that a batch has."""
         is_smallest = batch.num_rows == 1 or _cost(batch) <= MIN_SHARED_COST
         return is_smallest or self._seconds(batch) <= 1.05 * BOUNDS.max_shared_seconds
 
-    def _seconds(self, batch: Batch) -> float:
+    def _seconds(self, batch: TicketBatch) -> float:
         return self.seconds_per_token * (PRIORS.batch + _cost(batch))
 
 
-def _cost(batch: Batch) -> int:
+def _cost(batch: TicketBatch) -> int:
     return sum(cost for ticket in batch.tickets for cost in ticket.price.rows)
 
 
@@ -214,3 +215,33 @@ async def test_a_machine_that_slows_down_has_smaller_batches_at_once(minilm: Bac
         while clock.now < slow_since + 0.5:
             machine.compute()
         assert machine.keeps_the_bound(machine.compute())
+
+
+@given(max_tokens=st.integers(40, 10_000), requests=st.lists(st.integers(1, 200), min_size=300, max_size=300))
+def test_floods_leave_room_for_the_next(max_tokens: int, requests: list[int]) -> None:
+    """After each admission a third of that tenant's waiting tokens is still free, for any requests of five tenants."""
+    admission, queued = Admission(max_tokens), dict.fromkeys(range(5), 0)
+    for number, tokens in enumerate(requests):
+        try:
+            admission.check(str(number % 5), tokens, waiting=sum(queued.values()), of_tenant=queued[number % 5])
+        except (QueueFull, TooLarge):
+            continue
+        queued[number % 5] += tokens
+        rest = max_tokens - sum(queued.values())
+        assert 0 <= queued[number % 5] <= 3 * rest
+
+
+def test_each_bound_says_what_it_is() -> None:
+    """Too much at once, too much in all, too much of one."""
+    admission = Admission(400)
+    with pytest.raises(
+        TooLarge, match="costs 301 tokens; at most 300 of one tenant may wait at a time, so that others "
+    ):
+        admission.check("a", 301, waiting=0, of_tenant=0)
+    with pytest.raises(QueueFull, match=r"^390 tokens wait of at most 400; 11 more do not fit$"):
+        admission.check("a", 11, waiting=390, of_tenant=0)
+    with pytest.raises(
+        QueueFull, match=r"^90 tokens of tenant 'a' wait; 10 more would leave 30 of 400 to others, and one "
+    ):
+        admission.check("a", 10, waiting=360, of_tenant=90)
+    admission.check("a", 300, waiting=0, of_tenant=0)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.search import Decoding
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
-from peltier_server.queue.batch import Batch
+from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import price_tokens
@@ -48,7 +48,7 @@ def make_batcher(tokens: int = 16, rows: int = 4, queue: int = 10_000, decode_ro
     )
 
 
-def drain(batcher: Batcher) -> list[Batch]:
+def drain(batcher: Batcher) -> list[TicketBatch]:
     batcher.close()
     return list(iter(batcher.next, None))
 
@@ -166,7 +166,7 @@ async def test_a_closed_batcher_serves_what_waits_and_takes_nothing() -> None:
 async def test_next_waits_for_rows() -> None:
     """The runner sleeps while there is nothing to do, and wakes for the first row."""
     batcher = make_batcher()
-    taken: list[Batch | None] = []
+    taken: list[TicketBatch | None] = []
     thread = threading.Thread(target=lambda: taken.append(batcher.next()))
     thread.start()
     await asyncio.to_thread(thread.join, 0.05)
@@ -180,7 +180,7 @@ async def test_next_waits_for_rows() -> None:
 async def test_what_comes_together_travels_together() -> None:
     """The first request of a turn of the event loop does not send the runner off without the others."""
     batcher = make_batcher()
-    taken: list[Batch | None] = []
+    taken: list[TicketBatch | None] = []
     thread = threading.Thread(target=lambda: taken.append(batcher.next()))
     thread.start()
     await asyncio.to_thread(thread.join, 0.05)

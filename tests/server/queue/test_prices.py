@@ -8,8 +8,8 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.estimator import PRIORS

@@ -8,8 +8,8 @@ import pytest
 from peltier_server.quotas.rates import Rate, Rates
 from peltier_server.settings import SettingsError
 
-from tests import redis_server
-from tests.redis_server import Redis
+from tests.support import redis_server
+from tests.support.redis_server import Redis
 
 TEN = Rate("tokens", 10, 100)
 

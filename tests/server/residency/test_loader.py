@@ -12,12 +12,12 @@ import torch
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.golden.inputs import encode_input
-from peltier_backbone.load import Backbone
+from peltier_adapters.inputs import encode_input
+from peltier_backbone.backbone import Backbone
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.lease import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.runner import bisection
 from peltier_server.runner.runner import Runner

@@ -10,7 +10,7 @@ from peltier_adapters.batch.forward import forward
 from peltier_adapters.golden import golden
 from peltier_adapters.golden.golden import golden_rows
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Serve
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Running
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Running
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Running
 

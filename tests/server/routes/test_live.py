@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_client.protocol import LiveSnapshot
 from peltier_client.resources import operations

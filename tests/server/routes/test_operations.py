@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.artifact.manifest import Manifest
-from peltier_adapters.ops.backend import choose_backend
-from peltier_backbone.load import Backbone
+from peltier_adapters.ops.choice import choose_backend
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.native.choice import kernels_in_use
 
-from tests.levels import LEVELS
 from tests.server.conftest import Running, Serve
+from tests.support.levels import LEVELS
 
 
 async def test_info_describes_what_runs(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:

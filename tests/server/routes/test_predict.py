@@ -8,8 +8,8 @@ import httpx2
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.row import Row
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from peltier_server.inference import tokenizing
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import Results, Ticket

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
-from tests import redis_server
 from tests.server.catalog.test_publisher import stored_files
 from tests.server.conftest import Running, Serve, until
+from tests.support import redis_server
 
 UNLIMITED = {
     "requests_per_second": None,

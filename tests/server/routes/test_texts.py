@@ -9,8 +9,8 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.generation.generation import Generator
-from peltier_adapters.ops.backend import choose_backend
-from peltier_backbone.load import Backbone
+from peltier_adapters.ops.choice import choose_backend
+from peltier_backbone.backbone import Backbone
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext
 
@@ -68,7 +68,7 @@ async def text_of(running: Running, task: str, text: object, **parameters: objec
 
 
 def live_rows(running: Running) -> int:
-    return running.service._runner._worker._decoder.num_rows
+    return running.service._runner._worker.decode_rows
 
 
 def events_of(body: str) -> list[dict[str, object] | str]:
@@ -214,7 +214,7 @@ async def test_info_and_metrics_tell_of_decoding(loaded: Running) -> None:
     assert info["kernels"] == loaded.service.backbone.kernels | {
         "adapters": choose_backend(torch.device("cpu"), torch.float32).name
     }
-    rows = loaded.service._runner._worker._decoder._metrics.decode_rows
+    rows = loaded.service.metrics.decode_rows
     await until(lambda: rows._value.get() == 0)  # an answer leaves before the step that ended it is counted
     page = (await loaded.client.get("/metrics")).text
     values = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))

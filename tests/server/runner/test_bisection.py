@@ -11,7 +11,7 @@ import pytest
 from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.runner.bisection import blame
 
-from tests.levels import NEEDS_ONEDNN
+from tests.support.levels import NEEDS_ONEDNN
 
 # Two shortages, one after the other; oneDNN knows the sizes of all batches but one before. The limits come from what
 # the process has by then, and from the most that it ever had, which is what the pass of all rows needs.
@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 from peltier_adapters.batch.row import Row
 from peltier_backbone import load
-from peltier_backbone.linear import PlainLinear
-from peltier_backbone.packing import Encoded
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import PeltierError
 from peltier_server.runner import bisection
 from peltier_server.runner.compute_guard import ComputeGuard

@@ -17,15 +17,15 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import Draft, Generator, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.prices import price_tokens
-from peltier_server.queue.ticket import Outcome, Progress, Results, Ticket
+from peltier_server.queue.ticket import NewTokens, Results, RowsOutcome, Ticket
 from peltier_server.runner import group
 from peltier_server.runner.compute_guard import ComputeGuard
 from peltier_server.runner.decode_job import StepStats
-from peltier_server.runner.decoder import Decoder
+from peltier_server.runner.decoder import TextDecoder
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
 NUM_KINDS = 24
@@ -40,7 +40,7 @@ class Caller:
     progressed: list[int] = field(default_factory=list)
 
     @property
-    def result(self) -> Outcome[Draft] | BaseException:
+    def result(self) -> RowsOutcome[Draft] | BaseException:
         future = self.ticket.future
         return future.exception() or future.result()
 
@@ -58,7 +58,7 @@ class Theatre:
 
     def __init__(self, backbone: Backbone, crowd: Sequence[Resident]) -> None:
         self.backbone, self._crowd = backbone, crowd
-        self.decoder = Decoder(backbone, Metrics(), ComputeGuard())
+        self.decoder = TextDecoder(backbone, Metrics(), ComputeGuard())
         self.callers: list[Caller] = []
         self._alone: dict[int, list[int]] = {}
 
@@ -95,7 +95,7 @@ class Theatre:
             row, decoding = self.asked(number)
             progressed: list[int] = []
 
-            def listen(progress: Progress, progressed: list[int] = progressed) -> None:
+            def listen(progress: NewTokens, progressed: list[int] = progressed) -> None:
                 progressed.extend(progress.ids)
 
             listener = listen if decoding.num_beams == 1 else None
@@ -117,7 +117,7 @@ class Theatre:
     def check(self, caller: Caller) -> None:
         """The caller has got the text that they would have got alone, and heard nothing else."""
         outcome = caller.result
-        assert isinstance(outcome, Outcome), outcome
+        assert isinstance(outcome, RowsOutcome), outcome
         assert outcome.outputs[0].ids == self.alone(caller.number)
         assert caller.progressed == outcome.outputs[0].ids[: len(caller.progressed)]
 

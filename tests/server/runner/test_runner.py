@@ -16,14 +16,14 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.generation.search import Decoding
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.fair_queue import FairQueue, Room
+from peltier_server.queue.fair_queue import BatchRoom, FairQueue
 from peltier_server.queue.ticket import Terms, Ticket
 from peltier_server.runner import bisection
 from peltier_server.runner.bisection import Bisection
@@ -193,7 +193,7 @@ async def test_what_fails_around_a_batch_fails_the_batch(
 
 @pytest.mark.parametrize(
     ("owner", "method", "at_call"),
-    [(Batcher, "_take_late", 2), (Room, "admits", 1), (Room, "admits", 3), (FairQueue, "take", 2)],
+    [(Batcher, "_take_late", 2), (BatchRoom, "admits", 1), (BatchRoom, "admits", 3), (FairQueue, "take", 2)],
     ids=["before", "at-the-first", "between", "after"],
 )
 async def test_a_queue_that_fails_loses_nobody(

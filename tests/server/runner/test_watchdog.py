@@ -11,14 +11,14 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_backbone.load import Backbone
-from peltier_server.queue.batch import Batch
+from peltier_backbone.backbone import Backbone
+from peltier_server.queue.batch import TicketBatch
 from peltier_server.runner import bisection
-from peltier_server.runner.group import Group
+from peltier_server.runner.group import DecodeGroup
 from peltier_server.runner.worker import Worker
 
 from tests.server.conftest import Running, Serve, until
-from tests.server_process import Server
+from tests.support.server_process import Server
 
 ServeDemo = Callable[..., AbstractAsyncContextManager[Running]]
 Hang = Callable[[], threading.Event]
@@ -151,11 +151,11 @@ async def test_a_stuck_step_fails_its_texts(
     serve_demo: ServeDemo, t5: Backbone, monkeypatch: pytest.MonkeyPatch, release: threading.Event
 ) -> None:
     """The decoder of the new thread begins empty, and writes what it is asked for next."""
-    step = Group.step
+    step = DecodeGroup.step
     async with serve_demo(t5, "text2text") as running:
         expected = (await running.predict("demo", "a good film")).json()["predictions"]
         with monkeypatch.context() as patch:
-            patch.setattr(Group, "step", lambda self: release.wait(60) and step(self))
+            patch.setattr(DecodeGroup, "step", lambda self: release.wait(60) and step(self))
             answers = await asyncio.gather(*(running.predict("demo", "a good film") for _ in range(3)))
             assert {answer.status_code for answer in answers} == {424}
         assert (await running.predict("demo", "a good film")).json()["predictions"] == expected
@@ -174,7 +174,7 @@ async def test_a_device_that_a_failure_has_broken_is_noticed(
     task_type = "text2text" if kind == "text" else "classification"
     async with serve_demo(t5, task_type, max_runner_restarts=1000) as running:
         with monkeypatch.context() as patch:  # the server ends only with a device that answers, or after long
-            patch.setattr(*((Group, "step") if kind == "text" else (bisection, "forward")), fail)
+            patch.setattr(*((DecodeGroup, "step") if kind == "text" else (bisection, "forward")), fail)
             patch.setattr("peltier_server.runner.worker.torch.ones", fail)
             assert (await running.predict("demo", "a good film")).status_code == 424
             await until(lambda: running.service.watchdog._unproven_since is not None)
@@ -210,7 +210,7 @@ def break_queue(monkeypatch: pytest.MonkeyPatch) -> BreakQueue:
     def begin(running: Running) -> threading.Event:
         take, mended = running.service.batcher._take, threading.Event()
 
-        def faulty(*live: int) -> Batch:
+        def faulty(*live: int) -> TicketBatch:
             if not mended.is_set():
                 raise ArithmeticError("the queue is out of order")
             return take(*live)

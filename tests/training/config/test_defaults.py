@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from peltier_backbone.config import BertConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BertConfig
 from peltier_training.config.defaults import fill_in
 from peltier_training.config.run import Hyperparameters, Run
 
-from tests.published_counts import CONFIGS
+from tests.support.published_counts import CONFIGS
 
 MakeRun = Callable[..., Run]
 NOTHING = Hyperparameters()

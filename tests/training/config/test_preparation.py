@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 Cases = Mapping[str, tuple[Sequence[str], str]]
 # Runs the command once for each list of words in one fresh process: status, output, error and what it has imported.

@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 from peltier_adapters.presets.baselines import BASELINES, find_method
 from peltier_adapters.presets.preset import Preset
-from peltier_backbone.config import BackboneConfig, BertConfig, parse_config
+from peltier_backbone.checkpoint.config import BackboneConfig, BertConfig, parse_config
 from peltier_training.config.recipe import RecipeFile, find_recipe, recipe_names
 from peltier_training.config.run import Hyperparameters
 from peltier_training.config.templates import TEMPLATES

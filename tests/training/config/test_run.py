@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from peltier_adapters.errors import AdapterError
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data

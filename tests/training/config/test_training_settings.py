@@ -2,7 +2,7 @@
 
 import pytest
 from peltier_adapters.presets.presets import PRESETS
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.config.training_settings import check_settings, routed_sides
 from peltier_training.errors import TrainingError
 

@@ -1,10 +1,10 @@
 """From examples to what the Trainer draws."""
 
 import pytest
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.spec.parts import PromptSpec
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import TrainingError

@@ -2,9 +2,9 @@
 
 import pytest
 from peltier_adapters.spec.tasks import SPAN_LABELS, TaskSpec
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.token_places import NOWHERE
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NOWHERE
 from peltier_training.data.examples import Example
 from peltier_training.data.gold_spans import GoldSpan
 from peltier_training.data.span_rows import find_tokens, span_rows

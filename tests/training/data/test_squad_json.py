@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_training.data.raw_row import RawRow
+from peltier_client.bulk.data_file import DataRow
 from peltier_training.data.squad_json import read_squad_json
 from peltier_training.errors import TrainingError
 
@@ -26,8 +26,8 @@ def test_every_question_is_a_row():
         {"id": "2", "question": "Who?", "answers": [], "plausible_answers": [ALPS], "is_impossible": True},
     )
     assert read_squad_json(Path("dev.json"), text, COLUMNS) == [
-        RawRow(1, {"question": "What?", "context": "The Alps.", "answers": [ALPS]}),
-        RawRow(2, {"question": "Who?", "context": "The Alps.", "answers": []}),
+        DataRow(1, {"question": "What?", "context": "The Alps.", "answers": [ALPS]}),
+        DataRow(2, {"question": "Who?", "context": "The Alps.", "answers": []}),
     ]
 
 
@@ -44,7 +44,7 @@ def test_a_broken_file_is_refused(text: str):
 )
 def test_a_file_of_another_form_is_refused(text: str):
     """The sentence names the form that is read."""
-    with pytest.raises(TrainingError, match=r"^dev\.json is not in SQuAD's form: data, in it paragraphs"):
+    with pytest.raises(TrainingError, match=r'^dev\.json is not in SQuAD\'s form, \{"data": \[\{"paragraphs":'):
         read_squad_json(Path("dev.json"), text, COLUMNS)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_training.data.dataset import IGNORED
 from peltier_training.data.examples import Example
-from peltier_training.data.padding import IGNORED
 from peltier_training.data.tag_rows import NO_TOKEN, tag_rows, tag_text
 from peltier_training.data.tags import GoldEntity, Tagged
 from peltier_training.errors import TrainingError

@@ -86,8 +86,8 @@ def test_the_tags_of_a_task_are_those_of_bio():
     [
         (WORDS, ["O"], "there are 1 tags for 6 words"),
         (WORDS, "O", "tags 'O' cannot be read; a list of words has a list of tags"),
-        (WORDS, SPANS, "entities are of a text, and these are beside a list of words, which has a tag for each"),
-        (TEXT, ["O"] * 6, "tags are of words, and these are beside a text; a text has entities such as"),
+        (WORDS, SPANS, "entities need a text; this row has a list of words, so give one tag per word"),
+        (TEXT, ["O"] * 6, "tags need a list of words; this row has a text, so give entities such as"),
         (WORDS, [None] * 6, "tag None is not a tag; it must be a text such as 'B-person'"),
         (WORDS, [0] * 6, "tag 0 is not a position in the tags; name them by --labels O,B-person,I-person,…"),
         (WORDS, ["B-person", "person", *"OOOO"], "tag 'person' has no prefix and tag 'B-person' has one"),

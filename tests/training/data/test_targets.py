@@ -58,7 +58,7 @@ def test_steps_can_be_too_many_or_too_few():
     """The sentence has the range and the step."""
     with pytest.raises(TrainingError, match=r"labels from 0 to 1e\+09 have 5000000001 steps of 0\.2, more than 4096"):
         number_targets([0.0, 1e9], 0.2)
-    with pytest.raises(TrainingError, match=r"every label is 1\.0 in steps of 0\.2; a regression needs two values"):
+    with pytest.raises(TrainingError, match=r"in steps of 0\.2 every label is 1\.0; a regression needs two different"):
         number_targets([1.01, 0.99], 0.2)
 
 

@@ -8,7 +8,7 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.evaluate.decoder_gates import decoder_gates
 
 TEXTS = ("a good film", "the plot was not very good , and the actor is dull", "bad")

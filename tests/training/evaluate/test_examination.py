@@ -6,12 +6,18 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.errors import InputError
-from peltier_backbone.load import Backbone
+from peltier_adapters.spec.tasks import TaskSpec
+from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
+from peltier_training.data.tag_rows import tag_text
+from peltier_training.data.tags import GoldEntity, Tagged
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import evaluate, examine
+from peltier_training.evaluate.examination import evaluate, examine, judge_tags
 
 MakeArtifact = Callable[..., bytes]
+TAGGING = TaskSpec(type="token-classification", labels=("O", "B-place", "I-place"), inputs="single", max_length=8)
+WORDED = "Helsinki and Jyväskylä"
+WORDS = ((0, 8), (9, 12), (13, 22))
 
 
 def test_predictions_keep_the_order_whatever_the_batch(bert: Backbone, make_artifact: MakeArtifact):
@@ -45,3 +51,24 @@ def test_data_of_another_task_are_refused(bert: Backbone, make_artifact: MakeArt
         evaluate(bert, artifact, [Example(("a", "b"), "neutral", "d:1")])
     with pytest.raises(InputError, match="the input is one text; this task takes a pair"):
         evaluate(bert, artifact, [Example("a", "positive", "d:1")])
+
+
+@pytest.mark.parametrize(("max_length", "recall"), [(16, 1.0), (5, 0.5)])
+def test_truncated_words_are_missed(max_length: int, recall: float, minilm: Backbone):
+    """A word has the tag of its first token, and none if it was dropped."""
+    entities = (GoldEntity(0, 8, "place"), GoldEntity(13, 22, "place"))
+    example = Example(WORDED, Tagged(entities, WORDS), "a:1")
+    task = TAGGING.model_copy(update={"max_length": max_length})
+    text = tag_text(minilm, task, example)
+    if recall < 1:
+        text = tag_text(minilm, task.model_copy(update={"max_length": 4}), example)
+    (row,) = text.rows
+    logits = torch.zeros(len(row), 3)
+    for place, word in enumerate(row.words):
+        first = word not in row.words[:place]
+        logits[place, 1 if word in (0, 2) and first else 0 if first else 2] = 1.0  # other tokens say something else
+    judged = judge_tags(task, [example], [text], [logits])
+    assert judged.metrics["recall"] == recall
+    assert judged.metrics["precision"] == 1.0
+    assert judged.gold == [entities]
+    assert judged.found == [entities[: round(2 * recall)]]

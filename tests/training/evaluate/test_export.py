@@ -5,12 +5,12 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden import proof
 from peltier_adapters.golden.golden import check_golden
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.export import GOLDEN_EXAMPLES, export, golden_inputs, measure

@@ -1,8 +1,14 @@
 """Metrics against values worked out by hand."""
 
+import math
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from peltier_training.evaluate import metrics
+from seqeval import metrics as seqeval
 
 
 def test_binary_classification_counts_the_second_label_as_positive():
@@ -83,3 +89,61 @@ def test_every_type_has_its_metrics(kind: metrics.TaskType):
     logits = np.array([[0.4], [1.4]]) if kind == "regression" else np.eye(2)
     assert sorted(metrics.compute(kind, logits, np.array(targets))) == sorted(metrics.NAMES[kind])
     assert metrics.BEST[kind] in metrics.NAMES[kind]
+
+
+QUERY = np.array([0.0, 0.0, 0.0, 1.0, 1.0])
+
+
+def test_metrics_are_means_over_queries():
+    """The relevant document of the first query is second, that of the other first. The rows of a query need not be
+    neighbours."""
+    scores, relevance = np.array([0.9, 0.5, 0.1, 2.0, -1.0]), np.array([0.0, 1.0, 0.0, 1.0, 0.0])
+    wanted = {"mrr": (1 / 2 + 1) / 2, "ndcg@10": (1 / math.log2(3) + 1) / 2}
+    order = np.array([3, 0, 4, 2, 1])
+    targets = np.stack([relevance, QUERY], 1)
+    assert metrics.compute("ranking", scores[:, None], targets) == pytest.approx(wanted)
+    assert metrics.compute("ranking", scores[order, None], targets[order]) == pytest.approx(wanted)
+
+
+def test_grades_are_gains():
+    """Grades 2 and 1, ranked in the wrong order: (1 + 2 / log2(3)) / (2 + 1 / log2(3))."""
+    targets = np.stack([np.array([1.0, 2.0, 0.0]), np.zeros(3)], 1)
+    found = metrics.compute("ranking", np.array([[0.8], [0.7], [0.1]]), targets)
+    gain = (1 + 2 / math.log2(3)) / (2 + 1 / math.log2(3))
+    assert found == pytest.approx({"mrr": 1.0, "ndcg@10": gain})
+
+
+def test_equal_scores_are_no_merit():
+    """A constant ranks the relevant document of three last."""
+    targets = np.stack([np.array([1.0, 0.0, 0.0]), np.zeros(3)], 1)
+    assert metrics.compute("ranking", np.zeros((3, 1)), targets)["mrr"] == pytest.approx(1 / 3)
+
+
+def test_queries_without_a_relevant_document_are_left_out():
+    """They would be 0 for every ranking; without any query, the metrics are 0."""
+    relevance = np.array([0.0, 0.0, 0.0, 1.0, 0.0])
+    scores = np.array([[3.0], [2.0], [1.0], [2.0], [1.0]])
+    assert metrics.compute("ranking", scores, np.stack([relevance, QUERY], 1)) == {"mrr": 1.0, "ndcg@10": 1.0}
+    assert metrics.compute("ranking", scores, np.stack([0 * relevance, QUERY], 1)) == {"mrr": 0.0, "ndcg@10": 0.0}
+
+
+def test_scores_are_of_whole_entities():
+    """Two of three are right among four that were found."""
+    gold = [["B-a", "I-a", "O", "B-b"], ["O", "B-a"]]
+    found = [["B-a", "I-a", "O", "B-b"], ["B-a", "B-b"]]
+    assert metrics.tagging(found, gold) == pytest.approx({"f1": 4 / 7, "precision": 2 / 4, "recall": 2 / 3})
+    assert metrics.tagging([["O"] * 4, ["O"] * 2], gold) == {"f1": 0.0, "precision": 0.0, "recall": 0.0}
+
+
+TAGS = st.sampled_from(["O", "B-a", "I-a", "B-b", "I-b"])
+
+
+@given(texts=st.lists(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=9), min_size=1, max_size=4))
+def test_entities_are_scored_as_seqeval_does(texts: list[list[tuple[str, str]]]):
+    """An entity may begin without a B, and its label may change within it."""
+    gold, found = ([[pair[side] for pair in text] for text in texts] for side in (0, 1))
+    wanted = (seqeval.f1_score, seqeval.precision_score, seqeval.recall_score)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # seqeval divides by the number of found entities
+        values = [metric(gold, found, zero_division=0) for metric in wanted]
+    assert list(metrics.tagging(found, gold).values()) == pytest.approx(values)

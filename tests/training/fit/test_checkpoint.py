@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.presets.presets import find_preset
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Run
 from peltier_training.errors import TrainingError
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_backbone.packing import Encoded
+from peltier_backbone.text.packing import Encoded
 from peltier_training.config.run import Run
 from peltier_training.fit import objective, trainer
 from peltier_training.train import train

@@ -13,7 +13,8 @@ import pytest
 import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.baselines import BASELINES, find_method
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example
@@ -22,7 +23,7 @@ from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.baseline_trainer import BaselineTrainer
 from peltier_training.fit.trainer import History
 from peltier_training.fit.tuning import HeadTuning
-from peltier_training.report.files import report_paths
+from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
 

@@ -7,7 +7,7 @@ import pytest
 from peltier_adapters.batch.row import RowOutput
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example
-from peltier_training.evaluate import scores
+from peltier_training.evaluate import evaluation
 from peltier_training.train import train
 
 MakeRun = Callable[..., Run]
@@ -21,8 +21,8 @@ def test_gates_are_recorded_for_the_report_alone(make_run: MakeRun, monkeypatch:
         recorded.append(record_gates)
         return original(*given, record_gates=record_gates)
 
-    original = scores.forward
-    monkeypatch.setattr(scores, "forward", forward)
+    original = evaluation.forward
+    monkeypatch.setattr(evaluation, "forward", forward)
     result = train(make_run("classification", "unipelt-apl", epochs=1))
     assert result.report.gates is not None
     assert recorded.count(True) > 0

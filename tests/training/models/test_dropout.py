@@ -8,9 +8,9 @@ import torch
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.parts import lower
 from peltier_adapters.presets.presets import find_preset
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.targets import Targets
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.text.packing import Encoded
 from peltier_training.models.dropout import Dropout, DropoutAdaptation
 from peltier_training.models.model import HeadedAdapter
 from torch import Tensor

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from peltier_adapters.presets.presets import find_preset
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.models.expert_routing import fixed_routes, random_routes
 from peltier_training.models.model import HeadedAdapter
 

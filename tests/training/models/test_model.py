@@ -9,18 +9,18 @@ import pytest
 import torch
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS, find_preset
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.parts import tensor_shapes
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from peltier_training.data.examples import Example
+from peltier_training.learners.learner import start_at_mean
 from peltier_training.models.dropout import NO_DROPOUT, Dropout
 from peltier_training.models.model import HeadedAdapter
-from peltier_training.models.target_mean import start_at_mean
 from torch import Tensor
 
 ENCODERS = [preset.name for preset in PRESETS.values() if preset.encoder]

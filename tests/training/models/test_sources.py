@@ -4,7 +4,7 @@ import pytest
 import torch
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import tensor_shapes
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.errors import TrainingError
 from peltier_training.models.experts import Experts
 from peltier_training.models.sources import PrefixMlp, create_sources

@@ -6,21 +6,22 @@ import pytest
 import torch
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS, find_preset
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.parts import tensor_shapes
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone import load
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.targets import Targets
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
 from peltier_training.data.dataset import collate_texts
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import text_rows
 from peltier_training.fit.objective import TextObjective
 from peltier_training.models.dropout import NO_DROPOUT, Dropout
-from peltier_training.models.text_model import TextAdapter
+from peltier_training.models.model import TextAdapter
 from torch import Tensor
 
 PRESETS_ON_T5 = [preset.name for preset in PRESETS.values() if preset.t5]

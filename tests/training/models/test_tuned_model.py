@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_backbone.load import Backbone
-from peltier_training.data.padding import pad_rows
+from peltier_backbone.backbone import Backbone
+from peltier_training.data.dataset import pad_rows
 from peltier_training.errors import TrainingError
 from peltier_training.models.fastfood import Fastfood
 from peltier_training.models.tuned_model import FullTuning, Subspace, dropout_rates

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_training.pretraining.run import Budget, Optimization, Pretraining, Shape
+from peltier_training.pretraining.run import Optimization, Pretraining, PretrainingBudget, T5Shape
 
 MakePretraining = Callable[..., Pretraining]
 
@@ -45,8 +45,8 @@ def make_pretraining(text: Path, tmp_path: Path) -> MakePretraining:
     def make(**changes: Any) -> Pretraining:
         own: dict[str, Any] = {
             "texts": (text,), "output": tmp_path / "tiny", "directory": tmp_path / "run", "device": "cpu",
-            "budget": Budget(steps=6), "optimization": Optimization(batch_size=4, input_length=32),
-            "shape": Shape(VOCAB_SIZE, d_model=16, layers=1, heads=2, d_ff=32, d_kv=8),
+            "budget": PretrainingBudget(steps=6), "optimization": Optimization(batch_size=4, input_length=32),
+            "shape": T5Shape(VOCAB_SIZE, d_model=16, layers=1, heads=2, d_ff=32, d_kv=8),
         }  # fmt: skip
         return Pretraining(**(own | changes))
 

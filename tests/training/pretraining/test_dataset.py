@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 import torch
 from peltier_training.errors import TrainingError
-from peltier_training.pretraining.dataset import HeldOutText, TrainingText, collate
+from peltier_training.pretraining.dataset import (
+    HELD_OUT,
+    TRAIN,
+    HeldOutText,
+    TrainingText,
+    collate,
+    read_tokens,
+    write_tokens,
+)
 from peltier_training.pretraining.spans import fit_length
 from peltier_training.pretraining.tokenizer import train_tokenizer
-from peltier_training.pretraining.tokens import HELD_OUT, TRAIN, read_tokens, write_tokens
 
 CORRUPTION = fit_length(32, first_sentinel=9_999)
 STREAM = np.arange(3, 3 + 10 * CORRUPTION.text_length, dtype=np.uint16)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from peltier_training.errors import TrainingError
 from peltier_training.pretraining import pacing, schedule
+from peltier_training.pretraining.dataset import TokenStream
 from peltier_training.pretraining.pretrain import pretrain
-from peltier_training.pretraining.run import Budget, Optimization, Pretraining, Shape
-from peltier_training.pretraining.tokens import Stream
+from peltier_training.pretraining.run import Optimization, Pretraining, PretrainingBudget, T5Shape
 from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -54,8 +54,8 @@ def test_the_curve_has_both_losses(make_pretraining: MakePretraining):
 def test_it_learns(make_pretraining: MakePretraining):
     """The held-out loss falls below that of knowing only how often each token occurs."""
     run = make_pretraining(
-        budget=Budget(steps=120),
-        shape=Shape(700, d_model=32, layers=1, heads=2, d_ff=64, d_kv=16),
+        budget=PretrainingBudget(steps=120),
+        shape=T5Shape(700, d_model=32, layers=1, heads=2, d_ff=64, d_kv=16),
         optimization=Optimization(batch_size=16, input_length=32, learning_rate=5e-3),
     )
     pretrain(run)
@@ -70,7 +70,7 @@ def test_resumed_is_as_if_never_stopped(make_pretraining: MakePretraining, tmp_p
     pretrain(whole)
     # The training of a tokenizer is not the same twice, that of the model on its tokens is.
     shutil.copytree(whole.directory, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-*", "runs"))
-    first = pretrain(make_pretraining(budget=Budget(steps=6, call_minutes=1e-6)))
+    first = pretrain(make_pretraining(budget=PretrainingBudget(steps=6, call_minutes=1e-6)))
     assert (first.finished, first.steps) == (False, 1)
     assert not (tmp_path / "tiny").exists()
     (resumed := make_pretraining(resume=True)).directory.joinpath("train.tokens").stat()
@@ -85,9 +85,9 @@ def test_a_budget_of_time_is_kept_over_calls(make_pretraining: MakePretraining, 
     clock = SimpleNamespace(monotonic=count(step=0.5).__next__)
     for module in (pacing, schedule):
         monkeypatch.setattr(module, "time", clock)
-    outcome = pretrain(make_pretraining(budget=Budget(minutes=0.1, call_minutes=1e-6)))
+    outcome = pretrain(make_pretraining(budget=PretrainingBudget(minutes=0.1, call_minutes=1e-6)))
     assert not outcome.finished
-    run = make_pretraining(budget=Budget(minutes=0.1), resume=True)
+    run = make_pretraining(budget=PretrainingBudget(minutes=0.1), resume=True)
     assert not run.output.exists()
     assert pretrain(run).finished
     assert run.output.joinpath("model.safetensors").is_file()
@@ -95,7 +95,7 @@ def test_a_budget_of_time_is_kept_over_calls(make_pretraining: MakePretraining, 
 
 def test_bfloat16_trains(make_pretraining: MakePretraining):
     """Products in bfloat16, on the CPU too; the master weights of a checkpoint stay float32."""
-    run = make_pretraining(dtype="bfloat16", budget=Budget(steps=2))
+    run = make_pretraining(dtype="bfloat16", budget=PretrainingBudget(steps=2))
     assert pretrain(run).finished
     with safe_open(run.directory / "checkpoint-2" / "model.safetensors", "pt") as file:
         assert file.get_slice("shared.weight").get_dtype() == "F32"
@@ -103,8 +103,8 @@ def test_bfloat16_trains(make_pretraining: MakePretraining):
 
 def test_gated_is_t5_1_1(make_pretraining: MakePretraining):
     """With two matrices in front of the gate."""
-    shape = Shape(700, d_model=16, layers=1, heads=2, d_ff=32, d_kv=8, gated=True)
-    run = make_pretraining(shape=shape, budget=Budget(steps=1))
+    shape = T5Shape(700, d_model=16, layers=1, heads=2, d_ff=32, d_kv=8, gated=True)
+    run = make_pretraining(shape=shape, budget=PretrainingBudget(steps=1))
     pretrain(run)
     config = json.loads((run.output / "config.json").read_text())
     assert (config["feed_forward_proj"], config["tie_word_embeddings"]) == ("gated-gelu", True)
@@ -114,16 +114,16 @@ def test_word_vectors_begin_the_embeddings(make_pretraining: MakePretraining, mo
     """Once, not again when the run goes on; the card says so."""
     seen: list[int] = []
 
-    def begin(embeddings: torch.Tensor, stream: Stream, seed: int) -> int:
+    def begin(embeddings: torch.Tensor, stream: TokenStream, seed: int) -> int:
         seen.append(begin_with_word_vectors(embeddings, stream, seed))
         return seen[-1]
 
     monkeypatch.setattr("peltier_training.pretraining.pretrain.begin_with_word_vectors", begin)
     numbers = Optimization(batch_size=4, input_length=32, word_vectors=True)
-    budget = Budget(steps=2, call_minutes=1e-6)
+    budget = PretrainingBudget(steps=2, call_minutes=1e-6)
     assert not pretrain(make_pretraining(optimization=numbers, budget=budget)).finished
     assert seen[0] > 100
-    run = make_pretraining(optimization=numbers, budget=Budget(steps=2), resume=True)
+    run = make_pretraining(optimization=numbers, budget=PretrainingBudget(steps=2), resume=True)
     assert pretrain(run).finished
     assert len(seen) == 1
     assert "embeddings begun as word vectors" in (run.output / "README.md").read_text()
@@ -133,7 +133,7 @@ def test_resume_needs_the_same_run(make_pretraining: MakePretraining):
     """Another shape, another budget or no run at all is explained."""
     with pytest.raises(TrainingError, match="there is no run to resume in"):
         pretrain(make_pretraining(resume=True))
-    pretrain(make_pretraining(budget=Budget(steps=2)))
+    pretrain(make_pretraining(budget=PretrainingBudget(steps=2)))
     with pytest.raises(TrainingError, match=r"has another budget: .*'steps': 2.*, not .*'steps': 6"):
         pretrain(make_pretraining(resume=True, output=Path("other")))
 

@@ -4,11 +4,11 @@ import time
 
 import pytest
 import torch
-from peltier_training.pretraining.run import Budget
+from peltier_training.pretraining.run import PretrainingBudget
 from peltier_training.pretraining.schedule import BudgetSchedule, rate_at
 
 
-def _schedule(budget: Budget) -> BudgetSchedule:
+def _schedule(budget: PretrainingBudget) -> BudgetSchedule:
     return BudgetSchedule(torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=0.5), budget, warmup=0.1)
 
 
@@ -26,7 +26,7 @@ def test_there_may_be_no_warm_up():
 
 def test_steps_are_counted():
     """A budget of steps is spent by steps, whatever the time."""
-    schedule = _schedule(Budget(steps=4))
+    schedule = _schedule(PretrainingBudget(steps=4))
     rates = []
     for _ in range(4):
         schedule.optimizer.step()
@@ -40,12 +40,12 @@ def test_time_is_counted_over_calls(monkeypatch: pytest.MonkeyPatch):
     """The state carries the time that was trained, not this machine's clock."""
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    first = _schedule(Budget(minutes=2))
+    first = _schedule(PretrainingBudget(minutes=2))
     now += 30
     assert first.fraction == 0.25
     state = first.state_dict()
     now = 5.0
-    second = _schedule(Budget(minutes=2))
+    second = _schedule(PretrainingBudget(minutes=2))
     second.load_state_dict(state)
     now += 60
     assert second.fraction == 0.75

@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 import torch
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.export import measure
 from peltier_training.models.model import HeadedAdapter
-from peltier_training.report.files import report_paths
 from peltier_training.report.merging import NUM_ENSEMBLES, NUM_PASSES, Merging, Spread
+from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
 

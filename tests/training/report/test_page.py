@@ -3,21 +3,25 @@
 import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_training.errors import TrainingError
 from peltier_training.evaluate.majority import Majority
 from peltier_training.report.answers import Confusion, Sample
 from peltier_training.report.cost import Cost
-from peltier_training.report.curves import Curves, Point
+from peltier_training.report.curves import CurvePoint, Curves
 from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.merging import Merging, Spread, Way
 from peltier_training.report.mistakes import Mistake
-from peltier_training.report.page import most_confused, render, weakest_first
-from peltier_training.report.parameters import Parameters, PartParameters
+from peltier_training.report.page import most_confused, render, report_paths, weakest_first, write_file
+from peltier_training.report.parameters import ParameterCounts, PartParameters
 from peltier_training.report.report import ArtifactFile, GateMap, Report
 from peltier_training.report.resolved import Resolved
+
+from tests.support.full_disk import room_for
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac{", "{{ 7 * 7 }}", "标签 \u202e x")
 
@@ -30,7 +34,7 @@ def confused(labels: Sequence[str]) -> Confusion:
 def create_report(labels: Sequence[str] = ("no", "yes"), **changes: object) -> Report:
     """A report with something in every section that `changes` names."""
     part = PartParameters(part="lora", parameters=1000, percent=0.1)
-    points = tuple(Point(step=step, epoch=step / 3, value=1 / step) for step in range(1, 7))
+    points = tuple(CurvePoint(step=step, epoch=step / 3, value=1 / step) for step in range(1, 7))
     own = {
         "name": "toy", "preset": "lora", "metrics": {"accuracy": 0.9}, "metric": "accuracy",
         "artifact": ArtifactFile(file="toy.safetensors", digest="sha256:0", bytes=4096),
@@ -43,7 +47,7 @@ def create_report(labels: Sequence[str] = ("no", "yes"), **changes: object) -> R
             hyperparameters={"seed": 1, "eval_rows": None, "settings": {"rank": 8}},
         ),
         "curves": Curves(training={"loss": points}, validation={"accuracy": points[2::3]}, best_step=3),
-        "parameters": Parameters(backbone=1_000_000, parts=(part,), total=part, trained=part),
+        "parameters": ParameterCounts(backbone=1_000_000, parts=(part,), total=part, trained=part),
         "cost": Cost(
             device="cpu", dtype="float32", seconds_per_epoch=61, training_seconds=122, total_seconds=4000,
             memory_bytes=5 * 2**29, device_memory_bytes=None,
@@ -140,7 +144,7 @@ def test_a_metric_stands_beside_the_constant_answers():
 
 def test_one_evaluation_is_a_table():
     """A plot of one point says nothing; its numbers are open to read, and a curve of training stays one."""
-    points = tuple(Point(step=step, epoch=step / 3, value=1 / step) for step in range(1, 4))
+    points = tuple(CurvePoint(step=step, epoch=step / 3, value=1 / step) for step in range(1, 4))
     curves = Curves(training={"loss": points}, validation={"accuracy": points[-1:]}, best_step=3)
     page = render(create_report(curves=curves))
     assert "training loss from" in page
@@ -244,3 +248,28 @@ def test_rows_that_were_left_out_are_counted():
     data = report.training.data | {"skipped_rows": {"train": 3, "validation": 1}}
     page = render(create_report(training=report.training.model_copy(update={"data": data})))
     assert "<dd>train 3, validation 1</dd>" in page
+
+
+def test_reports_lie_beside_their_artifact():
+    """Two artifacts in one folder have reports of their own, dots in their names or not."""
+    one, other = report_paths(Path("a/sst2.v1.safetensors")), report_paths(Path("a/sst2.v2"))
+    assert one == (Path("a/sst2.v1.report.json"), Path("a/sst2.v1.report.html"))
+    assert other == (Path("a/sst2.v2.report.json"), Path("a/sst2.v2.report.html"))
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path):
+    """A write that breaks off leaves what was there, and nothing beside it."""
+    path = tmp_path / "a"
+    write_file(path, b"old")
+    with room_for(1000), pytest.raises(TrainingError, match="a cannot be written: File too large"):
+        write_file(path, bytes(2000))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path):
+    """One sentence, and nothing half-written stays."""
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(TrainingError, match="taken cannot be written: Is a directory"):
+        write_file(tmp_path / "taken", b"data")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

@@ -9,16 +9,16 @@ import pytest
 import torch
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import Parts, count_parameters
-from peltier_backbone.bert_weights import build_bert
-from peltier_backbone.linear import PlainLinear
-from peltier_backbone.load import Backbone
-from peltier_backbone.t5_weights import build_t5, canonical_t5
-from peltier_backbone.weights import Weights
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.weights import build_bert
+from peltier_backbone.checkpoint.weights import Weights
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.t5.weights import build_t5, canonical_t5
 from peltier_training.models.model import TrainableAdapter
-from peltier_training.report.parameters import Parameters
+from peltier_training.report.parameters import ParameterCounts
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel, T5Config, T5ForConditionalGeneration
 
-from tests.published_counts import COMPACTER, CONFIGS, FILES, PUBLISHED, Published
+from tests.support.published_counts import COMPACTER, CONFIGS, FILES, PUBLISHED, Published
 
 FindBackbone = Callable[[str], Backbone]
 META = torch.device("meta")
@@ -77,7 +77,7 @@ def test_published_counts(row: Published, find_backbone: FindBackbone):
     settings = find_preset(row.preset).settings(row.overrides, backbone.config)
     with META:
         model = TrainableAdapter(backbone, parts, settings, seed=0)
-    found = Parameters.create(parts, backbone.config, model)
+    found = ParameterCounts.create(parts, backbone.config, model)
     head = count_parameters(parts, backbone.config, head=True) - found.total.parameters
     assert found.total.parameters == row.served
     assert found.trained.parameters - head == (row.served if row.trained is None else row.trained)

@@ -7,15 +7,15 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import Labels
 from peltier_training.evaluate.examination import evaluate, examine
-from peltier_training.report.files import report_paths
+from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
 from sklearn.metrics import confusion_matrix

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
 from peltier_training.sweep.description import create_description
 from peltier_training.sweep.grid import Grid
-from peltier_training.sweep.runner import Places, Runner
+from peltier_training.sweep.runner import ProcessRunner, TrialPlaces
 from peltier_training.sweep.sweep import Sweep
-from peltier_training.sweep.trial import Outcome, Trial, TrialResult
+from peltier_training.sweep.trial import Trial, TrialOutcome, TrialResult
 
 MakeTrial = Callable[..., Trial]
 MakeEntry = Callable[..., tuple[Trial, TrialResult]]
@@ -46,8 +46,8 @@ def make_entry(make_trial: MakeTrial) -> MakeEntry:
     def make(score: float = 0.5, failure: str | None = None, **trial: Any) -> tuple[Trial, TrialResult]:
         made = make_trial(**trial)
         if failure is not None:
-            return made, TrialResult.create(made, Outcome(failure=failure))
-        found = Outcome(
+            return made, TrialResult.create(made, TrialOutcome(failure=failure))
+        found = TrialOutcome(
             metrics={made.run.metric: score, "f1_macro": 0.0},
             rows=made.size or 1000,
             seconds=2.0,
@@ -81,6 +81,6 @@ def make_sweep(tmp_path: Path) -> MakeSweep:
     def make(tables: Tables, folder: str = "out", workers: int = 1) -> Sweep:
         output = tmp_path / folder
         trials = Grid(create_description(tables), tmp_path, output).trials()
-        return Sweep(trials, output, Runner(Places((None,) * workers)))
+        return Sweep(trials, output, ProcessRunner(TrialPlaces((None,) * workers)))
 
     return make

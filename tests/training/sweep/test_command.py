@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from peltier_client.cli import main
+from peltier_training.sweep.command import count_trials
+from rich.console import Console
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Tables = dict[str, Any]
@@ -173,3 +176,13 @@ def test_skipped_rows_are_told_before_the_first_trial(
     path = tmp_path / "holes.jsonl"
     assert lines[0] == f"{path}: 2 of 50 rows were skipped"
     assert [line.split(" ")[0] for line in lines[1:]] == [f"{path}:49:", f"{path}:50:", "error:"]
+
+
+def test_a_bar_on_a_terminal() -> None:
+    """With the trials that are done; elsewhere nothing is written."""
+    for is_terminal in (True, False):
+        file = StringIO()
+        with count_trials(Console(file=file, force_terminal=is_terminal, width=80, color_system=None)) as count:
+            count(3, 12)
+        assert ("3/12" in file.getvalue()) is is_terminal
+        assert file.getvalue() == "" or is_terminal

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.presets.presets import PRESETS
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import create_description, read_description
 

@@ -57,14 +57,14 @@ def test_a_task_needs_no_file():
 
 IDLE = {"label_column": "y", "text_columns": ("x",)}
 WRONG: dict[str, tuple[Flags, dict[str, Any], str]] = {
-    "task": (Flags(tasks=["c"]), FILE, "task 'c' is not one of the sweep, which has a, b"),
+    "task": (Flags(tasks=["c"]), FILE, "task 'c' is not in the sweep, which has a, b"),
     "no file": (Flags(tasks=["c"]), {}, "which has none: give --train and --validation"),
     "half": (
         Flags(tasks=["c"], data={"train": Path("t")}),
         {},
-        "--train and --validation belong together, and to one --task",
+        "give --train and --validation together, with exactly one --task",
     ),
-    "idle": (Flags(data=IDLE), FILE, "to one --task, and --label-column to them, and --text-column to them"),
+    "idle": (Flags(data=IDLE), FILE, "with exactly one --task; --label-column needs them; --text-column needs them"),
     "pair": (Flags(settings=["rank"]), FILE, "--set takes NAME=VALUE, not 'rank'"),
     "methods": (Flags(), {"methods": 3}, "methods is 3; it must be a list of names or a table of tables"),
     "layer": (Flags(), {"sizes": {"100": 3}}, "sizes is {'100': 3}; it must be"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import create_description
 from peltier_training.sweep.grid import Grid

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from peltier_training.sweep.rendering import to_csv, to_json, to_markdown, to_rich
-from peltier_training.sweep.table import Table, create_table
+from peltier_training.sweep.table import SweepTable, create_table
 from peltier_training.sweep.trial import Trial, TrialResult
 from rich.console import Console
 
@@ -14,7 +14,7 @@ MakeEntry = Callable[..., tuple[Trial, TrialResult]]
 
 
 @pytest.fixture
-def table(make_entry: MakeEntry) -> Table:
+def table(make_entry: MakeEntry) -> SweepTable:
     """Two methods, of which one failed once."""
     scores = {"houl|sby": (0.5, 0.75), "lora": (0.25, None)}
     entries = [
@@ -25,7 +25,7 @@ def table(make_entry: MakeEntry) -> Table:
     return create_table(entries, ["method"])
 
 
-def test_markdown_shows_mean_and_deviation(table: Table):
+def test_markdown_shows_mean_and_deviation(table: SweepTable):
     """Metrics to four digits, costs rounded, a column for what failed; a bar in a name is escaped."""
     assert to_markdown(table).splitlines() == [
         "| method | toy accuracy | parameters | s/epoch | seconds | memory MiB | failed |",
@@ -35,14 +35,14 @@ def test_markdown_shows_mean_and_deviation(table: Table):
     ]
 
 
-def test_csv_has_every_number_unrounded(table: Table):
+def test_csv_has_every_number_unrounded(table: SweepTable):
     """One column each for mean, deviation and count; no deviation is an empty cell."""
     one, other = csv.DictReader(io.StringIO(to_csv(table)))
     assert float(one["toy accuracy sd"]) == table.rows[0].cells["toy accuracy"].sd
     assert (other["toy accuracy sd"], other["toy accuracy count"], other["failed"]) == ("", "1", "1")
 
 
-def test_json_has_groups_and_values(table: Table):
+def test_json_has_groups_and_values(table: SweepTable):
     """For machines."""
     assert to_json(table)[1] == {
         "group": {"method": "lora"},
@@ -53,7 +53,7 @@ def test_json_has_groups_and_values(table: Table):
     }
 
 
-def test_the_terminal_shows_the_same_cells(table: Table):
+def test_the_terminal_shows_the_same_cells(table: SweepTable):
     """Names are texts, never markup."""
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(to_rich(table))

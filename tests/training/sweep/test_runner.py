@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_backbone.cores import usable_cores
+from peltier_backbone.machine.cores import usable_cores
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.runner import Places, Runner
+from peltier_training.sweep.runner import ProcessRunner, TrialPlaces
 from peltier_training.sweep.sweep import Sweep
 
 MakeSweep = Callable[..., Sweep]
@@ -39,7 +39,7 @@ def kill_the_first_process() -> None:
 def test_a_killed_trial_is_a_failed_one(endless: Sweep, tmp_path: Path):
     """As the kernel kills what takes too much memory; the reason names the signal."""
     kill_the_first_process()
-    trial, outcome = next(Runner(Places((None,))).run(endless.trials[:1], tmp_path / "trials"))
+    trial, outcome = next(ProcessRunner(TrialPlaces((None,))).run(endless.trials[:1], tmp_path / "trials"))
     assert trial == endless.trials[0]
     assert outcome.failure is not None
     assert "was killed by signal 9 before it had a result" in outcome.failure
@@ -49,7 +49,7 @@ def test_a_long_outcome_is_read_while_its_process_waits(make_sweep: MakeSweep, t
     """A pipe holds 64 KiB, and who writes more stays until it is read."""
     trial = make_sweep(tables).trials[0]
     long = replace(trial, run=replace(trial.run, preset="x" * 200_000))
-    ((_, outcome),) = Runner(Places((None,))).run([long], tmp_path / "trials")
+    ((_, outcome),) = ProcessRunner(TrialPlaces((None,))).run([long], tmp_path / "trials")
     assert outcome.failure is not None
     assert outcome.failure.startswith("preset 'xxx")
     assert len(outcome.failure) > len(long.run.preset)
@@ -59,16 +59,16 @@ def test_a_device_is_what_a_worker_sees(monkeypatch: pytest.MonkeyPatch):
     """One GPU a worker, several workers a GPU where more are asked for; those that the caller may use."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert Places.find("auto", None).devices == ("0", "1")
-    assert Places.find("cuda", 3).devices == ("0", "1", "0")
-    assert Places.find("cpu", 3).devices == (None, None, None)
+    assert TrialPlaces.find("auto", None).devices == ("0", "1")
+    assert TrialPlaces.find("cuda", 3).devices == ("0", "1", "0")
+    assert TrialPlaces.find("cpu", 3).devices == (None, None, None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    assert Places.find("auto", None).devices == ("4", "7")
+    assert TrialPlaces.find("auto", None).devices == ("4", "7")
 
 
 def test_the_cpu_has_a_worker_a_core(monkeypatch: pytest.MonkeyPatch):
     """Of the cores that this process may use."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    assert Places.find("auto", None).devices == (None,) * usable_cores()
+    assert TrialPlaces.find("auto", None).devices == (None,) * usable_cores()
     with pytest.raises(TrainingError, match="device is 'cuda', but torch sees no CUDA device"):
-        Places.find("cuda", None)
+        TrialPlaces.find("cuda", None)

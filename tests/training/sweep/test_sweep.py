@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from peltier_adapters.artifact.artifact import load_artifact
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import read_examples
 from peltier_training.evaluate.examination import evaluate
 from peltier_training.sweep.sweep import Sweep

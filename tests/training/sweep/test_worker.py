@@ -10,7 +10,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.report.report import Report
 from peltier_training.sweep import worker
 from peltier_training.sweep.sweep import Sweep
-from peltier_training.train import Result
+from peltier_training.train import TrainingResult
 
 MakeSweep = Callable[..., Sweep]
 
@@ -21,6 +21,6 @@ def test_a_metric_that_is_no_number_is_a_failure(
 ):
     """A line of JSON cannot hold it, and a mean would hide it."""
     report = Report.model_construct(metrics={"accuracy": 0.5, "f1_macro": value}, merging=None)
-    monkeypatch.setattr(worker, "train", lambda run: Result(report, None, None))
+    monkeypatch.setattr(worker, "train", lambda run: TrainingResult(report, None, None))
     with pytest.raises(TrainingError, match=f"f1_macro is {value} on the validation rows"):
         worker.run_trial(make_sweep(tables).trials[0], tmp_path)

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.spec.tasks import TOKEN_TYPES
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_training.config.run import Run
-from peltier_training.ranks import num_processes
+from peltier_training.processes import num_processes
 
 _MAX_SMALL_BATCH_ROWS = 2_000  # fewer training rows get small batches, for more steps in the same epochs
 _SMALL_BATCH, _BATCH = 16, 32

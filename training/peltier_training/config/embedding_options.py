@@ -24,7 +24,9 @@ class EmbeddingOptions:
     ] = None
     matryoshka: Annotated[
         str | None,
-        Option(help="Train the first values to be embeddings too: their numbers, such as 64,128. Default: only all."),
+        Option(
+            help="Sizes of shorter embeddings to train too, such as 64,128: the first values of each. Default: none."
+        ),
     ] = None
     temperature: Annotated[
         float | None,

@@ -8,18 +8,17 @@ from typing import Any
 from peltier_adapters.artifact.manifest import backbone_mismatches, read_manifest
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.tasks import TOKEN_TYPES
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import BackboneConfig, load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 
 from peltier_training.config.defaults import fill_in
 from peltier_training.config.run import Run
 from peltier_training.config.templates import find_template
 from peltier_training.config.training_settings import check_settings
-from peltier_training.data.bad_rows import refuse
 from peltier_training.data.data import Data
-from peltier_training.data.examples import Rows
+from peltier_training.data.examples import LabelledRows, refuse
 from peltier_training.data.labelled_data import HINT, LabelledData, read_file, read_labelled
 from peltier_training.data.pairs import are_scored
 from peltier_training.errors import TrainingError
@@ -64,7 +63,7 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
         find_template(run.text.template, run.data.inputs)
 
 
-def _check_pooling(run: Run, settings: Settings) -> None:
+def _check_pooling(run: Run, settings: PresetSettings) -> None:
     """Refuse a head that does not fit the type of the task."""
     pooling = settings.get("pooling", "auto")
     if run.task_type in TOKEN_TYPES and pooling != "tokens":
@@ -73,7 +72,7 @@ def _check_pooling(run: Run, settings: Settings) -> None:
         raise TrainingError(f"setting 'pooling' is 'tokens', a head of every token; {run.task_type} has one vector")
 
 
-def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> Rows:
+def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> LabelledRows:
     """The rows of `path` as the artifact's task reads them. `given` are fields of `Data`; columns and separator that
     are not among them are as in training.
 

@@ -20,7 +20,7 @@ from peltier_training.errors import TrainingError
 _FOLDER = "recipes"
 
 
-class Layer(BaseModel):
+class RecipeLayer(BaseModel):
     """Some hyper-parameters of a run; other layers fill in what is None."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,10 +37,10 @@ class Layer(BaseModel):
     settings: dict[str, Setting] = {}
 
 
-class Method(Layer):
+class RecipeMethod(RecipeLayer):
     """The hyper-parameters of a preset, and of its single tasks."""
 
-    tasks: dict[str, Layer] = {}
+    tasks: dict[str, RecipeLayer] = {}
 
 
 class RecipeFile(BaseModel):
@@ -53,9 +53,9 @@ class RecipeFile(BaseModel):
     source: str
     backbone: str
     refusal: str | None = None
-    common: Layer
-    methods: dict[str, Method]
-    tasks: dict[str, Layer]
+    common: RecipeLayer
+    methods: dict[str, RecipeMethod]
+    tasks: dict[str, RecipeLayer]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,12 @@ def find_recipe(name: str, task: str) -> Recipe:
 
 def _merged(file: RecipeFile, preset: str, task: str | None) -> tuple[dict[str, Any], dict[str, str]]:
     method = file.methods[preset]
-    layers = [file.common, file.tasks.get(task or "", Layer()), method, method.tasks.get(task or "", Layer())]
+    layers = [
+        file.common,
+        file.tasks.get(task or "", RecipeLayer()),
+        method,
+        method.tasks.get(task or "", RecipeLayer()),
+    ]
     values: dict[str, Any] = {}
     settings: dict[str, str] = {}
     for layer in layers:

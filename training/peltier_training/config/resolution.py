@@ -1,12 +1,12 @@
-"""Resolves the settings of a run: flags win over the recipe, and the recipe over defaults."""
+"""Resolves the settings of a run: flags override the recipe, and the recipe overrides defaults."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from peltier_adapters.presets.baselines import find_method
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import BackboneConfig, load_config
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 from rich.console import Console
 from rich.table import Table
 
@@ -17,7 +17,7 @@ from peltier_training.errors import TrainingError
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenValue:
     """The flags of a command line: hyper-parameters, settings of the preset, and a T5's template."""
 
     numbers: Mapping[str, Any] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ResolvedChoice:
     """The recipe, preset and backbone of a run."""
 
     recipe: Recipe
@@ -34,22 +34,22 @@ class Choice:
     backbone: str
 
     @classmethod
-    def find(cls, name: str | None, task: str, preset: str | None, backbone: str | None) -> "Choice":
+    def find(cls, name: str | None, task: str, preset: str | None, backbone: str | None) -> "ResolvedChoice":
         """With the recipe called `name`, or none. Raises a `TrainingError` for another preset than the recipe's."""
         recipe = NO_RECIPE if name is None else find_recipe(name, task)
         if name is not None and preset not in (None, recipe.preset):
             raise TrainingError(f"recipe {name!r} is of preset {recipe.preset!r}, and --preset is {preset!r}")
         return cls(recipe, preset or recipe.preset, backbone or recipe.backbone)
 
-    def numbers(self, given: Given) -> dict[str, Any]:
+    def numbers(self, given: GivenValue) -> dict[str, Any]:
         """The hyper-parameters of the flags and the recipe."""
         return {**self.recipe.hyperparameters, **given.numbers}
 
-    def settings(self, given: Given) -> dict[str, str]:
+    def settings(self, given: GivenValue) -> dict[str, str]:
         """The preset's settings of the flags and the recipe."""
         return {**self.recipe.settings, **given.settings}
 
-    def template(self, given: Given) -> str | None:
+    def template(self, given: GivenValue) -> str | None:
         """The given template, or the recipe's if the backbone reads templates."""
         if given.template is not None:
             return given.template
@@ -60,7 +60,7 @@ class Choice:
         return load_config(find_checkpoint(self.backbone, config_only=True))
 
 
-def print_resolved(run: Run, choice: Choice, given: Given) -> None:
+def print_resolved(run: Run, choice: ResolvedChoice, given: GivenValue) -> None:
     """Print every setting of a resolved run and its origin on stderr."""
     recipe, config = choice.recipe, choice.config()
     settings = find_method(run.preset).settings(run.overrides, config)

@@ -6,20 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.spec.tasks import ENCODER_TYPES, LONGEST_ANSWER, TOKEN_TYPES, TaskType
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_client.bulk.data_text import near_path
 from typer import Option
 
 from peltier_training.config import metric_names
 from peltier_training.config.embedding_options import EmbeddingOptions
-from peltier_training.config.ranking_loss import DEFAULT_RANKING_LOSS, RANKING_LOSSES
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data
-from peltier_training.data.text_file import near_path
 from peltier_training.errors import TrainingError
 
 _AT_LEAST = {
@@ -38,6 +37,9 @@ _AT_LEAST = {
 }
 _MAX_SEED = 2**32 - 1  # numpy's
 Number = TypeVar("Number", int, float)
+RankingLoss = Literal["listwise", "pairwise"]
+RANKING_LOSSES: tuple[RankingLoss, ...] = get_args(RankingLoss)
+DEFAULT_RANKING_LOSS: RankingLoss = "listwise"
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class Hyperparameters:
     eval_rows: Annotated[
         int | None,
         Option(
-            help="Inputs that choose the best epoch. Default: all with --epochs, else as many as are trained on and at "
-            "least 500. The final metrics are measured on all."
+            help="Number of validation inputs that choose the best epoch. Default: all with --epochs, else the number "
+            "of training inputs, but at least 500. The final metrics are measured on all."
         ),
     ] = None
     patience: Annotated[
@@ -142,7 +144,7 @@ class Run:
         str,
         Option(
             help="Precision of the frozen backbone in training: float32, bfloat16, or on a CPU int8. The metrics are "
-            "those in int8 after training in int8, else those in float32."
+            "measured in int8 after training in int8, else in float32."
         ),
     ] = "float32"
     threads: int | None = None

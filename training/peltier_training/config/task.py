@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from peltier_adapters.artifact.label_tree import target_problems
-from peltier_adapters.spec.tasks import MAX_NEW_TOKENS, DecodingSpec, Inputs, SpanSpec, TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_adapters.spec.tasks import MAX_NEW_TOKENS, DecodingSpec, InputForm, SpanSpec, TaskSpec
+from peltier_backbone.backbone import Backbone
 from pydantic import ValidationError
 
 from peltier_training.config.run import Run
@@ -71,7 +71,7 @@ def _span_fields(run: Run, examples: Sequence[Example]) -> dict[str, Any]:
 
 
 def _text_fields(
-    run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example], inputs: Inputs
+    run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example], inputs: InputForm
 ) -> dict[str, Any]:
     template = find_template(run.text.template, inputs)
     targets = _targets(run, labels, examples)

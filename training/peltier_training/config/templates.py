@@ -3,7 +3,7 @@ fields `{text}`, `{pair}` and `{third}`. Imports no torch."""
 
 from collections.abc import Mapping
 
-from peltier_adapters.spec.tasks import Inputs
+from peltier_adapters.spec.tasks import InputForm
 
 from peltier_training.errors import TrainingError
 
@@ -31,14 +31,14 @@ TEMPLATES: Mapping[str, str] = {
     "superglue-wsc.fixed": "text: {text}",
     "superglue-record": "record query: {text} entities: {pair} passage: {third}",
 }
-_GENERIC: Mapping[Inputs, str] = {
+_GENERIC: Mapping[InputForm, str] = {
     "single": "{text}",
     "pair": _SENTENCES,
     "triple": _SENTENCES + " sentence3: {third}",
 }
 
 
-def find_template(chosen: str | None, inputs: Inputs) -> str:
+def find_template(chosen: str | None, inputs: InputForm) -> str:
     """The template that is `chosen` by name or given as a text. None is the plain text, or numbered sentences."""
     if chosen is None:
         return _GENERIC[inputs]

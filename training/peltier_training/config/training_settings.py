@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.maps import MAX_SIZE
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_training.errors import TrainingError
 
@@ -13,7 +13,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {"start": ("random", "vocabulary"), "r
 _SHARED = {"up": ("down",), "down": ("up",), "none": ("down", "up")}
 
 
-def check_settings(settings: Settings, config: BackboneConfig) -> None:
+def check_settings(settings: PresetSettings, config: BackboneConfig) -> None:
     """Raise a `TrainingError` for an invalid setting."""
     for name, (least, most) in _BOUNDS.items():
         if name in settings and not least <= float(settings[name]) <= most:
@@ -31,7 +31,7 @@ def check_settings(settings: Settings, config: BackboneConfig) -> None:
         )
 
 
-def routed_sides(settings: Settings) -> tuple[str, ...]:
+def routed_sides(settings: PresetSettings) -> tuple[str, ...]:
     """The projections that AdaMix has copies of. Raises a `TrainingError` for an unknown `share`."""
     if "experts" not in settings:
         return ()

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from peltier_adapters.answers.tags import OUTSIDE, has_prefix
-
-from peltier_training.data.raw_row import RawRow
+from peltier_client.bulk.data_file import DataRow
 
 KINDS = (".conll", ".bio", ".iob", ".iob2")
 _DOCUMENT = "-DOCSTART-"
 
 
-def read_conll(text: str, words: str, tags: str) -> list[RawRow]:
+def read_conll(text: str, words: str, tags: str) -> list[DataRow]:
     """A row for each text, with its words in the column called `words` and their tags in `tags`.
 
     The first column of a line is the word and the last its tag. Columns end at tabs, or without tabs at spaces. Lines
@@ -20,7 +19,7 @@ def read_conll(text: str, words: str, tags: str) -> list[RawRow]:
     return list(_rows(text, words, tags))
 
 
-def _rows(text: str, words: str, tags: str) -> Iterator[RawRow]:
+def _rows(text: str, words: str, tags: str) -> Iterator[DataRow]:
     first, pairs = 0, list[tuple[str, str]]()
     problem: str | None = None
     lines = [_columns(line) for line in [*text.split("\n"), ""]]
@@ -30,7 +29,7 @@ def _rows(text: str, words: str, tags: str) -> Iterator[RawRow]:
             continue
         if not any(cell.strip() for cell in cells):
             if pairs or problem:
-                yield RawRow(first, _cells(pairs, words, tags), problem)
+                yield DataRow(first, _cells(pairs, words, tags), problem)
             pairs, problem = [], None
             continue
         if not pairs and problem is None:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from peltier_adapters.spec.tasks import Inputs, TaskType
+from peltier_adapters.spec.tasks import InputForm, TaskType
 from typer import Option
 
 from peltier_training.data.label_cells import check_separator
 from peltier_training.errors import TrainingError
 
 LABEL_COLUMN = "label"
-_INPUTS: Mapping[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
+_INPUTS: Mapping[int, InputForm] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Data:
         return self.labels is not None and not self.labels_found
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> InputForm:
         """The name of a task's inputs with this many texts."""
         return _INPUTS[len(self.text_columns)]
 
@@ -58,4 +58,4 @@ class Data:
             raise TrainingError(f"embedding has two text columns, the texts of a pair; {num} were given")
         if task_type == "span" and len(self.text_columns) != 2:
             columns = ", ".join(self.text_columns)
-            raise TrainingError(f"span reads two text columns, the question and its context; the given are {columns}")
+            raise TrainingError(f"span needs two text columns, the question and its context; {columns} was given")

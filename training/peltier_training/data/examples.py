@@ -5,36 +5,62 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
+from peltier_adapters.errors import and_more
+from peltier_backbone.text.token_places import Span
+from peltier_client.bulk.data_file import DataRow, data_kind, no_column
+from peltier_client.bulk.data_file import read_rows as read_data_rows
+from peltier_client.bulk.data_text import read_text
+from peltier_client.errors import InvalidInput
 
 from peltier_training.data import conll
-from peltier_training.data.bad_rows import BadRow, refuse
-from peltier_training.data.delimited import read_delimited
-from peltier_training.data.json_lines import read_json_lines
-from peltier_training.data.raw_row import RawRow, no_column
 from peltier_training.data.squad_json import read_squad_json
-from peltier_training.data.text_file import read_text
-from peltier_training.data.word_lists import OfWords, join_words
 from peltier_training.errors import TrainingError, shown
 
+_MAX_NAMED_ROWS = 20
 T = TypeVar("T")
-_KINDS = (".jsonl", ".csv", ".tsv", ".json")
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """The place of an invalid row; `reason` is a clause that follows the place in messages."""
+
+    path: Path
+    line: int
+    reason: str
+
+
+def describe(bad: Sequence[BadRow]) -> list[str]:
+    """Messages about the first rows, one for each file and reason, and the number of further rows."""
+    groups: dict[tuple[Path, str], list[str]] = {}
+    for row in bad[:_MAX_NAMED_ROWS]:
+        groups.setdefault((row.path, row.reason), []).append(str(row.line))
+    named = [f"{path}:{', '.join(lines)}{reason}" for (path, reason), lines in groups.items()]
+    more = len(bad) - _MAX_NAMED_ROWS
+    return [*named, *([and_more(more)] if more > 0 else [])]
+
+
+def refuse(bad: Sequence[BadRow], hint: str = "") -> None:
+    """Raise a `TrainingError` that names the `bad` rows, if there are any; `hint` is the next step."""
+    if bad:
+        count = f"{len(bad)} rows cannot be used: " if len(bad) > 1 else ""
+        raise TrainingError(f"{count}{'; '.join(describe(bad))}{hint}")
 
 
 @dataclass(frozen=True)
 class Example:
     """One input, its label as in the file, and its place in `where` (file:line)."""
 
-    input: Input
+    input: TaskInput
     label: Any
     where: str
 
 
-Check = Callable[[Example], Example]
+CheckExample = Callable[[Example], Example]
 
 
 @dataclass(frozen=True)
-class Rows:
+class LabelledRows:
     """The examples of a file, and its invalid rows."""
 
     examples: tuple[Example, ...]
@@ -49,9 +75,9 @@ def read_examples(path: Path, text_columns: Sequence[str], label_column: str) ->
 
 
 def read_rows(
-    path: Path, text_columns: Sequence[str], label_column: str | None, check: Check | None = None, *,
+    path: Path, text_columns: Sequence[str], label_column: str | None, check: CheckExample | None = None, *,
     words: bool = False,
-) -> Rows:  # fmt: skip
+) -> LabelledRows:  # fmt: skip
     """Read `path` (.jsonl, .csv, .tsv or SQuAD's .json, also .gz); two text columns are a pair, three a triple. `check`
     may change an example, or raise a `TrainingError` about its label. Without a `label_column` labels are None. With
     `words` a text may be a list of words, whose label is then `OfWords`, and `path` may be a CoNLL file.
@@ -62,7 +88,7 @@ def read_rows(
         raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two or three")
     examples, bad = [], []
     wanted = text_columns if label_column is None else (*text_columns, label_column)
-    for row in _raw_rows(path, [*dict.fromkeys(wanted)], words=words):
+    for row in _data_rows(path, [*dict.fromkeys(wanted)], words=words):
         where = f"{path}:{row.line}"
         try:
             if words:
@@ -74,13 +100,13 @@ def read_rows(
             bad.append(BadRow(path, row.line, str(error).removeprefix(where)))
     if not examples and not bad:
         raise TrainingError(f"{path} has no examples")
-    return Rows(tuple(examples), tuple(bad))
+    return LabelledRows(tuple(examples), tuple(bad))
 
 
 def has_values(path: Path, text_columns: Sequence[str], column: str) -> bool:
     """Whether a row of the file has a value in a `column` besides `text_columns`."""
     return any(
-        row.cells.get(column) is not None for row in _raw_rows(path, [*dict.fromkeys(text_columns)], words=False)
+        row.cells.get(column) is not None for row in _data_rows(path, [*dict.fromkeys(text_columns)], words=False)
     )
 
 
@@ -106,7 +132,7 @@ def _spread(values: Sequence[T], num: int) -> set[T]:
     return {values[number * len(values) // num] for number in range(num)}
 
 
-def _joined(row: RawRow, where: str, text_columns: Sequence[str], label_column: str) -> RawRow:
+def _joined(row: DataRow, where: str, text_columns: Sequence[str], label_column: str) -> DataRow:
     """The row with a text for its list of words."""
     cells = dict(row.cells)
     for column in text_columns:
@@ -117,24 +143,24 @@ def _joined(row: RawRow, where: str, text_columns: Sequence[str], label_column: 
     return replace(row, cells=cells)
 
 
-def _raw_rows(path: Path, wanted: list[str], *, words: bool) -> list[RawRow]:
-    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if words and kind in conll.KINDS:
-        return conll.read_conll(read_text(path), wanted[0], wanted[-1])
-    if kind not in _KINDS:
-        raise TrainingError(f"{path} is not a data file; its name must end in .jsonl, .csv or .tsv, or these with .gz")
-    text = read_text(path)
-    if kind == ".json":
-        return read_squad_json(path, text, wanted)
-    return read_json_lines(path, text, wanted) if kind == ".jsonl" else read_delimited(path, text, wanted, kind)
+def _data_rows(path: Path, wanted: list[str], *, words: bool) -> list[DataRow]:
+    kind = data_kind(path)
+    try:
+        if words and kind in conll.KINDS:
+            return conll.read_conll(read_text(path), wanted[0], wanted[-1])
+        if kind == ".json":
+            return read_squad_json(path, read_text(path), wanted)
+        return read_data_rows(path, wanted)
+    except InvalidInput as error:
+        raise TrainingError(error.message) from None
 
 
-def _example(row: RawRow, where: str, text_columns: Sequence[str], label_column: str | None) -> Example:
+def _example(row: DataRow, where: str, text_columns: Sequence[str], label_column: str | None) -> Example:
     if row.problem is not None:
         raise TrainingError(f"{where} {row.problem}")
     for column in (*text_columns, *([] if label_column is None else [label_column])):
         if column not in row.cells:
-            raise no_column(where, column, list(row.cells))
+            raise TrainingError(f"{where} has {no_column(column, row.cells)}")
     for column in text_columns:
         _check_text(row.cells[column], column, where)
     texts = tuple(row.cells[column] for column in text_columns)
@@ -150,3 +176,25 @@ def _check_text(text: Any, column: str, where: str) -> None:
     except UnicodeEncodeError as error:
         place = f"{text[error.start]!r} at character {error.start}"
         raise TrainingError(f"{where}: an input text has a lone surrogate {place} of column {column!r}") from None
+
+
+@dataclass(frozen=True)
+class OfWords:
+    """A label cell beside a list of words, and the characters of each word in the text."""
+
+    words: tuple[Span, ...]
+    cell: Any
+
+
+def join_words(words: list[Any], column: str, where: str) -> tuple[str, tuple[Span, ...]]:
+    """The words as one text, with spaces between them, and the characters of each. Raises a `TrainingError` for a word
+    that is not a text."""
+    spans, start = list[Span](), 0
+    for number, word in enumerate(words):
+        if not isinstance(word, str) or not word.strip():
+            raise TrainingError(
+                f"{where}: word {number} of column {column!r} is {shown(word)}; words are non-empty texts"
+            )
+        spans.append((start, start + len(word)))
+        start += len(word) + 1
+    return " ".join(words), tuple(spans)

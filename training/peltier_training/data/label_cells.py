@@ -30,7 +30,8 @@ def label_name(label: Any) -> str:
 def read_label_cell(cell: Any, separator: str | None = None, known: Collection[str] = ()) -> tuple[str, ...]:
     """The labels of a list, of a JSON list in a text, or of a text that is split at `separator`.
 
-    An empty text has no label. Without a `separator`, a text with a common one is refused unless it is a `known` label.
+    An empty text has no label. Without a `separator`, a text that has a common one, such as a
+    comma, is refused unless it is a `known` label.
     """
     if isinstance(cell, list | tuple):
         return tuple(label_name(label) for label in cell)

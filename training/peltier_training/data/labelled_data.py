@@ -8,9 +8,8 @@ from typing import Any
 
 from peltier_adapters.spec.tasks import TaskType
 
-from peltier_training.data.bad_rows import describe, refuse
 from peltier_training.data.data import LABEL_COLUMN, Data
-from peltier_training.data.examples import Example, Rows, has_values, read_rows
+from peltier_training.data.examples import Example, LabelledRows, describe, has_values, read_rows, refuse
 from peltier_training.data.gold_spans import read_gold_spans
 from peltier_training.data.label_cells import read_label_cell
 from peltier_training.data.labels import Labels, find_labels
@@ -65,8 +64,8 @@ class LabelReader:
 class LabelledData:
     """The rows of both files, and the labels."""
 
-    train: Rows
-    validation: Rows
+    train: LabelledRows
+    validation: LabelledRows
     labels: Labels
 
     @property
@@ -93,7 +92,7 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
     return LabelledData(train, validation, labels)
 
 
-def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> Rows:
+def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> LabelledRows:
     """The rows of one file. Raises a `TrainingError` if bad rows are skipped and no row is left."""
     words, label_column = task_type == "token-classification", _label_column(data, path, task_type)
     positions, unlabelled = data.has_given_labels, label_column is None
@@ -112,7 +111,7 @@ def _label_column(data: Data, path: Path, task_type: TaskType) -> str | None:
     return data.label_column if has_values(path, data.text_columns, data.label_column) else None
 
 
-def skipped_lines(parts: Mapping[Path, Rows]) -> list[str]:
+def skipped_lines(parts: Mapping[Path, LabelledRows]) -> list[str]:
     """Messages about skipped rows; empty if there are none."""
     lines: list[str] = []
     for path, rows in parts.items():

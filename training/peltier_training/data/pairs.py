@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.tasks import TaskSpec
 
 from peltier_training.data.examples import Example
@@ -34,7 +34,7 @@ def texts_of(example: Example) -> tuple[str, str]:
     return example.input[0], example.input[1]
 
 
-def inputs_of(task: TaskSpec, examples: Sequence[Example]) -> list[Input]:
+def inputs_of(task: TaskSpec, examples: Sequence[Example]) -> list[TaskInput]:
     """The inputs of the task in `examples`: single texts of an embedding's pairs."""
     if task.type != "embedding":
         return [example.input for example in examples]

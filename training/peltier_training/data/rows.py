@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from peltier_adapters.errors import InputError
-from peltier_adapters.golden.inputs import Reader, encode_input
+from peltier_adapters.inputs import Reader, encode_input
 from peltier_adapters.spec.parts import Parts, prompt_length
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.config import T5Config
-from peltier_backbone.packing import Encoded
+from peltier_backbone.checkpoint.config import T5Config
+from peltier_backbone.text.packing import Encoded
 
 from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
 from peltier_training.data.examples import Example

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import torch
 from peltier_adapters.errors import InputError
-from peltier_adapters.golden.inputs import LongTexts, Reader, encode_windows
+from peltier_adapters.inputs import LongTexts, Reader, encode_windows
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.packing import Encoded
-from peltier_backbone.token_places import NOWHERE
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NOWHERE
 
 from peltier_training.data.dataset import EncodedRows
 from peltier_training.data.examples import Example

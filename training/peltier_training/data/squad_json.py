@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from peltier_training.data.raw_row import RawRow
+from peltier_client.bulk.data_file import DataRow
+
 from peltier_training.errors import TrainingError
 
 _COLUMNS = ("question", "context", "answers")
+_FORM = '{"data": [{"paragraphs": [{"context": "…", "qas": [{"question": "…", "answers": […]}]}]}]}'
 
 
-def read_squad_json(path: Path, text: str, wanted: list[str]) -> list[RawRow]:
+def read_squad_json(path: Path, text: str, wanted: list[str]) -> list[DataRow]:
     """A row with `question`, `context` and `answers` for each question; its line is its number in the file, from 1.
 
     Raises a `TrainingError` if the file has another form, or if other columns are `wanted`.
@@ -27,10 +29,9 @@ def read_squad_json(path: Path, text: str, wanted: list[str]) -> list[RawRow]:
         raise TrainingError(f"{path} is not JSON: {error}") from None
     except (AttributeError, KeyError, TypeError):
         raise TrainingError(
-            f"{path} is not in SQuAD's form: data, in it paragraphs, in each a context and qas, in each of these a "
-            "question and answers; rows of another form go into a .jsonl file"
+            f"{path} is not in SQuAD's form, {_FORM}; put rows of another form into a .jsonl file"
         ) from None
-    return [RawRow(number, cells) for number, cells in enumerate(found, 1)]
+    return [DataRow(number, cells) for number, cells in enumerate(found, 1)]
 
 
 def _questions(document: Any) -> Iterator[dict[str, Any]]:

@@ -5,15 +5,14 @@ from typing import NamedTuple
 
 import torch
 from peltier_adapters.errors import InputError
-from peltier_adapters.golden.inputs import LongTexts, Reader, at_words, encode_windows
+from peltier_adapters.inputs import LongTexts, Reader, at_words, encode_windows
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.packing import Encoded
-from peltier_backbone.token_places import NO_WORD, Span
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NO_WORD, Span
 from torch import Tensor
 
-from peltier_training.data.dataset import EncodedRows
+from peltier_training.data.dataset import IGNORED, EncodedRows
 from peltier_training.data.examples import Example
-from peltier_training.data.padding import IGNORED
 from peltier_training.data.tags import word_tags
 from peltier_training.errors import TrainingError
 

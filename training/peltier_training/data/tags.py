@@ -7,10 +7,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from peltier_adapters.answers.tags import OUTSIDE, has_prefix, join_tags
-from peltier_backbone.token_places import Span
+from peltier_backbone.text.token_places import Span
 
-from peltier_training.data.examples import Example
-from peltier_training.data.word_lists import OfWords
+from peltier_training.data.examples import Example, OfWords
 from peltier_training.errors import TrainingError, shown
 
 _FORM = '[{"start": 0, "end": 5, "label": "person"}]'
@@ -78,7 +77,7 @@ def tagged_entities(words: Sequence[Span], tags: Sequence[str]) -> tuple[GoldEnt
 def _of_words(own: OfWords, names: Sequence[str] | None) -> Tagged:
     cell = _parsed(own.cell)
     if isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
-        raise TrainingError("entities are of a text, and these are beside a list of words, which has a tag for each")
+        raise TrainingError("entities need a text; this row has a list of words, so give one tag per word")
     if not isinstance(cell, list):
         raise TrainingError(f"tags {shown(cell)} cannot be read; a list of words has a list of tags")
     tags = [_tag(one, names) for one in cell]
@@ -103,7 +102,7 @@ def _tag(tag: Any, names: Sequence[str] | None) -> str:
 def _of_text(text: Any, cell: Any) -> Tagged:
     cell = _parsed(cell)
     if isinstance(cell, list) and any(isinstance(one, str) for one in cell):
-        raise TrainingError(f"tags are of words, and these are beside a text; a text has entities such as {_FORM}")
+        raise TrainingError(f"tags need a list of words; this row has a text, so give entities such as {_FORM}")
     if not isinstance(cell, list) or not isinstance(text, str):
         raise TrainingError(f"entities {shown(cell)} cannot be read; they must be a list such as {_FORM}")
     entities = sorted(_entity(one, len(text)) for one in cell)

@@ -4,9 +4,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from peltier_adapters.golden.inputs import Reader
-from peltier_adapters.names import parse_names
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.inputs import Reader
+from peltier_adapters.spec.tasks import TaskSpec, parse_names
 
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
@@ -38,7 +37,7 @@ def number_targets(values: Sequence[float], step: float) -> tuple[str, ...]:
         )
     if first == last:
         raise TrainingError(
-            f"every label is {first * width:.{decimals}f} in steps of {step:g}; a regression needs two values"
+            f"in steps of {step:g} every label is {first * width:.{decimals}f}; a regression needs two different values"
         )
     return tuple(f"{number * width:.{decimals}f}" for number in range(first, last + 1))
 

@@ -7,16 +7,15 @@ import torch
 from peltier_adapters.batch.row import Row, adapt, adapt_tokens
 from peltier_adapters.batch.scoring import pack_targets
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_backbone.config import T5Config
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import T5Config
 from torch import Tensor
 
-from peltier_training.evaluate.evaluation import Gates
-from peltier_training.evaluate.scores import BATCH_ROWS
+from peltier_training.evaluate.evaluation import BATCH_ROWS, MeanGates
 
 
 @torch.inference_mode()
-def decoder_gates(backbone: Backbone, rows: Sequence[Row]) -> Gates:
+def decoder_gates(backbone: Backbone, rows: Sequence[Row]) -> MeanGates:
     """For each part and stack ("prefix, cross-attention") the mean gate of each block of the decoder, None for a block
     without that part. The mean is over the scored tokens of `rows`, which share an adapter; gates of what
     cross-attention reads from the encoder are one per row, and their mean is over rows."""
@@ -40,7 +39,7 @@ def _decoded(backbone: Backbone, rows: Sequence[Row]) -> Iterator[AdapterGroup]:
     yield from (*reading.groups, *writing.groups)
 
 
-def _by_stack(config: T5Config, means: Mapping[tuple[str, int], float]) -> Gates:
+def _by_stack(config: T5Config, means: Mapping[tuple[str, int], float]) -> MeanGates:
     """Blocks and attentions are numbered from the encoder's first, and cross-attentions come last."""
     blocks = range(config.num_decoder_layers)
     starts = {"decoder": config.num_layers, "cross-attention": config.num_layers + config.num_decoder_layers}

@@ -3,8 +3,7 @@
 from typing import Any
 
 import numpy as np
-
-from peltier_training.evaluate.correlation import correlations
+from peltier_client.bulk.quality import correlate
 
 Array = np.ndarray[Any, Any]
 _CHUNK_ROWS = 1024
@@ -15,7 +14,7 @@ def embedding(vectors: Array, targets: Array) -> dict[str, float]:
     with the numbers [pairs, 2] of their texts, the mean reciprocal rank of the own second text among all different
     second texts by cosine (`mrr`), and the share of pairs in which it is the first (`accuracy`)."""
     if targets.ndim == 1:
-        return correlations(cosines(vectors), targets)
+        return correlate(targets.tolist(), cosines(vectors).tolist())
     found = ranks(vectors, targets)
     return {"mrr": float((1 / found).mean()), "accuracy": float((found == 1).mean())}
 

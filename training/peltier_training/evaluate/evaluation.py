@@ -1,15 +1,21 @@
-"""The result of an evaluation on labelled data."""
+"""The outputs of rows by the server's own forward, and the result of an evaluation on labelled data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from peltier_adapters.artifact.manifest import Input
-from peltier_adapters.batch.row import RowOutput
+from peltier_adapters.artifact.manifest import TaskInput
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row, RowOutput
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
-Gates = Mapping[str, Sequence[float | None]]
+from peltier_training.errors import NotFiniteError
+
+BATCH_ROWS = 32
+
+MeanGates = Mapping[str, Sequence[float | None]]
 
 
 @dataclass(frozen=True)
@@ -26,14 +32,23 @@ class Evaluation:
     """
 
     metrics: Mapping[str, float]
-    inputs: Sequence[Input]
+    inputs: Sequence[TaskInput]
     gold: Sequence[Any]
     found: Sequence[Any]
-    gates: Gates | None = None
+    gates: MeanGates | None = None
     scores: Tensor | None = None
 
 
-def mean_gates(outputs: Sequence[RowOutput]) -> Gates | None:
+def run_rows(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
+    """One output per row, batch by batch. Raises a `NotFiniteError` if an output is not finite."""
+    batches = [rows[first : first + BATCH_ROWS] for first in range(0, len(rows), BATCH_ROWS)]
+    found = [output for batch in batches for output in forward(backbone, batch, record_gates=record_gates)]
+    if not all(bool(output.logits.isfinite().all()) for output in found):
+        raise NotFiniteError("the adapter's outputs are not finite numbers")
+    return found
+
+
+def mean_gates(outputs: Sequence[RowOutput]) -> MeanGates | None:
     """The mean over rows of each part's gate in each layer."""
     rows = [output.gates for output in outputs if output.gates is not None]
     if not rows:

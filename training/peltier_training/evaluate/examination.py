@@ -1,26 +1,34 @@
-"""An artifact's metrics on labelled data."""
+"""An artifact's metrics and answers on labelled data; `text_examination` has those of a T5."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
+from peltier_adapters.answers.entities import join_windows
+from peltier_adapters.answers.spans import best_span
+from peltier_adapters.answers.tags import OUTSIDE
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.inputs import Reader, encode_input
+from peltier_adapters.inputs import Reader, encode_input
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
+from peltier_client.bulk.quality import match_answers
 from torch import Tensor
 
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
+from peltier_training.data.pairs import inputs_of
 from peltier_training.data.span_rows import context_windows
-from peltier_training.data.tag_rows import tag_text
-from peltier_training.evaluate import embedding_examination, metrics, text_examination
-from peltier_training.evaluate.entity_examination import judge_tags
-from peltier_training.evaluate.evaluation import Evaluation, mean_gates
-from peltier_training.evaluate.scores import run_rows
-from peltier_training.evaluate.span_examination import judge_spans
+from peltier_training.data.tag_rows import TaggedText, tag_text
+from peltier_training.data.tags import tagged_entities
+from peltier_training.evaluate import metrics, text_examination
+from peltier_training.evaluate.embedding_metrics import answers, embedding
+from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
+
+Windows = Sequence[Sequence[Encoded]]
 
 
 def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> dict[str, float]:
@@ -36,7 +44,7 @@ def examine(
     if backbone.config.generates:
         return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
     if task.type == "embedding":
-        return embedding_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
+        return _examine_pairs(backbone, task, resident, examples, record_gates)
     if task.type == "span":
         return _examine_spans(backbone, task, resident, examples, record_gates)
     if task.type == "token-classification":
@@ -45,6 +53,16 @@ def examine(
     outputs = run_rows(backbone, rows, record_gates=record_gates)
     scores = torch.stack([output.logits for output in outputs])
     return replace(judge_scores(backbone, task, scores, examples), gates=mean_gates(outputs))
+
+
+def _examine_pairs(
+    backbone: Backbone, task: TaskSpec, resident: Resident, examples: Sequence[Example], record_gates: bool
+) -> Evaluation:
+    rows = [Row(encode_input(backbone, task, text), resident) for text in inputs_of(task, examples)]
+    outputs = run_rows(backbone, rows, record_gates=record_gates)
+    vectors = torch.stack([output.logits for output in outputs])
+    pairs = vectors.view(len(examples), 2, vectors.shape[-1])
+    return replace(judge_pairs(task, pairs, examples), gates=mean_gates(outputs))
 
 
 def _examine_spans(
@@ -72,7 +90,7 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
     if backbone.config.generates:
         return text_examination.judge_targets(task, scores.argmax(-1), examples)
     if task.type == "embedding":
-        return embedding_examination.judge_pairs(task, scores, examples)
+        return judge_pairs(task, scores, examples)
     targets = Labels(task.type, task.labels).targets(examples)
     return Evaluation(
         metrics=metrics.compute(task.type, scores.numpy(), targets.numpy()),
@@ -80,6 +98,51 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
         gold=_gold(task, targets).tolist(),
         found=_answers(task, scores).tolist(),
         scores=scores,
+    )
+
+
+def judge_pairs(task: TaskSpec, vectors: Tensor, examples: Sequence[Example]) -> Evaluation:
+    """The evaluation of the outputs [pairs, 2, size] of all pairs: the cosine of each pair with a score, or the rank of
+    the second text of each other pair."""
+    targets = Labels(task.type, task.labels).targets(examples).numpy()
+    gold = targets if targets.ndim == 1 else np.ones(len(targets), np.int64)
+    return Evaluation(
+        metrics=embedding(vectors.numpy(), targets),
+        inputs=[example.input for example in examples],
+        gold=gold.tolist(),
+        found=answers(vectors.numpy(), targets).tolist(),
+        scores=vectors,
+    )
+
+
+def judge_spans(task: TaskSpec, examples: Sequence[Example], windows: Windows, logits: Sequence[Tensor]) -> Evaluation:
+    """The evaluation of the logits [tokens, 2] of all windows of all examples, one after the other."""
+    spec, left = task.span or SpanSpec(), iter(logits)
+    found = [
+        best_span(example.input[1], [(row, next(left)) for row in rows], spec)
+        for example, rows in zip(examples, windows, strict=True)
+    ]
+    gold = [tuple(span.text for span in example.label) for example in examples]
+    return Evaluation(
+        metrics=match_answers(gold, [answer.answer for answer in found])[0],
+        inputs=[example.input for example in examples],
+        gold=gold,
+        found=found,
+    )
+
+
+def judge_tags(
+    task: TaskSpec, examples: Sequence[Example], texts: Sequence[TaggedText], logits: Sequence[Tensor]
+) -> Evaluation:
+    """The evaluation of the logits [tokens, tags] of all windows of all texts, one after the other. A word has the tag
+    of its first token; a word that was truncated has none."""
+    left = iter(logits)
+    found = [_find_tags(task, text, [next(left) for _ in text.rows]) for text in texts]
+    return Evaluation(
+        metrics=metrics.tagging(found, [text.tags for text in texts]),
+        inputs=[example.input for example in examples],
+        gold=[tagged_entities(text.words, text.tags) for text in texts],
+        found=[tagged_entities(text.words, tags) for text, tags in zip(texts, found, strict=True)],
     )
 
 
@@ -103,3 +166,21 @@ def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
         case "regression" | "ranking":
             return logits[:, 0]
     raise AssertionError("texts are written, not chosen")
+
+
+def _find_tags(task: TaskSpec, text: TaggedText, logits: Sequence[Tensor]) -> list[str]:
+    tags = [OUTSIDE] * len(text.words)
+    tokens = join_windows(text.rows, logits)
+    best = tokens.logits.argmax(-1).tolist()
+    for word, place in _first_tokens(tokens.words):
+        tags[word] = task.labels[best[place]]
+    return tags
+
+
+def _first_tokens(words: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Each word with the place of its first token."""
+    last = None
+    for place, word in enumerate(words):
+        if word != last:
+            yield word, place
+        last = word

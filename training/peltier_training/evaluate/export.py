@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from peltier_adapters.artifact.manifest import Input, TrainingRecord
+from peltier_adapters.artifact.manifest import TaskInput, TrainingRecord
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import Candidate, prove
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_training.data.examples import Example
 from peltier_training.data.pairs import inputs_of
@@ -31,7 +31,7 @@ def measure(
 def export(
     backbone: Backbone,
     adapter: Candidate,
-    inputs: Sequence[Input],
+    inputs: Sequence[TaskInput],
     record: TrainingRecord,
     trained_on: Backbone | None = None,
 ) -> bytes:
@@ -43,7 +43,7 @@ def export(
         raise TrainingError(str(error)) from None
 
 
-def golden_inputs(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input]) -> list[Input]:
+def golden_inputs(backbone: Backbone, task: TaskSpec, inputs: Sequence[TaskInput]) -> list[TaskInput]:
     """Distinct inputs, evenly spaced from the shortest to the longest."""
     by_length = sorted(dict.fromkeys(inputs), key=lambda value: len(encode_input(backbone, task, value)))
     last = len(by_length) - 1

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_client.bulk.quality import match_answers
 
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.metrics import Array
-from peltier_training.evaluate.span_metrics import compute_spans
 
 
 class Majority(Spec):
@@ -41,7 +41,7 @@ class Majority(Spec):
         """No answer to every question, if it is ever right."""
         if all(gold):
             return None
-        found, share = compute_spans([""] * len(gold), gold), sum(not own for own in gold) / len(gold)
+        (found, _), share = match_answers(gold, [""] * len(gold)), sum(not own for own in gold) / len(gold)
         return cls(answer="no answer", share=share, metric="exact_match", metrics=found)
 
     @classmethod

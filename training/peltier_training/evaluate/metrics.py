@@ -1,17 +1,17 @@
-"""Metrics by task type, from scikit-learn and scipy; `text_metrics` has those of texts."""
+"""Metrics by task type: those of the client, on arrays. `text_examination` has those of generated texts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from peltier_adapters.answers.tags import join_tags
 from peltier_adapters.spec.tasks import TaskType
-from sklearn import metrics as sk
+from peltier_client.bulk.quality import choose_several, classify, rank_documents, regress, score_entities
 
 from peltier_training.config.metric_names import BEST, LOWER_IS_BETTER, NAMES
-from peltier_training.evaluate.correlation import correlations
 from peltier_training.evaluate.embedding_metrics import embedding
-from peltier_training.evaluate.ranking_metrics import ranking
 
-__all__ = ["BEST", "LOWER_IS_BETTER", "NAMES", "classification", "compute", "regression"]
+__all__ = ["BEST", "LOWER_IS_BETTER", "NAMES", "classification", "compute", "regression", "tagging"]
 
 Array = np.ndarray[Any, Any]
 
@@ -22,45 +22,31 @@ def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:
         case "classification":
             return classification(logits.argmax(-1), targets, logits.shape[-1])
         case "multilabel":
-            return _floats(_multilabel(logits, targets))
+            return choose_several(_sets(targets > 0), _sets(logits > 0), range(logits.shape[-1]))[0]
         case "regression":
             return regression(logits.reshape(-1), targets)
         case "embedding":
             return embedding(logits, targets)
-        case "ranking":
-            return ranking(logits.reshape(-1), targets)
-    raise AssertionError("texts have metrics of their own")
+        case "ranking":  # targets [rows, 2] are the relevance of a document and the number of its query
+            return rank_documents(targets[:, 1].tolist(), targets[:, 0].tolist(), logits.reshape(-1).tolist())[0]
+    raise AssertionError("texts, spans and tags have metrics of their own")
 
 
 def classification(found: Array, targets: Array, num_labels: int) -> dict[str, float]:
     """The metrics of label positions [rows]; a found -1 is a wrong answer that is no label."""
-    present = np.setdiff1d(np.union1d(targets, found), [-1])
-    values = {
-        "accuracy": sk.accuracy_score(targets, found),
-        "f1_macro": sk.f1_score(targets, found, labels=present, average="macro", zero_division=0),
-        # scikit-learn warns if both sides have only one label.
-        "matthews": sk.matthews_corrcoef(targets, found) if np.ptp([targets, found]) else 0.0,
-    }
-    if num_labels == 2:
-        values["f1"] = sk.f1_score(targets == 1, found == 1, zero_division=0)
-    return _floats(values)
-
-
-def _multilabel(logits: Array, targets: Array) -> dict[str, Any]:
-    # F1 is computed per label, because scikit-learn would take a single column for two classes.
-    wanted, found = targets.astype(int), (logits > 0).astype(int)
-    by_label = [sk.f1_score(*columns, zero_division=0) for columns in zip(wanted.T, found.T, strict=True)]
-    return {
-        "f1_micro": sk.f1_score(wanted.ravel(), found.ravel(), zero_division=0),
-        "f1_macro": np.mean(by_label),
-        "exact_match": (found == wanted).all(1).mean(),
-    }
+    answers = [None if label < 0 else label for label in found.tolist()]
+    return classify(targets.tolist(), answers, range(num_labels))[0]
 
 
 def regression(found: Array, targets: Array) -> dict[str, float]:
     """The metrics of numbers [rows]."""
-    return correlations(found, targets) | {"mse": float(sk.mean_squared_error(targets, found))}
+    return regress(targets.tolist(), found.tolist())
 
 
-def _floats(values: dict[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items()}
+def tagging(found: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+    """F1, precision and recall of the whole entities in the tags of all texts together."""
+    return score_entities(*([frozenset(join_tags(tags)) for tags in rows] for rows in (gold, found)))[0]
+
+
+def _sets(chosen: Array) -> list[frozenset[int]]:
+    return [frozenset(np.flatnonzero(row).tolist()) for row in chosen]

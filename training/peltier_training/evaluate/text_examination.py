@@ -2,19 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 import torch
 from peltier_adapters.answers.texts import TextAnswer, text_answer
 from peltier_adapters.artifact.label_tree import LabelTree, build_label_tree, create_tree
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.generation.generation import create_draft, generate
 from peltier_adapters.generation.search import Decoding
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_training.data.examples import Example
@@ -23,8 +24,7 @@ from peltier_training.data.targets import gold_targets, gold_texts, target_ids
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.decoder_gates import decoder_gates
-from peltier_training.evaluate.evaluation import Evaluation, Gates, mean_gates
-from peltier_training.evaluate.scores import run_rows
+from peltier_training.evaluate.evaluation import Evaluation, MeanGates, mean_gates, run_rows
 
 _MAX_ROWS = 64
 _NO_NUMBER = -1.0  # the value of a text that is not a number (docs/methods.md#tasks-as-text)
@@ -92,9 +92,7 @@ def judge_targets(task: TaskSpec, found: Tensor, examples: Sequence[Example]) ->
 def _read_texts(
     backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], record_gates: bool
 ) -> Evaluation:
-    from peltier_training.evaluate.text_metrics import compute_texts  # its libraries take two seconds to import
-
-    questions: dict[Input, list[str]] = {}
+    questions: dict[TaskInput, list[str]] = {}
     for example, text in zip(examples, gold_texts(task, examples), strict=True):
         questions.setdefault(example.input, []).append(text)
     trees = [_reference_tree(backbone, task, texts) for texts in questions.values()]
@@ -103,11 +101,31 @@ def _read_texts(
     outputs = run_rows(backbone, rows, record_gates=record_gates)
     texts = [answer.text for answer in write(backbone, task, rows)]
     loss = _loss(trees, [output.logits for output in outputs], [range(tree.num_labels) for tree in trees])
-    found = compute_texts(texts, list(questions.values())) | {"loss": loss}
+    found = score_texts(texts, list(questions.values())) | {"loss": loss}
     return Evaluation(found, list(questions), list(questions.values()), texts, _gates(backbone, rows, outputs))
 
 
-def _gates(backbone: Backbone, rows: Sequence[Row], outputs: Sequence[RowOutput]) -> Gates | None:
+def score_texts(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """`bleu` is corpus BLEU, 0 to 100. `rouge_l` and `exact_match`, 0 to 1, are means over texts of the best value
+    among each text's references.
+
+    BLEU is sacrebleu's with its defaults (13a tokens, cased). ROUGE-L is rouge-score's F-measure without stemming.
+    """
+    from rouge_score.rouge_scorer import RougeScorer  # these libraries take two seconds to import
+    from sacrebleu.metrics.bleu import BLEU
+
+    streams = [list(stream) for stream in zip_longest(*references)]  # a text with fewer references has None
+    rouge = RougeScorer(["rougeL"])
+    pairs = list(zip(found, references, strict=True))
+    return {
+        "bleu": float(BLEU().corpus_score(list(found), streams).score),
+        "rouge_l": sum(rouge.score_multi(own, text)["rougeL"].fmeasure for text, own in pairs) / len(pairs),
+        "exact_match": sum(text.strip() in {reference.strip() for reference in own} for text, own in pairs)
+        / len(pairs),
+    }
+
+
+def _gates(backbone: Backbone, rows: Sequence[Row], outputs: Sequence[RowOutput]) -> MeanGates | None:
     """The gates of both stacks; None if there are none or they were not recorded."""
     gates = mean_gates(outputs)
     return None if gates is None else {**gates, **decoder_gates(backbone, rows)}

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from peltier_training.config.run import Run
 from peltier_training.evaluate import metrics
 from peltier_training.fit.arguments import create_arguments
-from peltier_training.fit.history import History
 from peltier_training.fit.objective import Objective
-from peltier_training.fit.trainer import JudgedTrainer, conduct
+from peltier_training.fit.trainer import History, JudgedTrainer, conduct
 
 
 class BaselineTrainer(JudgedTrainer):

@@ -1,19 +1,20 @@
-"""The training objective."""
+"""The training objectives: a class for each kind of outputs, and AdaMix's consistency between two passes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from peltier_adapters.spec.tasks import TaskType
 from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_training.config.run import Run
-from peltier_training.fit.embedding_objective import DEFAULT_TEMPERATURE, EmbeddingObjective
-from peltier_training.fit.ranking_objective import RankingObjective
-from peltier_training.fit.span_objective import SpanObjective
-from peltier_training.fit.tag_objective import tag_loss
+from peltier_training.data.dataset import IGNORED
+from peltier_training.data.tag_rows import NO_TOKEN
 from peltier_training.models.experts import consistency_loss
+
+DEFAULT_TEMPERATURE = 0.05
 
 
 class Objective(Protocol):
@@ -85,3 +86,111 @@ class TextObjective:
 
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         return consistency_loss(logits.float(), other.float(), rows=len(lengths))
+
+
+@dataclass(frozen=True)
+class RankingObjective:
+    """The objective of scores [rows, 1]. `labels` [rows, 2] are the relevance of each document and the number of its
+    query (`Labels.targets`).
+
+    `listwise` is ListNet's top-one cross-entropy (Cao et al. 2007): the share of each document in its query's relevance
+    against the softmax of the query's scores. `pairwise` is RankNet's (Burges et al. 2005): log(1 + exp(s_j - s_i)) for
+    each pair of a query's documents of which i is more relevant than j. Queries of a batch, or pairs, count equally.
+    """
+
+    loss: str
+    consistency: float = 0.0  # a single number is not a distribution
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        scores, relevance, queries = logits[:, 0], labels[:, 0], labels[:, 1]
+        together = queries[:, None] == queries[None, :]
+        if self.loss == "pairwise":
+            return _pairwise(scores, relevance, together)
+        return _listwise(scores, relevance, together)
+
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
+        raise AssertionError("a ranking has no consistency loss")
+
+
+def _pairwise(scores: Tensor, relevance: Tensor, together: Tensor) -> Tensor:
+    better = together & (relevance[:, None] > relevance[None, :])
+    losses = F.softplus(scores[None, :] - scores[:, None])
+    # Without a pair, as in a batch of one document, this is 0.
+    return torch.where(better, losses, 0.0).sum() / better.sum().clamp(min=1)
+
+
+def _listwise(scores: Tensor, relevance: Tensor, together: Tensor) -> Tensor:
+    totals = torch.where(together, relevance[None, :], 0.0).sum(1)
+    logsums = torch.where(together, scores[None, :], -torch.inf).logsumexp(1)
+    shares = torch.where(totals > 0, relevance / totals.clamp(min=torch.finfo(totals.dtype).tiny), 0.0)
+    # The shares of a query add up to 1, so their sum is the number of queries that have a relevant document.
+    return -(shares * (scores - logsums)).sum() / shares.sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class EmbeddingObjective:
+    """The objective of the embeddings [pairs, 2, size] of pairs. `labels` are scores [pairs], or the numbers [pairs, 2]
+    of the texts of pairs that belong together (`Labels.targets`).
+
+    With scores it is the mean squared error of the cosine (Reimers and Gurevych 2019). Without, it is the multiple
+    negatives ranking loss (Henderson et al. 2017): the cross-entropy of each first text's own second text, among all
+    second texts of the batch, by cosine over `temperature`. A second text that belongs to the first text in another
+    pair of the batch is no negative.
+
+    The loss is the mean over the first `dimensions` values of the embeddings and all values (Matryoshka representation
+    learning, Kusupati et al. 2022)."""
+
+    dimensions: Sequence[int] = ()
+    temperature: float = DEFAULT_TEMPERATURE
+    consistency: float = 0.0  # an embedding is not a distribution
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        sizes = {*self.dimensions, logits.shape[-1]}
+        losses = [self._loss(F.normalize(logits[..., :size], dim=-1), labels) for size in sizes]
+        return torch.stack(losses).mean()
+
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
+        raise AssertionError("an embedding has no consistency loss")
+
+    def _loss(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        first, second = vectors.unbind(1)
+        if labels.dim() == 1:
+            return F.mse_loss((first * second).sum(-1), labels)
+        scores = (first @ second.T / self.temperature).masked_fill(_known(labels), -torch.inf)
+        return F.cross_entropy(scores, torch.arange(len(labels), device=labels.device))
+
+
+def _known(numbers: Tensor) -> Tensor:
+    """Where the second text of a column belongs to the first text of a row, without the row's own, [pairs, pairs]."""
+    first, second = numbers.unbind(1)
+    same = (first[:, None] == first[None, :]) | (second[:, None] == second[None, :])
+    return same & ~torch.eye(len(numbers), dtype=torch.bool, device=numbers.device)
+
+
+@dataclass(frozen=True)
+class SpanObjective:
+    """The objective of the logits [tokens, 2] of packed rows, back to back: starts and ends are distributions over the
+    tokens of a row. `labels` [rows, 3] have the tokens at which an answer starts and ends, and the row's number of
+    tokens. Losses are means over rows, starts and ends."""
+
+    consistency: float
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        rows = torch.split(logits, labels[:, 2].tolist())
+        losses = [F.cross_entropy(row.T, places) for row, places in zip(rows, labels[:, :2], strict=True)]
+        return torch.stack(losses).mean()
+
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
+        pairs = zip(*(torch.split(one, list(lengths)) for one in (logits, other)), strict=True)
+        return torch.stack([consistency_loss(row.T, twin.T) for row, twin in pairs]).mean()
+
+
+def tag_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean cross-entropy over the tokens that carry the tag of a word.
+
+    `logits` are [tokens, tags] of packed rows; `labels` [rows, length] are the tags of their tokens, `IGNORED` for
+    tokens that carry none and `NO_TOKEN` after the last one.
+    """
+    tags = labels[labels != NO_TOKEN]
+    losses = F.cross_entropy(logits, tags, ignore_index=IGNORED, reduction="sum")
+    return losses / (tags != IGNORED).sum().clamp(min=1)

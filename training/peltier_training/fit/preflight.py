@@ -7,8 +7,8 @@ from pathlib import Path
 
 from peltier_adapters.presets.baselines import Baseline
 from peltier_adapters.spec.parts import Parts, pooler_users
-from peltier_backbone.checkpoint import read_names
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.checkpoint import read_names
+from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_training.config.run import Run
 from peltier_training.errors import TrainingError

@@ -11,12 +11,12 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 from transformers import TrainingArguments as Arguments
 
 from peltier_training.config.run import Run
-from peltier_training.fit.patience import Log, num_without_improvement
+from peltier_training.fit.callbacks import Log, num_without_improvement
 
-_BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} gone, {remaining} to go"
+_BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} elapsed, {remaining} left"
 
 
-class Progress(TrainerCallback):
+class TrainingProgress(TrainerCallback):
     """Writes to stderr in the first of several processes."""
 
     def __init__(self, run: Run) -> None:

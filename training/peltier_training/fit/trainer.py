@@ -2,32 +2,40 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peltier_backbone.targets import Targets
+from peltier_backbone.decoding.targets import Targets
 from torch import nn
 from torch.utils.data import Dataset, Sampler
 from transformers import EvalPrediction, Trainer, TrainerState, TrainingArguments
 
 from peltier_training.config.run import Run
-from peltier_training.data.dataset import EncodedRows, TextRows, collate, collate_texts
+from peltier_training.data.dataset import EncodedRows, QuerySampler, TextRows, collate, collate_texts
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import metrics
 from peltier_training.fit.arguments import create_arguments
+from peltier_training.fit.callbacks import Patience, ValidationInterval, is_over
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
-from peltier_training.fit.history import History
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
-from peltier_training.fit.patience import Patience, is_over
-from peltier_training.fit.progress import Progress
-from peltier_training.fit.query_sampler import QuerySampler
-from peltier_training.fit.validation_interval import ValidationInterval
-from peltier_training.models.model import HeadedAdapter, TrainableAdapter
-from peltier_training.models.text_model import TextAdapter
+from peltier_training.fit.progress import TrainingProgress
+from peltier_training.models.model import HeadedAdapter, TextAdapter, TrainableAdapter
 
 Judge = Callable[[], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class History:
+    """`log` is the Trainer's, with an entry for every fiftieth of the steps and for every validation, including those
+    before a resumption. `seconds` is the time of `epochs` of training in this process, without validation."""
+
+    log: Sequence[Mapping[str, float]]
+    best_step: int | None
+    seconds: float
+    epochs: float
 
 
 class RowTrainer(Trainer):
@@ -172,7 +180,7 @@ def conduct(run: Run, trainer: Trainer, checkpoint: str | None = None) -> Histor
     """Train to the end, from `checkpoint` if given, with progress on stderr."""
     for callback in (ValidationInterval(run), Patience(run)):
         trainer.add_callback(callback)
-    progress = Progress(run)
+    progress = TrainingProgress(run)
     progress.replace_prints(trainer)
     logging.getLogger("transformers.trainer_utils").addFilter(_is_no_guess_about_times)
     try:

@@ -10,28 +10,26 @@ from typing import Any, Protocol
 import torch
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import BackboneConfig
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
-from peltier_backbone.tokenizer import Tokenizer
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.tokenizer import Tokenizer
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
 from peltier_training.config.run import Run
-from peltier_training.data.dataset import EncodedRows, TextRow, TextRows, flatten
+from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, TextRows, flatten, pad_rows, pad_texts
 from peltier_training.data.examples import Example
-from peltier_training.data.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.data.span_rows import context_windows
 from peltier_training.data.tag_rows import tag_text
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import text_examination
-from peltier_training.evaluate.entity_examination import judge_tags
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import judge_scores
-from peltier_training.evaluate.span_examination import judge_spans
+from peltier_training.evaluate.examination import judge_scores, judge_spans, judge_tags
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
 from peltier_training.models.tuned_model import (

@@ -6,11 +6,12 @@ from functools import cached_property, partial
 import torch
 from peltier_adapters.artifact.manifest import Manifest, TrainingRecord, read_manifest
 from peltier_adapters.golden.proof import Candidate
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 
 from peltier_training.config.run import Run
 from peltier_training.config.task import create_task
@@ -21,15 +22,13 @@ from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.export import export, measure
-from peltier_training.fit.history import History
-from peltier_training.fit.trainer import diverged, fit, fit_text, fit_tokens
+from peltier_training.fit.trainer import History, diverged, fit, fit_text, fit_tokens
+from peltier_training.learners.learner import start_at_mean
 from peltier_training.models.dropout import Dropout
-from peltier_training.models.model import HeadedAdapter, PairAdapter
-from peltier_training.models.target_mean import start_at_mean
-from peltier_training.models.text_model import TextAdapter
-from peltier_training.report.files import write_file
+from peltier_training.models.model import HeadedAdapter, PairAdapter, TextAdapter
 from peltier_training.report.merging import Merging
-from peltier_training.report.parameters import Parameters
+from peltier_training.report.page import write_file
+from peltier_training.report.parameters import ParameterCounts
 from peltier_training.report.report import Subject
 
 
@@ -46,7 +45,7 @@ class AdapterLearner:
         self.device = self.backbone.device
         self.task = create_task(run, self.backbone, data.labels, data.train.examples)
         self.model = _create_model(run, self.backbone, self.task)
-        self.settings: Settings = self.model.settings
+        self.settings: PresetSettings = self.model.settings
         start_at_mean(self.model, self.task, data.train.examples)
         self.pooling: str | None = next((part.pooling for part in self.model.parts if isinstance(part, HeadSpec)), None)
 
@@ -71,8 +70,8 @@ class AdapterLearner:
         manifest = read_manifest(self._run.output)
         return Subject.of_artifact(self._run.output, data, manifest), manifest
 
-    def parameters(self) -> Parameters:
-        return Parameters.create(self.model.parts, self.backbone.config, self.model)
+    def parameters(self) -> ParameterCounts:
+        return ParameterCounts.create(self.model.parts, self.backbone.config, self.model)
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> Merging | None:
         if not self._run.merge_report:

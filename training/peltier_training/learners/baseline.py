@@ -6,9 +6,9 @@ import torch
 from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.presets.baselines import BASELINES
-from peltier_adapters.presets.composition import Settings
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_adapters.presets.composition import PresetSettings
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.load import load_backbone
 from transformers.utils.logging import disable_progress_bar
 
@@ -19,11 +19,11 @@ from peltier_training.data.labelled_data import LabelledData
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.baseline_trainer import BaselineTrainer
-from peltier_training.fit.history import History
 from peltier_training.fit.preflight import check_baseline
+from peltier_training.fit.trainer import History
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
-from peltier_training.models.target_mean import start_at_mean
-from peltier_training.report.parameters import Parameters
+from peltier_training.learners.learner import start_at_mean
+from peltier_training.report.parameters import ParameterCounts
 from peltier_training.report.report import Subject
 
 
@@ -38,7 +38,7 @@ class BaselineLearner:
         config = load_config(checkpoint)
         check_baseline(BASELINES[run.preset], run, config, checkpoint)
         self._run, self._method, self._config = run, BASELINES[run.preset], config
-        self.settings: Settings = self._method.settings(run.overrides, config)
+        self.settings: PresetSettings = self._method.settings(run.overrides, config)
         # The frozen backbone is only needed to create the task. Its memory is freed when this returns.
         backbone = load_backbone(run.backbone, device=run.device)
         self.task = create_task(run, backbone, data.labels, data.train.examples)
@@ -71,9 +71,9 @@ class BaselineLearner:
         reason = self._method.reason(self._config)
         return Subject(self._run.task, self._run.preset, self._reference, self.task, record, reason=reason), None
 
-    def parameters(self) -> Parameters:
+    def parameters(self) -> ParameterCounts:
         num = self._method.count_parameters(self.settings, self._config)
-        return Parameters.create_tuned(num, self._config, self.tuning.model)
+        return ParameterCounts.create_tuned(num, self._config, self.tuning.model)
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> None:
         return None

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.torch import TORCH
-from peltier_backbone.adaptation import Projection, Sublayer
-from peltier_backbone.load import Backbone
-from peltier_backbone.norm import Norm
+from peltier_backbone.attention.adaptation import Projection, Sublayer
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.linear.norm import Norm
 from torch import Tensor
 from torch.nn import functional as F
 

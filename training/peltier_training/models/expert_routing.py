@@ -6,11 +6,11 @@ from torch import Tensor
 from peltier_training.models.experts import Experts
 from peltier_training.models.model import TrainableAdapter
 
-Tensors = dict[str, Tensor]
+RouteTensors = dict[str, Tensor]
 
 
 @torch.no_grad()
-def fixed_routes(model: TrainableAdapter) -> list[Tensors]:
+def fixed_routes(model: TrainableAdapter) -> list[RouteTensors]:
     """Artifact tensors of each copy, used in every projection and layer; the paper's fixed routing is the first."""
     model.eval()
     return [
@@ -20,7 +20,7 @@ def fixed_routes(model: TrainableAdapter) -> list[Tensors]:
 
 
 @torch.no_grad()
-def random_routes(model: TrainableAdapter, num: int, seed: int) -> list[Tensors]:
+def random_routes(model: TrainableAdapter, num: int, seed: int) -> list[RouteTensors]:
     """Artifact tensors of `num` routes drawn as in training: a copy for each projection and layer
     (docs/methods/adamix.md)."""
     model.train()
@@ -31,10 +31,10 @@ def random_routes(model: TrainableAdapter, num: int, seed: int) -> list[Tensors]
     return drawn
 
 
-def _fixed(source: torch.nn.Module, copy: int) -> Tensors:
-    tensors: Tensors = source.fixed(copy) if isinstance(source, Experts) else source()
+def _fixed(source: torch.nn.Module, copy: int) -> RouteTensors:
+    tensors: RouteTensors = source.fixed(copy) if isinstance(source, Experts) else source()
     return tensors
 
 
-def _clone(tensors: Tensors) -> Tensors:
+def _clone(tensors: RouteTensors) -> RouteTensors:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}

@@ -8,16 +8,17 @@ from itertools import groupby
 
 import torch
 from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.batch.forward import Pooled
+from peltier_adapters.batch.heads import Pooled
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.text.packing import Packed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,7 +31,7 @@ class TrainableAdapter(nn.Module):
     """An adapter on a frozen backbone; `served` gives the tensors of the artifact."""
 
     def __init__(
-        self, backbone: Backbone, parts: Parts, settings: Settings, *, seed: int, dropout: Dropout = NO_DROPOUT
+        self, backbone: Backbone, parts: Parts, settings: PresetSettings, *, seed: int, dropout: Dropout = NO_DROPOUT
     ) -> None:
         super().__init__()
         self.backbone, self.parts, self.settings, self._dropout = backbone, parts, settings, dropout
@@ -108,3 +109,18 @@ class PairAdapter(HeadedAdapter):
     def forward(self, packed: Packed) -> Tensor:
         outputs = super().forward(packed)
         return outputs.view(-1, 2, outputs.shape[-1])
+
+
+class TextAdapter(TrainableAdapter):
+    """An adapter of a T5: packed rows, with placeholders of soft prompts in front, and decoder inputs to next-token
+    logits [nodes, vocabulary]. Dropout is applied before the output layer, where T5 has its last one."""
+
+    def forward(self, packed: Packed, targets: Targets) -> Tensor:
+        samples, model = range(len(packed.lengths)), self.backbone.t5
+        programs = self._lower(self._drawn(len(samples)))
+        encoder = self._adapt(programs, packed.lengths, samples)
+        memory = model.project_kv(packed, model.encode(packed, encoder), encoder)
+        writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
+        decoder = self._adapt(programs, [1] * len(writers), writers)
+        hidden = model.decode(targets, memory, decoder)
+        return model.logits(F.dropout(hidden, self._dropout.output, self.training), decoder)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import torch
 from peltier_adapters.parts import init_tensors
-from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import LoraSpec, Parts, PrefixSpec
-from peltier_backbone.config import BackboneConfig, T5Config
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig, T5Config
 from torch import Tensor, nn
 
 from peltier_training.config.training_settings import check_settings, routed_sides
@@ -67,7 +67,7 @@ def _groups(spec: PrefixSpec, config: BackboneConfig) -> list[int]:
     return [len(spec.attentions(config))]
 
 
-def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: int) -> nn.ModuleList:
+def create_sources(backbone: Backbone, parts: Parts, settings: PresetSettings, seed: int) -> nn.ModuleList:
     """The sources of every tensor of `parts`. Raises a `TrainingError` for an invalid setting."""
     check_settings(settings, backbone.config)
     generator = torch.Generator().manual_seed(seed)

@@ -9,13 +9,13 @@ import torch
 from peltier_adapters.ops.torch import multiply_all
 from peltier_adapters.parts import head
 from peltier_adapters.spec.parts import HeadSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 from transformers import AutoModel, PreTrainedConfig
 
-from peltier_training.data.padding import IGNORED
+from peltier_training.data.dataset import IGNORED
 from peltier_training.errors import TrainingError
 from peltier_training.models.fastfood import Fastfood
 

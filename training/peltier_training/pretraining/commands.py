@@ -6,25 +6,25 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
+from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 
-from peltier_training.pretraining.run import Budget, Optimization, Pretraining, Shape
-from peltier_training.threads import Threads, choose_threads, use_threads
+from peltier_training.pretraining.run import Optimization, Pretraining, PretrainingBudget, T5Shape
+from peltier_training.processes import ThreadsOption, choose_threads, use_threads
 
 
 @with_field_options
 def pretrain(  # noqa: PLR0913 - one parameter a flag or group of flags
     *,
     architecture: Annotated[Literal["t5"], typer.Argument(metavar="t5", help="Family of the model: t5.")],
-    files: Annotated[Values, FieldOptions(Pretraining, ("texts", "output"))],
-    budget: Annotated[Values, FieldOptions(Budget)],
-    shape: Annotated[Values, FieldOptions(Shape)],
-    optimization: Annotated[Values, FieldOptions(Optimization)],
+    files: Annotated[OptionValues, FieldOptions(Pretraining, ("texts", "output"))],
+    budget: Annotated[OptionValues, FieldOptions(PretrainingBudget)],
+    shape: Annotated[OptionValues, FieldOptions(T5Shape)],
+    optimization: Annotated[OptionValues, FieldOptions(Optimization)],
     directory: Annotated[
         Path | None, typer.Option(help="Tokens, checkpoints and TensorBoard. Default: runs/NAME of the output.")
     ] = None,
-    execution: Annotated[Values, FieldOptions(Pretraining, ("resume", "device", "dtype"))],
-    threads: Threads = None,
+    execution: Annotated[OptionValues, FieldOptions(Pretraining, ("resume", "device", "dtype"))],
+    threads: ThreadsOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Pretrain a small T5 on plain text by span corruption."""
@@ -33,8 +33,8 @@ def pretrain(  # noqa: PLR0913 - one parameter a flag or group of flags
         **files,
         **execution,
         directory=directory or Path("runs") / files["output"].name,
-        budget=Budget(**budget),
-        shape=Shape(**shape),
+        budget=PretrainingBudget(**budget),
+        shape=T5Shape(**shape),
         optimization=Optimization(**optimization),
     )
     from peltier_training.pretraining.pretrain import pretrain as run_pretraining

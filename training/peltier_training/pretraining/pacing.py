@@ -39,7 +39,7 @@ class Pacing(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
 
-class Progress(TrainerCallback):
+class PretrainingProgress(TrainerCallback):
     """A bar over the budget on standard error."""
 
     def on_train_begin(

@@ -6,22 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from tokenizers import Tokenizer
+from transformers import T5Config, T5ForConditionalGeneration
 from transformers.utils.logging import disable_progress_bar
 
 from peltier_training.errors import TrainingError
 from peltier_training.fit.checkpoint import remove_checkpoints
-from peltier_training.pretraining.card import write_card
 from peltier_training.pretraining.corpus import documents
-from peltier_training.pretraining.curve import curve
-from peltier_training.pretraining.dataset import HeldOutText, TrainingText
-from peltier_training.pretraining.export import export
-from peltier_training.pretraining.model import create_model
+from peltier_training.pretraining.dataset import HELD_OUT, TRAIN, HeldOutText, TrainingText, read_tokens, write_tokens
+from peltier_training.pretraining.export import curve, export, write_card
 from peltier_training.pretraining.pacing import Pacing
-from peltier_training.pretraining.run import Pretraining
+from peltier_training.pretraining.run import MAX_TOKENS, Pretraining, T5Shape
 from peltier_training.pretraining.spans import fit_length
 from peltier_training.pretraining.tokenizer import train_tokenizer
-from peltier_training.pretraining.tokens import HELD_OUT, TRAIN, read_tokens, write_tokens
 from peltier_training.pretraining.trainer import fit, num_examples
 from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 
@@ -30,7 +28,7 @@ _TEXT, _RUN, _TOKENIZER = "text.json", "run.json", "tokenizer.json"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PretrainingOutcome:
     """The result of a call. `finished` is false if `call_minutes` ended it, and then nothing was written."""
 
     finished: bool
@@ -38,7 +36,7 @@ class Outcome:
     held_out_loss: float | None
 
 
-def pretrain(run: Pretraining) -> Outcome:
+def pretrain(run: Pretraining) -> PretrainingOutcome:
     """Pretrain a T5 on plain text, and write it to `run.output` at the end of its budget."""
     run.check()
     disable_progress_bar()  # type: ignore[no-untyped-call]  # of files; the run has its own
@@ -58,7 +56,7 @@ def pretrain(run: Pretraining) -> Outcome:
     if pacing.finished:
         card = write_card(run, corruption, model.num_parameters(), (len(train), len(held_out)), points)
         export(model, Tokenizer.from_file(str(run.directory / _TOKENIZER)), card, points, run.output)
-    return Outcome(pacing.finished, state.global_step, _last_held_out_loss(points))
+    return PretrainingOutcome(pacing.finished, state.global_step, _last_held_out_loss(points))
 
 
 def _last_held_out_loss(points: Sequence[Mapping[str, float]]) -> float | None:
@@ -112,3 +110,27 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, identity: dict[str, Any]) -> None:
     path.write_text(json.dumps(identity, indent=2) + "\n")
+
+
+def create_model(shape: T5Shape, seed: int) -> T5ForConditionalGeneration:
+    """A T5 with tied embeddings and the paper's initialisation."""
+    torch.manual_seed(seed)
+    settings: dict[str, Any] = {
+        "vocab_size": shape.vocab_size,
+        "d_model": shape.d_model,
+        "d_kv": shape.d_kv,
+        "d_ff": shape.d_ff,
+        "num_layers": shape.layers,
+        "num_decoder_layers": shape.layers,
+        "num_heads": shape.heads,
+        "n_positions": MAX_TOKENS,
+        "feed_forward_proj": "gated-gelu" if shape.gated else "relu",
+        "dropout_rate": 0.0,
+        "decoder_start_token_id": 0,
+        "tie_word_embeddings": True,
+    }
+    config = T5Config(**settings)
+    # Eager attention, because position biases make fused attention slower for short texts.
+    model = T5ForConditionalGeneration._from_config(config, attn_implementation="eager")  # type: ignore[no-untyped-call]
+    assert isinstance(model, T5ForConditionalGeneration)
+    return model

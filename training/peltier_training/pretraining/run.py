@@ -21,7 +21,7 @@ _AT_LEAST = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class T5Shape:
     """The size of the model: `layers` in the encoder and as many in the decoder."""
 
     vocab_size: Annotated[int, Option(help="Size of the vocabulary, with 100 sentinels and 256 bytes.")] = 8192
@@ -52,7 +52,7 @@ class Optimization:
 
 
 @dataclass(frozen=True)
-class Budget:
+class PretrainingBudget:
     """How long to train: `steps` or `minutes`."""
 
     steps: Annotated[int | None, Option(help="The budget in steps.")] = None
@@ -80,8 +80,8 @@ class Pretraining:
     ]
     output: Annotated[Path, Option(help="The checkpoint directory to write.")]
     directory: Path
-    budget: Budget
-    shape: Shape = Shape()
+    budget: PretrainingBudget
+    shape: T5Shape = T5Shape()
     optimization: Optimization = Optimization()
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto"
     dtype: Annotated[str, Option(help="Precision of matrix products in training: float32 or bfloat16.")] = "float32"

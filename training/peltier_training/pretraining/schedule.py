@@ -7,7 +7,7 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from peltier_training.pretraining.run import Budget
+from peltier_training.pretraining.run import PretrainingBudget
 
 
 class BudgetSchedule(LRScheduler):
@@ -16,7 +16,7 @@ class BudgetSchedule(LRScheduler):
     For a budget in minutes it counts the time since its creation and that of earlier calls, which is part of its state,
     so that the rate reaches zero in time whatever the machine's speed."""
 
-    def __init__(self, optimizer: Optimizer, budget: Budget, warmup: float) -> None:
+    def __init__(self, optimizer: Optimizer, budget: PretrainingBudget, warmup: float) -> None:
         self._budget, self._warmup = budget, warmup
         self._earlier_seconds, self._began = 0.0, time.monotonic()
         super().__init__(optimizer)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 EOS = 1
-Tokens = NDArray[np.int64]
+TokenIds = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SpanCorruption:
         """The removed tokens, a sentinel per span, and </s>."""
         return self.num_noise + self.num_spans + 1
 
-    def corrupt(self, text: Tokens, rng: np.random.Generator) -> tuple[Tokens, Tokens]:
+    def corrupt(self, text: TokenIds, rng: np.random.Generator) -> tuple[TokenIds, TokenIds]:
         """The input and the target of `text` [text_length] with spans drawn by `rng`."""
         noise = self._noise(rng)
         return self._delimited(text, noise), self._delimited(text, ~noise)
@@ -47,7 +47,7 @@ class SpanCorruption:
         lengths = np.stack([kept, noise], axis=1).ravel()
         return np.repeat(np.arange(2 * self.num_spans) % 2 == 1, lengths)
 
-    def _delimited(self, text: Tokens, hidden: NDArray[np.bool_]) -> Tokens:
+    def _delimited(self, text: TokenIds, hidden: NDArray[np.bool_]) -> TokenIds:
         """`text` with each run of `hidden` tokens as one sentinel, and </s>."""
         begins = hidden & ~np.concatenate([[False], hidden[:-1]])
         sentinels = self.first_sentinel + 1 - np.cumsum(begins)
@@ -67,7 +67,7 @@ def _of_length(text_length: int, first_sentinel: int, density: float, mean_span:
     return SpanCorruption(text_length, num_noise, min(num_spans, text_length - num_noise), first_sentinel)
 
 
-def _partition(total: int, parts: int, rng: np.random.Generator) -> Tokens:
+def _partition(total: int, parts: int, rng: np.random.Generator) -> TokenIds:
     """Positive lengths [parts] with the sum `total`, drawn uniformly from all such partitions."""
     cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1
     return np.diff(cuts, prepend=0, append=total)

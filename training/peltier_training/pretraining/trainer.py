@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from peltier_training.pretraining.dataset import HeldOutText, TrainingText, collate
-from peltier_training.pretraining.pacing import Pacing, Progress
+from peltier_training.pretraining.pacing import Pacing, PretrainingProgress
 from peltier_training.pretraining.run import Pretraining
 from peltier_training.pretraining.schedule import BudgetSchedule
 
@@ -69,7 +69,7 @@ def fit(
         train_dataset=data[0],
         eval_dataset=data[1],
         optimizers=(optimizer, schedule),  # type: ignore[arg-type]  # any schedule does
-        callbacks=[pacing, Progress()],
+        callbacks=[pacing, PretrainingProgress()],
     )
     for callback in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(callback)

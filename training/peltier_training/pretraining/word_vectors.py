@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 from torch import Tensor
 
-from peltier_training.pretraining.tokens import Stream
+from peltier_training.pretraining.dataset import TokenStream
 
 _WINDOW = 8  # tokens to each side; the weight at distance d is 1 - (d - 1) / 8
 _SMOOTHING = 0.75  # the power of a context's frequency
@@ -22,7 +22,7 @@ _MIN_COUNT = 5  # rarer tokens keep their random vectors
 
 
 @torch.no_grad()
-def begin_with_word_vectors(embeddings: Tensor, stream: Stream, seed: int) -> int:
+def begin_with_word_vectors(embeddings: Tensor, stream: TokenStream, seed: int) -> int:
     """Overwrite the rows of `embeddings` [vocabulary, width] of frequent tokens in `stream` with word vectors of root
     mean square 1, as in T5's initialisation. Returns their number."""
     text = np.asarray(stream[:_MAX_TOKENS])
@@ -35,7 +35,7 @@ def begin_with_word_vectors(embeddings: Tensor, stream: Stream, seed: int) -> in
     return len(frequent)
 
 
-def _near(text: Stream, vocabulary: int) -> csr_array:
+def _near(text: TokenStream, vocabulary: int) -> csr_array:
     """Symmetric counts of neighbouring tokens, weighted by their distance [vocabulary, vocabulary]."""
     counts = csr_array((vocabulary, vocabulary), dtype=np.float32)
     for begin in range(0, len(text), _CHUNK_TOKENS):

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.maps import Spec
-from sklearn.metrics import confusion_matrix
 
 from peltier_training.evaluate.evaluation import Evaluation
 
@@ -24,14 +23,12 @@ class Confusion(Spec):
     @classmethod
     def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "Confusion":
         """The confusion of a classification."""
-        # Position 0 stands for texts that are no label; no row is labelled so.
-        whole = confusion_matrix(
-            np.array(evaluation.gold) + 1, np.array(evaluation.found) + 1, labels=range(len(labels) + 1)
-        ).tolist()
+        counts = np.zeros((len(labels), len(labels) + 1), int)
+        np.add.at(counts, (evaluation.gold, evaluation.found), 1)  # -1, an answer that is no label, is the last column
         return cls(
             labels=tuple(labels),
-            matrix=tuple(tuple(row[1:]) for row in whole[1:]),
-            unknown=tuple(row[0] for row in whole[1:]),
+            matrix=tuple(tuple(row[:-1]) for row in counts.tolist()),
+            unknown=tuple(counts[:, -1].tolist()),
         )
 
 
@@ -88,7 +85,7 @@ class Residuals(Spec):
 class Sample(Spec):
     """An input of a text2text task, its references, and the generated text."""
 
-    input: Input
+    input: TaskInput
     references: tuple[str, ...]
     text: str
 

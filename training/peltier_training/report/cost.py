@@ -7,7 +7,7 @@ import time
 import torch
 from peltier_adapters.spec.maps import Spec
 
-from peltier_training.fit.history import History
+from peltier_training.fit.trainer import History
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsewhere
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from peltier_adapters.spec.maps import Spec
 
-from peltier_training.fit.history import History
+from peltier_training.fit.trainer import History
 
 _VALIDATION = "eval_"
 _TRAINED = ("loss", "learning_rate")
 _NO_METRICS = ("runtime", "samples_per_second", "steps_per_second")
 
 
-class Point(Spec):
+class CurvePoint(Spec):
     """A value after a number of steps, and that number in epochs."""
 
     step: int
@@ -23,15 +23,15 @@ class Curves(Spec):
     """`training` has the loss, a mean over the steps since the previous point, and the learning rate. `validation` has
     each metric at each validation, in the run's dtype and on the rows that choose the epoch."""
 
-    training: dict[str, tuple[Point, ...]]
-    validation: dict[str, tuple[Point, ...]]
+    training: dict[str, tuple[CurvePoint, ...]]
+    validation: dict[str, tuple[CurvePoint, ...]]
     best_step: int | None
 
     @classmethod
     def create(cls, history: History) -> "Curves":
         """From the Trainer's log."""
-        training: dict[str, list[Point]] = {}
-        validation: dict[str, list[Point]] = {}
+        training: dict[str, list[CurvePoint]] = {}
+        validation: dict[str, list[CurvePoint]] = {}
         for name, point in _points(history):
             if name in _TRAINED:
                 training.setdefault(name, []).append(point)
@@ -44,8 +44,8 @@ class Curves(Spec):
         )
 
 
-def _points(history: History) -> Iterator[tuple[str, Point]]:
+def _points(history: History) -> Iterator[tuple[str, CurvePoint]]:
     for entry in history.log:
         for name, value in entry.items():
             if name not in ("step", "epoch"):
-                yield name, Point(step=int(entry["step"]), epoch=entry["epoch"], value=value)
+                yield name, CurvePoint(step=int(entry["step"]), epoch=entry["epoch"], value=value)

@@ -1,14 +1,25 @@
 """matplotlib figures as inline SVG in the colours of their page, light or dark."""
 
+import io
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from peltier_training.report.svg import STYLE, to_svg
-
+STYLE: Mapping[str, Any] = {
+    "svg.hashsalt": "peltier",  # makes the bytes reproducible
+    "font.size": 9,
+    "text.parse_math": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.formatter.useoffset": False,
+    "grid.linewidth": 0.5,
+}
 # matplotlib does not support CSS variables: figures use stand-in colours, which are then replaced by the page's.
 INK, FAINT, MAIN, SECOND = "#010203", "#010204", "#010205", "#010206"
 _PAGE_COLOURS = {INK: "currentColor", FAINT: "var(--line)", MAIN: "var(--main)", SECOND: "var(--second)"}
@@ -26,6 +37,7 @@ _STYLE = {
     "ytick.labelcolor": INK,
     "lines.linewidth": 1.6,
 }
+_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
 class Drawing:
@@ -49,3 +61,10 @@ class Drawing:
         for stand_in, colour in _PAGE_COLOURS.items():
             text = text.replace(stand_in, colour)
         return text.replace("<svg", f'<svg role="img" aria-label="{spoken}"', 1)
+
+
+def to_svg(figure: Figure) -> str:
+    """An SVG document without metadata. Call it in the `rc_context` in which the figure was drawn."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    return buffer.getvalue()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.spec.maps import Spec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_training.data.examples import Example
 from peltier_training.evaluate.evaluation import Evaluation

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from peltier_adapters.answers.labels import scores
-from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_client.bulk.quality import score_answer
 
 from peltier_training.data.tags import GoldEntity, describe_entities
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.span_metrics import score_span
 
 MAX_MISTAKES = 20
 MAX_TEXT_LEN = 300
@@ -92,7 +92,7 @@ def _of_numbers(evaluation: Evaluation) -> tuple[Mistake, ...]:
 
 def _of_spans(evaluation: Evaluation) -> tuple[Mistake, ...]:
     pairs = list(zip(evaluation.found, evaluation.gold, strict=True))
-    wrong = np.array([score_span(found.answer, gold)[0] < 1 for found, gold in pairs])
+    wrong = np.array([score_answer(gold, found.answer)[0] < 1 for found, gold in pairs])
     return tuple(
         Mistake(
             input=_texts(evaluation.inputs[row]),
@@ -117,7 +117,7 @@ def _of_entities(evaluation: Evaluation) -> tuple[Mistake, ...]:
     )
 
 
-def _entities(value: Input, entities: Sequence[GoldEntity]) -> str:
+def _entities(value: TaskInput, entities: Sequence[GoldEntity]) -> str:
     assert isinstance(value, str), "a token classification has single texts"
     return _cut(", ".join(describe_entities(value, entities)) or _NO_ENTITY, MAX_LABEL_LEN)
 
@@ -138,7 +138,7 @@ def _names(labels: Sequence[str], chosen: Sequence[bool]) -> str:
     )
 
 
-def _texts(value: Input) -> tuple[str, ...]:
+def _texts(value: TaskInput) -> tuple[str, ...]:
     texts = (value,) if isinstance(value, str) else tuple(value)
     return tuple(_cut(text, MAX_TEXT_LEN) for text in texts)
 

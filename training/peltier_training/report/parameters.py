@@ -2,7 +2,7 @@
 
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import Parts, count_parameters
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import nn
 
 
@@ -14,7 +14,7 @@ class PartParameters(Spec):
     percent: float
 
 
-class Parameters(Spec):
+class ParameterCounts(Spec):
     """`total` excludes the head, as in the papers; `trained` counts the optimizer's parameters, including the head, all
     experts of AdaMix and the MLP of a prefix."""
 
@@ -24,20 +24,20 @@ class Parameters(Spec):
     trained: PartParameters
 
     @classmethod
-    def create(cls, parts: Parts, config: BackboneConfig, model: nn.Module) -> "Parameters":
+    def create(cls, parts: Parts, config: BackboneConfig, model: nn.Module) -> "ParameterCounts":
         """The counts of `parts` and of their trainable `model`."""
         rows = tuple(_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts)
         return cls._of(rows, count_parameters(parts, config), config, model)
 
     @classmethod
-    def create_tuned(cls, total: int, config: BackboneConfig, model: nn.Module) -> "Parameters":
+    def create_tuned(cls, total: int, config: BackboneConfig, model: nn.Module) -> "ParameterCounts":
         """The counts of a baseline's tuned `model`, which has no parts; its method gives `total`."""
         return cls._of((), total, config, model)
 
     @classmethod
     def _of(
         cls, parts: tuple[PartParameters, ...], total: int, config: BackboneConfig, model: nn.Module
-    ) -> "Parameters":
+    ) -> "ParameterCounts":
         trained = sum(weights.numel() for weights in model.parameters() if weights.requires_grad)
         return cls(
             backbone=config.num_parameters,

@@ -7,7 +7,7 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.ticker import MaxNLocator
 
 from peltier_training.report.answers import Confusion, Residuals
-from peltier_training.report.curves import Point
+from peltier_training.report.curves import CurvePoint
 from peltier_training.report.drawing import MAIN, SECOND, Drawing
 from peltier_training.report.merging import Merging
 
@@ -18,7 +18,7 @@ _HEAT = LinearSegmentedColormap.from_list("heat", ["#3f82dd00", "#3f82ddff"])
 _HEAT_EXPONENT = 0.5
 
 
-def curve_svg(name: str, points: Sequence[Point], best_step: int | None) -> str:
+def curve_svg(name: str, points: Sequence[CurvePoint], best_step: int | None) -> str:
     """A curve over epochs; the point of `best_step` has a mark."""
     epochs, values = [point.epoch for point in points], [point.value for point in points]
     best = [point for point in points if point.step == best_step]

@@ -19,7 +19,7 @@ from peltier_training.report.curves import Curves
 from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.merging import Merging
 from peltier_training.report.mistakes import Mistake
-from peltier_training.report.parameters import Parameters
+from peltier_training.report.parameters import ParameterCounts
 from peltier_training.report.resolved import Resolved
 
 
@@ -66,7 +66,7 @@ class Report(Spec):
     majority: Majority | None = None
     resolved: Resolved | None = None
     curves: Curves
-    parameters: Parameters
+    parameters: ParameterCounts
     cost: Cost
     confusion: Confusion | None = None
     label_counts: tuple[LabelCounts, ...] | None = None
@@ -104,7 +104,7 @@ class Findings:
     metric: str
     evaluation: Evaluation
     curves: Curves
-    parameters: Parameters
+    parameters: ParameterCounts
     cost: Cost
     pooling: str | None = None
     merging: Merging | None = None

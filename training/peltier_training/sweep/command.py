@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
+from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
@@ -19,8 +20,8 @@ from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import Trial
 
 if TYPE_CHECKING:
-    from peltier_training.sweep.sweep import Sweep
-    from peltier_training.sweep.table import Table
+    from peltier_training.sweep.sweep import CountTrials, Sweep
+    from peltier_training.sweep.table import SweepTable
 
 _AXES = ("seed", "epochs", "learning_rate", "batch_size", "max_length")
 _ONE = "One task without a file"
@@ -30,7 +31,7 @@ _ONE = "One task without a file"
 def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     *,
     output: Annotated[Path, typer.Option(help="Folder of the results; the same command continues there.")],
-    file: Annotated[Path | None, typer.Argument(help="The sweep as TOML; flags win over it.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="The sweep as TOML; flags override it.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder that paths in the file are relative to. Default: the file's.")
     ] = None,
@@ -41,14 +42,14 @@ def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     size: Annotated[
         list[str] | None, typer.Option(help="Training rows, drawn by the seed, or all. Repeat for several.")
     ] = None,
-    axes: Annotated[Values, FieldOptions(Hyperparameters, _AXES, given=True, repeated=True)],
+    axes: Annotated[OptionValues, FieldOptions(Hyperparameters, _AXES, given=True, repeated=True)],
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the presets, NAME=VALUE; repeat a name to vary it.")
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="A directory, a hub id or minilm. Default minilm.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda. Default auto.")] = None,
-    files: Annotated[Values, FieldOptions(Data, given=True, panel=_ONE)],
-    kind: Annotated[Values, FieldOptions(Run, ("task_type",), given=True, panel=_ONE)],
+    files: Annotated[OptionValues, FieldOptions(Data, given=True, panel=_ONE)],
+    kind: Annotated[OptionValues, FieldOptions(Run, ("task_type",), given=True, panel=_ONE)],
     workers: Annotated[int | None, typer.Option(help="Trials at a time. Default: one per GPU, else per core.")] = None,
     executor: Annotated[
         str,
@@ -102,17 +103,40 @@ def _say_how_to_continue(console: Console) -> Iterator[None]:
         raise
 
 
-def _run(sweep: "Sweep", console: Console, *, retry: bool) -> "Table":
-    from peltier_training.sweep.progress import count_trials
+def _run(sweep: "Sweep", console: Console, *, retry: bool) -> "SweepTable":
+    from peltier_training.sweep.command import count_trials
 
     with count_trials(console) as count:
         return sweep.run(lambda line: console.print(line, soft_wrap=True), count, retry=retry)
 
 
-def _print_table(table: "Table", *, as_json: bool) -> None:
+def _print_table(table: "SweepTable", *, as_json: bool) -> None:
     from peltier_training.sweep.rendering import to_json, to_rich
 
     if as_json:
         print(json.dumps({"rows": to_json(table)}))
     else:
         Console().print(to_rich(table))
+
+
+@contextmanager
+def count_trials(console: Console) -> Iterator["CountTrials"]:
+    """A bar with the trials that are done and the time that is left; nothing if `console` is not a terminal.
+
+    Lines that are printed on `console` appear above it.
+    """
+    columns = (
+        TextColumn("trials"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def count(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield count

@@ -6,14 +6,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+from peltier_adapters.errors import sentences
 from peltier_adapters.presets.composition import Setting
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskType
-from peltier_adapters.validation import sentences
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from peltier_training.config.embedding_options import EmbeddingOptions
-from peltier_training.config.ranking_loss import RankingLoss
+from peltier_training.config.run import RankingLoss
 from peltier_training.config.text_options import TextOptions
 from peltier_training.errors import TrainingError
 
@@ -30,7 +30,7 @@ def _listed(value: Any) -> Any:
 Axis = Annotated[tuple[Value, ...], BeforeValidator(_listed), Field(min_length=1)]
 
 
-class Layer(Spec):
+class SweepLayer(Spec):
     """Hyper-parameters and settings of a preset. Other layers, and finally the run's defaults, fill in what is None."""
 
     epochs: Axis[int] | None = None
@@ -51,11 +51,11 @@ class Layer(Spec):
 
     def numbers(self) -> dict[str, tuple[Any, ...]]:
         """The values of each given hyper-parameter."""
-        given = {name: getattr(self, name) for name in Layer.model_fields if name != "settings"}
+        given = {name: getattr(self, name) for name in SweepLayer.model_fields if name != "settings"}
         return {name: _listed(value) for name, value in given.items() if value is not None}
 
 
-class Task(Layer):
+class SweepTask(SweepLayer):
     """Labelled data. `metric` chooses the epoch and is shown in the table; `text` is for a T5, and `embedding` for
     embeddings."""
 
@@ -80,7 +80,7 @@ class Task(Layer):
         return given
 
 
-class Method(Layer):
+class SweepMethod(SweepLayer):
     """A preset with settings; if `preset` is None, the method's name is the preset. `merge_report` also measures routes
     through AdaMix's experts: the ledger has their metrics, and the report a plot."""
 
@@ -102,10 +102,10 @@ class Description(Spec):
     dtype: Literal["float32", "bfloat16", "int8"] = "float32"
     seeds: Axis[Annotated[int, Field(ge=0)]] = (0,)
     dev_rows: Annotated[int, Field(ge=1)] | None = None
-    common: Layer = Layer()
-    tasks: Annotated[dict[str, Task], Field(min_length=1)]
-    methods: Annotated[dict[str, Method], Field(min_length=1)]
-    sizes: Annotated[dict[str, Layer], Field(min_length=1, default_factory=lambda: {ALL: Layer()})]
+    common: SweepLayer = SweepLayer()
+    tasks: Annotated[dict[str, SweepTask], Field(min_length=1)]
+    methods: Annotated[dict[str, SweepMethod], Field(min_length=1)]
+    sizes: Annotated[dict[str, SweepLayer], Field(min_length=1, default_factory=lambda: {ALL: SweepLayer()})]
 
     @model_validator(mode="after")
     def _check_reports(self) -> Self:

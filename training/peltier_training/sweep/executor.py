@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.runner import Places, Runner
-from peltier_training.sweep.trial import Outcome, Trial
+from peltier_training.sweep.runner import ProcessRunner, TrialPlaces
+from peltier_training.sweep.trial import Trial, TrialOutcome
 
 EXECUTORS = ("processes", "ray")
 _RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -22,7 +22,7 @@ class Executor(Protocol):
     @property
     def width(self) -> int: ...
 
-    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, Outcome]]:
+    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, TrialOutcome]]:
         """Each trial when it ends, with its files in `folder`/KEY. Closing the iterator ends the running trials."""
         ...
 
@@ -35,7 +35,7 @@ def open_executor(name: str, device: str, workers: int | None) -> Iterator[Execu
     if name not in EXECUTORS:
         raise TrainingError(f"executor {name!r} is unknown; it is one of {', '.join(EXECUTORS)}")
     if name == "processes":
-        yield Runner(Places.find(device, workers))
+        yield ProcessRunner(TrialPlaces.find(device, workers))
         return
     for variable, value in (_RAY | ({} if "RAY_ADDRESS" in os.environ else _LOCAL_RAY)).items():
         os.environ.setdefault(variable, value)  # Ray reads them at its import

@@ -43,8 +43,8 @@ class Flags:
         files = {name: path.absolute() for name, path in self.data.items() if name in ("train", "validation")}
         if len(files) < 2 or len(self.tasks) != 1:
             others = [name.removesuffix("s").replace("_", "-") for name in self.data if name not in files]
-            flags = "".join(f", and --{name} to them" for name in others)
-            raise TrainingError(f"--train and --validation belong together, and to one --task{flags}")
+            flags = "".join(f"; --{name} needs them" for name in others)
+            raise TrainingError(f"give --train and --validation together, with exactly one --task{flags}")
         return {self.tasks[0]: {**self.data, **files}}
 
     def _last(self, method: Tables) -> Tables:
@@ -65,7 +65,7 @@ def _chosen(tasks: Tables, names: Sequence[str]) -> Tables:
     for name in names:
         if name not in tasks:
             has = f"has {', '.join(tasks)}" if tasks else "has none: give --train and --validation"
-            raise TrainingError(f"task {name!r} is not one of the sweep, which {has}")
+            raise TrainingError(f"task {name!r} is not in the sweep, which {has}")
     return {name: tasks[name] for name in names}
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import Setting
 from peltier_adapters.spec.parts import count_parameters
-from peltier_backbone.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
-from peltier_backbone.config import load_config
+from peltier_backbone.checkpoint.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
+from peltier_backbone.checkpoint.config import load_config
 
 from peltier_training.config.defaults import fill_in
 from peltier_training.config.run import Hyperparameters, Run
@@ -18,11 +18,11 @@ from peltier_training.config.templates import find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.errors import TrainingError
 from peltier_training.fit.preflight import check_baseline, check_pooler
-from peltier_training.sweep.description import ALL, Description, Layer
-from peltier_training.sweep.source import Source, digest
+from peltier_training.sweep.description import ALL, Description, SweepLayer
+from peltier_training.sweep.source import TaskData, digest
 from peltier_training.sweep.trial import Trial
 
-Point = Mapping[str, Any]
+GridPoint = Mapping[str, Any]
 
 
 class Grid:
@@ -33,7 +33,7 @@ class Grid:
         checkpoint = find_checkpoint(description.backbone)
         self._checkpoint, self._config = checkpoint, load_config(checkpoint)
         self._backbone_digest = digest(*_backbone_files(checkpoint))
-        self._sources = {name: Source.read(task, root) for name, task in description.tasks.items()}
+        self._sources = {name: TaskData.read(task, root) for name, task in description.tasks.items()}
 
     @property
     def skipped(self) -> list[str]:
@@ -60,7 +60,7 @@ class Grid:
             run = self._run(task, method, {**numbers, "seed": seed}, settings)
             yield self._trial(run, method, num_rows, axes)
 
-    def _run(self, task: str, method: str, numbers: Point, settings: Mapping[str, str]) -> Run:
+    def _run(self, task: str, method: str, numbers: GridPoint, settings: Mapping[str, str]) -> Run:
         given = self._description
         described, source = given.tasks[task], self._sources[task]
         run = Run(
@@ -101,7 +101,7 @@ class Grid:
         evidence = {**source.digests, "backbone": self._backbone_digest, "settings": settings}
         return Trial(run, method, size, dev_rows, axes, evidence, parameters)
 
-    def _count(self, run: Run, source: Source) -> tuple[dict[str, Setting], int]:
+    def _count(self, run: Run, source: TaskData) -> tuple[dict[str, Setting], int]:
         """All settings of the run's method, and the number of parameters that it trains."""
         method = find_method(run.preset)
         settings = method.settings(run.overrides, self._config)
@@ -134,7 +134,7 @@ def _nearest(folder: Path) -> Path:
     return existing
 
 
-def _points(layers: tuple[Layer, ...]) -> Iterator[tuple[Point, dict[str, str], dict[str, str]]]:
+def _points(layers: tuple[SweepLayer, ...]) -> Iterator[tuple[GridPoint, dict[str, str], dict[str, str]]]:
     """For each point the hyper-parameters, the settings, and those of both that vary."""
     numbers: dict[str, tuple[Any, ...]] = {}
     settings: dict[str, tuple[Any, ...]] = {}

@@ -31,7 +31,9 @@ class Ledger:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise TrainingError(f"another sweep is writing to {path}; a folder takes one at a time") from None
+                raise TrainingError(
+                    f"another sweep is writing to {path}; only one sweep at a time can use a folder"
+                ) from None
             yield cls(path, file)
         finally:
             os.close(file)

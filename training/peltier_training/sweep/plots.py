@@ -10,8 +10,17 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-from peltier_training.report.svg import STYLE, to_svg
-from peltier_training.sweep.table import MEAN, PARAMETERS, ROWS, Entry, Row, create_table, default_grouping, rows_of
+from peltier_training.report.drawing import STYLE, to_svg
+from peltier_training.sweep.table import (
+    MEAN,
+    PARAMETERS,
+    ROWS,
+    TableEntry,
+    TableRow,
+    create_table,
+    default_grouping,
+    rows_of,
+)
 
 # Okabe and Ito's colours, for colour-blind readers. The first 35 methods have distinct pairs of marker and colour.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -29,10 +38,10 @@ _STYLE = {
 }
 _AXES = {ROWS: "training rows", PARAMETERS: "parameters"}
 _WIDE_RANGE = 30  # above this ratio of largest to smallest, ticks at powers of ten are enough
-Lines = Mapping[str, Sequence[Row]]
+Lines = Mapping[str, Sequence[TableRow]]
 
 
-def size_svg(entries: Sequence[Entry]) -> str | None:
+def size_svg(entries: Sequence[TableEntry]) -> str | None:
     """Mean and standard deviation of each metric by training rows; None for fewer than two sizes."""
     done = [entry for entry in entries if entry[1].failure is None]
     if len({trial.size for trial, _ in done}) < 2:
@@ -40,7 +49,7 @@ def size_svg(entries: Sequence[Entry]) -> str | None:
     return _draw(done, ROWS)
 
 
-def parameters_svg(entries: Sequence[Entry]) -> str | None:
+def parameters_svg(entries: Sequence[TableEntry]) -> str | None:
     """Each metric by parameters, at the largest size; None for fewer than two numbers of parameters."""
     done = [entry for entry in entries if entry[1].failure is None]
     largest = max((trial.size or float("inf") for trial, _ in done), default=0.0)
@@ -50,7 +59,7 @@ def parameters_svg(entries: Sequence[Entry]) -> str | None:
     return _draw(done, PARAMETERS)
 
 
-def _draw(entries: Sequence[Entry], x: str) -> str:
+def _draw(entries: Sequence[TableEntry], x: str) -> str:
     lines, columns = _lines(entries)
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
         num_rows = -(-len(columns) // _COLUMNS)
@@ -67,11 +76,11 @@ def _draw(entries: Sequence[Entry], x: str) -> str:
         return to_svg(figure)
 
 
-def _lines(entries: Sequence[Entry]) -> tuple[Lines, Sequence[str]]:
+def _lines(entries: Sequence[TableEntry]) -> tuple[Lines, Sequence[str]]:
     """The rows of each method, one per size, and the columns that are metrics."""
     names = [name for name in default_grouping(trial for trial, _ in entries) if name != "size"]
     table = create_table(entries, [*names, "size"])
-    lines: dict[str, list[Row]] = {}
+    lines: dict[str, list[TableRow]] = {}
     for row in table.rows:
         pairs = zip(names[1:], row.labels[1:-1], strict=True)
         axes = [f"{name} {value}" for name, value in pairs if value]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from peltier_backbone.cores import usable_cores
+from peltier_backbone.machine.cores import usable_cores
 from ray.exceptions import RayError
 
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.trial import Outcome, Trial
+from peltier_training.sweep.trial import Trial, TrialOutcome
 from peltier_training.sweep.worker import run_alone
 
 _STORE_BYTES = 100 * 2**20  # enough, because trials exchange only paths and a few numbers
@@ -55,7 +55,7 @@ class RayRunner:
         # Each process runs one trial, so that its peak of memory is the trial's.
         self._task: Any = ray.remote(num_cpus=1, num_gpus=min(num_gpus, 1), max_calls=1, max_retries=0)(_work)
 
-    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, Outcome]]:
+    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, TrialOutcome]]:
         """Each trial when it ends. Closing the iterator ends the running trials."""
         waiting, running = deque(trials), dict[Any, Trial]()
         try:
@@ -70,18 +70,18 @@ class RayRunner:
                 ray.cancel(reference, force=True)
 
 
-def _work(trial: Trial, directory: Path, place: Path) -> Outcome:
+def _work(trial: Trial, directory: Path, place: Path) -> TrialOutcome:
     """Run a trial in the working directory `place`, because paths may be relative to the sweep's."""
     os.chdir(place)
     return run_alone(trial, directory)
 
 
-def _outcome(reference: Any) -> Outcome:
+def _outcome(reference: Any) -> TrialOutcome:
     """The outcome of a finished task."""
     try:
         found = ray.get(reference)
     except RayError as error:
         reason = str(error).partition("\n")[0]
-        return Outcome(failure=f"its process ended before it had a result: {reason}")
-    assert isinstance(found, Outcome)
+        return TrialOutcome(failure=f"its process ended before it had a result: {reason}")
+    assert isinstance(found, TrialOutcome)
     return found

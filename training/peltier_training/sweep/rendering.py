@@ -9,14 +9,14 @@ from typing import Any
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from peltier_training.sweep.table import EPOCH_SECONDS, MEMORY, PARAMETERS, SECONDS, Row, Stat, Table
+from peltier_training.sweep.table import EPOCH_SECONDS, MEMORY, PARAMETERS, SECONDS, Stat, SweepTable, TableRow
 
 _FAILED = "failed"
 _DIGITS: Mapping[str, int] = {PARAMETERS: 0, EPOCH_SECONDS: 2, SECONDS: 1, MEMORY: 0}
 _METRIC_DIGITS = 4
 
 
-def to_rich(table: Table) -> RichTable:
+def to_rich(table: SweepTable) -> RichTable:
     """For the terminal."""
     shown = RichTable()
     for number, name in enumerate(_header(table)):
@@ -26,7 +26,7 @@ def to_rich(table: Table) -> RichTable:
     return shown
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: SweepTable) -> str:
     """For GitHub."""
     header = _header(table)
     rule = ["---"] * len(table.by) + ["--:"] * (len(header) - len(table.by))
@@ -34,7 +34,7 @@ def to_markdown(table: Table) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: SweepTable) -> str:
     """Every number in a separate column, not rounded."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -47,7 +47,7 @@ def to_csv(table: Table) -> str:
     return file.getvalue()
 
 
-def to_json(table: Table) -> list[dict[str, Any]]:
+def to_json(table: SweepTable) -> list[dict[str, Any]]:
     """One object per row."""
     return [
         {
@@ -59,11 +59,11 @@ def to_json(table: Table) -> list[dict[str, Any]]:
     ]
 
 
-def _header(table: Table) -> list[str]:
+def _header(table: SweepTable) -> list[str]:
     return [*table.by, *table.columns, *([_FAILED] if table.has_failures else [])]
 
 
-def _cells(table: Table, row: Row) -> list[str]:
+def _cells(table: SweepTable, row: TableRow) -> list[str]:
     stats = [_shown(name, row.cells.get(name)) for name in table.columns]
     return [*row.labels, *stats, *([str(row.failed)] if table.has_failures else [])]
 

@@ -10,23 +10,23 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch
-from peltier_backbone.cores import usable_cores
+from peltier_backbone.machine.cores import usable_cores
 
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.trial import Outcome, Trial
+from peltier_training.sweep.trial import Trial, TrialOutcome
 from peltier_training.sweep.worker import work
 
 _GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Places:
+class TrialPlaces:
     """The places for parallel trials: for each worker its CUDA device, or None."""
 
     devices: tuple[str | None, ...]
 
     @classmethod
-    def find(cls, device: str, workers: int | None) -> "Places":
+    def find(cls, device: str, workers: int | None) -> "TrialPlaces":
         """`workers` places; by default one per GPU, or one per core without GPUs or on the CPU."""
         gpus = [] if device == "cpu" else _gpus()
         if device == "cuda" and not gpus:
@@ -50,7 +50,7 @@ class _Job:
     process: ForkServerProcess
     channel: Connection
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TrialOutcome:
         """The outcome of a process that has sent it or ended. It is read first, because the process waits for that."""
         try:
             found = self.channel.recv() if self.channel.poll() else None
@@ -58,17 +58,17 @@ class _Job:
             found = None
         self.channel.close()
         self.process.join()
-        if isinstance(found, Outcome):
+        if isinstance(found, TrialOutcome):
             return found
         code = self.process.exitcode or 0
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        return Outcome(failure=f"its process {how} before it had a result; memory may have run out")
+        return TrialOutcome(failure=f"its process {how} before it had a result; memory may have run out")
 
 
-class Runner:
+class ProcessRunner:
     """Runs trials at all `places` at once."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: TrialPlaces) -> None:
         self._places = places
         self._context = get_context("forkserver")
         # Importing torch takes longer than a small trial; forked processes have it loaded.
@@ -79,7 +79,7 @@ class Runner:
         """Trials at a time."""
         return len(self._places.devices)
 
-    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, Outcome]]:
+    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, TrialOutcome]]:
         """Each trial when it ends. Closing the iterator ends the running trials."""
         waiting, free = deque(trials), deque(self._places.devices)
         running: list[_Job] = []

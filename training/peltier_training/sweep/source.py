@@ -9,11 +9,11 @@ from peltier_training.data.data import Data
 from peltier_training.data.labelled_data import read_labelled, skipped_lines
 from peltier_training.data.labels import Labels
 from peltier_training.data.pairs import are_scored
-from peltier_training.sweep.description import Task
+from peltier_training.sweep.description import SweepTask
 
 
 @dataclass(frozen=True)
-class Source:
+class TaskData:
     """The files of a task with their labels, number of training rows and digests, and messages about skipped rows.
     `are_scored` says whether the validation rows have labels, which pairs of an embedding may lack."""
 
@@ -25,7 +25,7 @@ class Source:
     are_scored: bool
 
     @classmethod
-    def read(cls, task: Task, root: Path) -> "Source":
+    def read(cls, task: SweepTask, root: Path) -> "TaskData":
         """The data of a task with paths relative to `root`. Raises a `TrainingError` with the line of a mistake."""
         data = Data(
             root / task.train,

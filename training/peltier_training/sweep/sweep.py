@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from peltier_training.report.files import write_file
+from peltier_training.report.page import write_file
 from peltier_training.sweep import plots, rendering
 from peltier_training.sweep.executor import Executor
 from peltier_training.sweep.ledger import Ledger
-from peltier_training.sweep.table import Table, check_grouping, create_table, default_grouping
+from peltier_training.sweep.table import SweepTable, check_grouping, create_table, default_grouping
 from peltier_training.sweep.trial import Trial, TrialResult
 
 Tell = Callable[[str], None]
 # Takes the number of trials that are done, and of all.
-Count = Callable[[int, int], None]
+CountTrials = Callable[[int, int], None]
 
 
 def _count_nothing(done: int, total: int) -> None:
@@ -34,7 +34,7 @@ class Sweep:
     executor: Executor
     by: Sequence[str] | None = None
 
-    def run(self, tell: Tell, count: Count = _count_nothing, *, retry: bool = False) -> Table:
+    def run(self, tell: Tell, count: CountTrials = _count_nothing, *, retry: bool = False) -> SweepTable:
         """Run every trial that has no result yet and, with `retry`, those that failed. `tell` gets a line for each, and
         `count` how many are done.
 
@@ -60,7 +60,7 @@ class Sweep:
 
         return list({trial.key: trial for trial in self.trials if not is_done(trial)}.values())
 
-    def _run(self, ledger: Ledger, waiting: Sequence[Trial], total: int, tell: Tell, count: Count) -> None:
+    def _run(self, ledger: Ledger, waiting: Sequence[Trial], total: int, tell: Tell, count: CountTrials) -> None:
         done = total - len(waiting)
         count(done, total)
         for trial, outcome in self.executor.run(waiting, self.folder / "trials"):
@@ -71,7 +71,7 @@ class Sweep:
             tell(f"[{done}/{total}] {trial.name}: {found}")
             count(done, total)
 
-    def _report(self, ledger: Ledger) -> Table:
+    def _report(self, ledger: Ledger) -> SweepTable:
         entries = [(trial, ledger.results[trial.key]) for trial in self.trials if trial.key in ledger.results]
         table = create_table(entries, self.by if self.by is not None else default_grouping(self.trials))
         drawn = {"sizes.svg": plots.size_svg(entries), "parameters.svg": plots.parameters_svg(entries)}

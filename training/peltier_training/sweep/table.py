@@ -9,7 +9,7 @@ from peltier_training.evaluate import metrics
 from peltier_training.sweep.description import ALL
 from peltier_training.sweep.trial import Trial, TrialResult
 
-Entry = tuple[Trial, TrialResult]
+TableEntry = tuple[Trial, TrialResult]
 MEAN = "mean"
 ROWS = "rows"
 PARAMETERS, EPOCH_SECONDS, SECONDS, MEMORY = "parameters", "s/epoch", "seconds", "memory MiB"
@@ -35,7 +35,7 @@ class Stat:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One group of trials: its coordinates, a statistic for each column with values, and the number of failed trials.
 
     `cells` also has the training rows of each metric, which are not a column."""
@@ -46,14 +46,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class SweepTable:
     """Rows by the coordinates `by`. The columns are tasks, the mean of several tasks, unmerged `routes` of merge
     reports, and costs."""
 
     by: tuple[str, ...]
     tasks: tuple[str, ...]
     routes: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -95,16 +95,16 @@ def check_grouping(trials: Iterable[Trial], by: Sequence[str]) -> None:
             raise TrainingError(f"the table cannot be grouped by {name!r}; the trials have {', '.join(known)}")
 
 
-def create_table(entries: Sequence[Entry], by: Sequence[str]) -> Table:
+def create_table(entries: Sequence[TableEntry], by: Sequence[str]) -> SweepTable:
     """The table of all `entries`; a label is empty if a trial lacks the coordinate."""
-    groups: dict[tuple[str, ...], list[Entry]] = {}
+    groups: dict[tuple[str, ...], list[TableEntry]] = {}
     for trial, result in entries:
         places = coordinates(trial)
         groups.setdefault(tuple(places.get(name, "") for name in by), []).append((trial, result))
     titles = tuple(dict.fromkeys(_title(trial) for trial, _ in entries))
     rows = [_row(labels, group, titles) for labels, group in groups.items()]
     routes = tuple(dict.fromkeys(name for trial, result in entries for name in _routes(trial, result)))
-    return Table(tuple(by), titles, routes, tuple(_sorted(rows)))
+    return SweepTable(tuple(by), titles, routes, tuple(_sorted(rows)))
 
 
 def _title(trial: Trial) -> str:
@@ -117,17 +117,17 @@ def _routes(trial: Trial, result: TrialResult) -> dict[str, float]:
     return {f"{trial.run.task} {name}": value for name, value in result.metrics.items() if name.startswith(own)}
 
 
-def _sorted(rows: Sequence[Row]) -> list[Row]:
+def _sorted(rows: Sequence[TableRow]) -> list[TableRow]:
     """Sorted by the first coordinate, then the next, each in the order of the grid's values."""
     places = [{label: number for number, label in enumerate(dict.fromkeys(column))} for column in _columns(rows)]
     return sorted(rows, key=lambda row: [place[label] for place, label in zip(places, row.labels, strict=True)])
 
 
-def _columns(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+def _columns(rows: Sequence[TableRow]) -> list[tuple[str, ...]]:
     return list(zip(*(row.labels for row in rows), strict=True))
 
 
-def _row(labels: tuple[str, ...], entries: Sequence[Entry], titles: Sequence[str]) -> Row:
+def _row(labels: tuple[str, ...], entries: Sequence[TableEntry], titles: Sequence[str]) -> TableRow:
     done = [(trial, result) for trial, result in entries if result.failure is None]
     values: dict[str, list[float]] = {title: [] for title in titles}
     for trial, result in done:
@@ -143,7 +143,7 @@ def _row(labels: tuple[str, ...], entries: Sequence[Entry], titles: Sequence[str
     values[SECONDS] = [result.seconds for _, result in done if result.seconds is not None]
     values[MEMORY] = [_memory(result) / _MIB for _, result in done]
     cells = {name: stat for name, found in values.items() if (stat := Stat.create(found)) is not None}
-    return Row(labels, cells, len(entries) - len(done))
+    return TableRow(labels, cells, len(entries) - len(done))
 
 
 def _memory(result: TrialResult) -> int:
@@ -151,7 +151,7 @@ def _memory(result: TrialResult) -> int:
     return result.device_memory_bytes or result.memory_bytes or 0
 
 
-def _means(entries: Sequence[Entry], num_tasks: int) -> list[float]:
+def _means(entries: Sequence[TableEntry], num_tasks: int) -> list[float]:
     """Means over tasks, one for each point of the grid that has all tasks; none if a lower metric is better."""
     if num_tasks < 2 or any(trial.run.metric in metrics.LOWER_IS_BETTER for trial, _ in entries):
         return []

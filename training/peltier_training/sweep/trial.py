@@ -74,7 +74,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-class Outcome(Spec):
+class TrialOutcome(Spec):
     """The result of a trial: metrics and costs, or the failure in one sentence.
 
     `seconds` is the time of the whole trial. `seconds_per_epoch`, `memory_bytes` (the peak of the trial's process) and
@@ -89,7 +89,7 @@ class Outcome(Spec):
     failure: str | None = None
 
 
-class TrialResult(Outcome):
+class TrialResult(TrialOutcome):
     """One line of the ledger: the trial and its outcome."""
 
     key: str
@@ -104,7 +104,7 @@ class TrialResult(Outcome):
     parameters: int
 
     @classmethod
-    def create(cls, trial: Trial, outcome: Outcome) -> "TrialResult":
+    def create(cls, trial: Trial, outcome: TrialOutcome) -> "TrialResult":
         """The line of a finished trial."""
         return cls(
             **outcome.model_dump(),

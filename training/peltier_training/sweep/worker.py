@@ -23,7 +23,7 @@ from peltier_training.data.pairs import are_scored
 from peltier_training.errors import TrainingError
 from peltier_training.report.report import Report
 from peltier_training.sweep.sample import draw, write_examples
-from peltier_training.sweep.trial import Outcome, Trial
+from peltier_training.sweep.trial import Trial, TrialOutcome
 from peltier_training.train import train
 
 LOG = "log.txt"
@@ -41,7 +41,7 @@ def work(trial: Trial, directory: Path, device: str | None, channel: Connection)
     channel.send(run_alone(trial, directory))
 
 
-def run_alone(trial: Trial, directory: Path) -> Outcome:
+def run_alone(trial: Trial, directory: Path) -> TrialOutcome:
     """Empty `directory` and run `trial` there with one thread and its output in a log, in a process of its own. Every
     error becomes an outcome."""
     shutil.rmtree(directory, ignore_errors=True)
@@ -52,10 +52,10 @@ def run_alone(trial: Trial, directory: Path) -> Outcome:
         return run_trial(trial, directory)
     except Exception as error:
         traceback.print_exc()
-        return Outcome(failure=_sentence(error))
+        return TrialOutcome(failure=_sentence(error))
 
 
-def run_trial(trial: Trial, directory: Path) -> Outcome:
+def run_trial(trial: Trial, directory: Path) -> TrialOutcome:
     """Draw the rows, train and measure. The artifact and its report are kept in `directory`, checkpoints are not."""
     start = time.perf_counter()
     scratch = directory / "run"
@@ -70,7 +70,7 @@ def run_trial(trial: Trial, directory: Path) -> Outcome:
     metrics = result.metrics | _routes(result.report) if test is None else result.measure(test)
     _check_finite(metrics)
     cost = result.report.cost
-    return Outcome(
+    return TrialOutcome(
         metrics=metrics,
         rows=num_rows,
         seconds=time.perf_counter() - start,

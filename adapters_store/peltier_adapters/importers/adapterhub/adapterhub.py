@@ -3,22 +3,22 @@ prefixes and unions of them, with heads. UniPELT is a union with gated members."
 
 import re
 import reprlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from peltier_backbone.load import Backbone
+import torch
+from peltier_backbone.backbone import Backbone
+from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.adapterhub.bottleneck import read_bottleneck
-from peltier_adapters.importers.adapterhub.head import read_head
-from peltier_adapters.importers.adapterhub.lora import read_lora
-from peltier_adapters.importers.adapterhub.prefix import read_prefix
-from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
-from peltier_adapters.importers.shared.config_file import ConfigFile, read_config
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.adapterhub.parts import read_bottleneck, read_lora, read_prefix
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
+from peltier_adapters.importers.shared.head import create_head, label_names, take_dense, take_head, type_of_class
+from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, SavedHead
 from peltier_adapters.importers.shared.module_sites import base_names
+from peltier_adapters.spec.parts import PoolingKind
+from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _FILES = ("adapter.safetensors", "pytorch_adapter.bin")
 _DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
@@ -26,14 +26,24 @@ _DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
 _CONTAINERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
 _WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
 
-Reader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
-_READERS: dict[str, Reader] = {
+PartReader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
+_READERS: dict[str, PartReader] = {
     "bottleneck": read_bottleneck,
     "lora": read_lora,
     "prefix_tuning": read_prefix,
 }
 # In the order in which the parts act, as in Peltier's presets.
 _ORDER = ("prefix_tuning", "lora", "bottleneck")
+_HEAD_CONFIG = "head_config.json"
+_HEAD_FILES = ("model_head.safetensors", "pytorch_model_head.bin")
+# Task types by AdapterHub's name of a head. Where it is None, the type follows from the outputs: one is a regression.
+_HEAD_TYPES: Mapping[str, TaskType | None] = {
+    "classification": None,
+    "multilabel_classification": "multilabel",
+    "tagging": "token-classification",
+    "question_answering": "span",
+}
+_HEAD_DESCRIPTION = ("name", "model_type", "model_name", "hidden_size", "version", "num_labels")
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
             f"{saved.outer.where}: AdapterHub's gates average over the whole answer, but during generation a T5 knows "
             "only its beginning; on a T5 only adapters without gates are supported"
         )
-    head = read_head(path, saved.name, backbone)
+    head = _read_head(path, saved.name, backbone)
     origin = {"library": "adapterhub", "version": saved.version, "name": saved.name}
     method = "unipelt" if len(gated) == len(pieces) > 1 else "-".join(members)
     return ImportedAdapter(f"adapterhub-{method}", pieces, head.piece, head.labels, head.task_type, origin)
@@ -117,3 +127,66 @@ def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backb
     piece = _READERS[kind](config, checkpoint, backbone, saved.version)
     config.finish()
     return piece
+
+
+def _read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
+    """The head in directory `path`; raises `AdapterError` for what is not supported."""
+    if not (path / _HEAD_CONFIG).is_file():
+        return SavedHead()
+    outer = read_config(path / _HEAD_CONFIG)
+    checkpoint = read_checkpoint(find_file(path, _HEAD_FILES)).renamed(base_names)
+    raw = outer.get("config")
+    config = ConfigFile(raw if isinstance(raw, dict) else {}, outer.where)
+    labels = label_names(config.get("label2id") if raw else outer.get("label2id"))
+    plain = type_of_class(outer.get("model_class"))
+    head = _flexible_head(config, checkpoint, name, backbone) if raw else _plain_head(checkpoint, plain, backbone)
+    outer.ignore("label2id", *_HEAD_DESCRIPTION)
+    for settings in (outer, config):
+        settings.finish()
+    checkpoint.finish()
+    return replace(head, labels=labels)
+
+
+def _plain_head(checkpoint: Checkpoint, task_type: TaskType | None, backbone: Backbone) -> SavedHead:
+    if backbone.config.generates:
+        _check_own(checkpoint, "lm_head.weight", backbone)
+        return SavedHead()
+    head = take_head(checkpoint, backbone.config, task_type)
+    if head is None:
+        raise AdapterError(f"{checkpoint.where} has no classifier, which an encoder needs")
+    return SavedHead(head, task_type=task_type)
+
+
+def _flexible_head(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: Backbone) -> SavedHead:
+    kind = config.get("head_type")
+    config.ignore("num_labels", "vocab_size", "bias", "dropout_prob")  # the tensors have the sizes and biases
+    if backbone.config.generates and kind == "seq2seq_lm":
+        config.only("layers", 1)
+        config.only("layer_norm", False)
+        config.ignore("shift_labels", "activation_function")
+        _check_own(checkpoint, f"heads.{name}.0.weight", backbone)
+        return SavedHead()
+    if not isinstance(kind, str) or kind not in _HEAD_TYPES:
+        raise AdapterError(f"{config.where}: head_type is {kind!r}; supported are {', '.join(_HEAD_TYPES)}")
+    config.only("layers", 1, 2)
+    layers, hidden = config.get("layers", 1), backbone.config.hidden_size
+    dense = None
+    if layers == 2:
+        config.only("activation_function", "tanh")
+        dense = take_dense(checkpoint, f"heads.{name}.1", hidden, hidden)
+    config.ignore("activation_function")
+    task_type = _HEAD_TYPES[kind]
+    outputs = len(SPAN_LABELS) if task_type == "span" else None
+    output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", outputs, hidden)
+    pooling: PoolingKind = "pooler" if config.get("use_pooler", False) else "first"
+    return SavedHead(create_head(output, "tokens" if task_type in TOKEN_TYPES else pooling, dense), task_type=task_type)
+
+
+def _check_own(checkpoint: Checkpoint, name: str, backbone: Backbone) -> None:
+    """Refuses a language-model head that is not the backbone's, because all tasks share that one."""
+    saved = checkpoint.take(name, None, backbone.config.hidden_size)
+    own: Tensor = backbone.t5.lm_head.weights()[0].cpu()
+    if len(saved) < len(own) or not torch.allclose(saved[: len(own)], own, atol=1e-6):
+        raise AdapterError(
+            f"{checkpoint.where}: tensor {name!r} is not the backbone's own; a T5 answers with its frozen output layer"
+        )

@@ -4,14 +4,14 @@ import re
 from pathlib import Path
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
 from peltier_adapters.importers.shared.head import take_head
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported import ImportedAdapter
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 
 _FILES = ("pytorch_model_expert_soup.bin",)
@@ -47,8 +47,8 @@ def read_adamix(path: Path, backbone: Backbone) -> ImportedAdapter:
 
 
 def _merge(checkpoint: Checkpoint, name: str, shape: tuple[int | None, int], experts: set[int]) -> dict[str, Tensor]:
-    """The experts of one projection, each of `shape` [out, in], weighted by the softmax of their scores: uniformly, for
-    the scores are frozen zeros. A projection that all experts share is its own mean."""
+    """The experts of one projection, each of `shape` [out, in], weighted by the softmax of their scores. The
+    weights are equal, because the scores are frozen zeros. A projection that all experts share stays as it is."""
     pattern = rf"{re.escape(name)}\.deepspeed_experts\.(\d+)\.weight"
     members = sorted(int(match[1]) for match in checkpoint.matches(pattern))
     if not members or members != list(range(len(members))):
@@ -58,7 +58,7 @@ def _merge(checkpoint: Checkpoint, name: str, shape: tuple[int | None, int], exp
     weights: list[Tensor] = []
     for one in members:
         weights.append(checkpoint.take(f"{name}.deepspeed_experts.{one}.weight", *shape))
-        shape = (len(weights[0]), shape[1])  # of as many outputs as the first
+        shape = (len(weights[0]), shape[1])  # the others must have as many outputs as the first
     biases = [checkpoint.take(f"{name}.deepspeed_experts.{one}.bias", shape[0]) for one in members]
     merged = torch.einsum("e,eoi->io", shares, torch.stack(weights))
     return {"weight": merged, "bias": shares @ torch.stack(biases)}

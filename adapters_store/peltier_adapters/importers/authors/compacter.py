@@ -5,26 +5,23 @@ import re
 from pathlib import Path
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.authors.authors import only_task, read_model
-from peltier_adapters.importers.authors.frozen import finish_frozen
-from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck
+from peltier_adapters.importers.authors.authors import finish_frozen, only_task, read_model
+from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck, take_maps, take_rule
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.shared.imported_part import ImportedPart
-from peltier_adapters.importers.shared.map import take_maps, take_rule
+from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart
 from peltier_adapters.importers.shared.module_sites import ModuleSite, find_sites
-from peltier_adapters.importers.shared.prompt import create_prompt
+from peltier_adapters.importers.shared.prefix import create_prompt
 from peltier_adapters.importers.shared.replaced import take_biases, take_norms
 from peltier_adapters.parts.norm import backbone_norms
-from peltier_adapters.spec.parts import Activation, NormSpec
+from peltier_adapters.spec.parts import BottleneckActivation, NormSpec
 
 _ADAPTER = r".*\.adapter_controller\.adapters\.([^.]+)\..*"
-# Nothing in the checkpoint says it; every configuration that the authors published has this one.
-_ACTIVATION: Activation = "gelu_new"
+# The checkpoint does not name it. Every configuration that the authors published has this one.
+_ACTIVATION: BottleneckActivation = "gelu_new"
 
 
 def read_compacter(path: Path, backbone: Backbone) -> ImportedAdapter:

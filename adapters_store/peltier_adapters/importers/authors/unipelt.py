@@ -1,25 +1,31 @@
 """Reads checkpoints of the UniPELT authors' code (docs/methods.md#authors): prefix, LoRA and adapter of a BERT, alone
-or combined, each with or without a gate."""
+or combined, each with or without a gate. Adapters are after the feed-forward block, on the normed residual sum, with
+relu."""
 
+import re
 from pathlib import Path
+from typing import Any
 
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.authors.authors import read_model, read_settings
-from peltier_adapters.importers.authors.frozen import finish_frozen
-from peltier_adapters.importers.authors.unipelt_adapter import find_task, take_adapter, used
-from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.config_file import ConfigFile
-from peltier_adapters.importers.shared.gate import take_gate
+from peltier_adapters.importers.authors.authors import finish_frozen, only_task, read_model, read_settings
+from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck, take_maps
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile
 from peltier_adapters.importers.shared.head import take_head
-from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedGate, ImportedPart, take_gate
 from peltier_adapters.importers.shared.lora import LoraPair, create_lora, lora_modules
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.shared.prefix import KeysValues, create_prefix, evaluate_prefix, unfold_prefix
 
 _ALPHA = 16.0  # the scripts' default; a gate replaces it
+_ADAPTER = r".*\.adapters\.([^.]+)\..*"
+_ELSEWHERE = r"(?!encoder\.layer\.\d+\.output\.).*\.adapters\..*"
+_PFEIFFER = "pfeiffer"
+_WITHOUT_EFFECT = (
+    "mh_adapter", "output_adapter", "reduction_factor", "leave_out", "adapter_residual_before_ln",
+    "inv_adapter_reduction_factor",
+)  # fmt: skip
 
 
 def read_unipelt(path: Path, backbone: Backbone) -> ImportedAdapter:
@@ -31,11 +37,11 @@ def read_unipelt(path: Path, backbone: Backbone) -> ImportedAdapter:
             f"this backbone is {backbone.config.family}"
         )
     config.only("add_central_gate", False)
-    task = find_task(checkpoint)
+    task = _find_task(checkpoint)
     pieces = [
         *_prefix(config, checkpoint, backbone),
         *_lora(config, checkpoint, backbone),
-        *([] if task is None else [take_adapter(config, checkpoint, backbone, task)]),
+        *([] if task is None else [_take_adapter(config, checkpoint, backbone, task)]),
     ]
     if not pieces:
         raise AdapterError(f"{path} has no prefix, LoRA or adapter of the UniPELT authors' code")
@@ -72,7 +78,7 @@ def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> l
     ungated, prefixes = unfold_prefix(flat, backbone.config), {}
     for module, index in find_sites(backbone.config).attentions.items():
         prefix = ungated[index]
-        gate = used(take_gate(checkpoint, f"{module}.prefix_gate", hidden), config, "add_prefix_gate")
+        gate = _used(take_gate(checkpoint, f"{module}.prefix_gate", hidden), config, "add_prefix_gate")
         prefixes[index] = KeysValues(prefix.keys, prefix.values, gate)
     return [create_prefix(prefixes, backbone.config)]
 
@@ -84,6 +90,64 @@ def _lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> lis
         a = checkpoint.take_if(f"{module}.lora_A", None, hidden)
         if a is not None:
             b = checkpoint.take(f"{module}.lora_B", hidden, len(a))
-            gate = used(take_gate(checkpoint, f"{module}.lora_gate", hidden), config, "add_lora_gate")
+            gate = _used(take_gate(checkpoint, f"{module}.lora_gate", hidden), config, "add_lora_gate")
             pairs[place] = LoraPair(a, b, alpha / len(a), gate)
     return [create_lora(pairs, backbone.config)] if pairs else []
+
+
+def _find_task(checkpoint: Checkpoint) -> str | None:
+    """The task of the checkpoint's adapters; None if it has none."""
+    return only_task(checkpoint, _ADAPTER)
+
+
+def _take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, task: str) -> ImportedPart:
+    """The part; raises `AdapterError` for adapters at other places or of another kind."""
+    elsewhere = checkpoint.matches(_ELSEWHERE)
+    if elsewhere:
+        raise AdapterError(
+            f"{checkpoint.where}: {elsewhere[0][0]!r} belongs to an adapter at another place; only "
+            "adapters after the feed-forward blocks are supported"
+        )
+    _check_adapter(config, task)
+    found: dict[ModuleSite, Bottleneck] = {}
+    hidden = backbone.config.hidden_size
+    for module, place in find_sites(backbone.config).sublayers.items():
+        name = f"{module}.adapters.{task}"
+        if checkpoint.matches(rf"{re.escape(name)}\..*"):
+            down, up = take_maps(checkpoint, f"{name}.adapter_down.0", f"{name}.adapter_up", hidden)
+            gate = _used(take_gate(checkpoint, f"{name}.gate", hidden), config, "add_adapter_gate")
+            found[place] = Bottleneck(down, up, gate)
+    if not found:
+        raise AdapterError(f"{checkpoint.where} has adapters of task {task!r} at no layer of this backbone")
+    return create_bottleneck(found, Kind("relu", "normed"), backbone.config)
+
+
+def _used(gate: ImportedGate | None, config: ConfigFile, flag: str) -> ImportedGate | None:
+    """The gate if its flag is on, which is the default. If the flag is set, the gate must exist."""
+    if gate is None and config.get(flag, False):
+        raise AdapterError(f"{config.where}: {flag} is true, but the checkpoint has no such gate")
+    return gate if config.get(flag, True) else None
+
+
+def _check_adapter(config: ConfigFile, task: str) -> None:
+    """Checks the adapter's settings, which the model's configuration contains under a name or a hash."""
+    saved = _object(config.get("adapters"))
+    name = str(_object(saved.get("adapters")).get(task, _PFEIFFER))
+    settings = _object(saved.get("config_map")).get(name, {} if name == _PFEIFFER else None)
+    if not isinstance(settings, dict):
+        if settings == _PFEIFFER:
+            return
+        raise AdapterError(f"{config.where}: the adapter of task {task!r} is {name!r}; only {_PFEIFFER!r} is supported")
+    own = ConfigFile(settings, f"{config.where}: config_map")
+    own.only("non_linearity", "relu")
+    for key in ("original_ln_before", "original_ln_after", "residual_before_ln"):
+        own.only(key, True)
+    for key in ("ln_before", "ln_after", "cross_adapter"):
+        own.only(key, False)
+    own.only("inv_adapter", None)
+    own.ignore(*_WITHOUT_EFFECT)
+    own.finish()
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

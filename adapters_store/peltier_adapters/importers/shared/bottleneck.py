@@ -1,21 +1,25 @@
-"""Makes one part of bottlenecks in any layers and sizes. Scales are multiplied into the up maps; missing layers and
-smaller dense sizes are padded with zeros, which is exact because every activation is zero at zero."""
+"""Makes one part of bottlenecks in any layers and sizes, and reads their maps: dense, low-rank, PHM, and factored PHM.
+
+Scales are multiplied into the up maps. Missing layers and smaller dense sizes are padded with zeros, which is exact
+because every activation is zero at zero.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from peltier_backbone.config import BackboneConfig
+import torch
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.gate import Gate, stacked_gates
-from peltier_adapters.importers.shared.imported_part import ImportedPart, stacked
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.imported import ImportedGate, ImportedPart, stacked, stacked_gates
 from peltier_adapters.importers.shared.module_sites import ModuleSite
 from peltier_adapters.spec.maps import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap
-from peltier_adapters.spec.parts import Activation, BottleneckSpec, Site
+from peltier_adapters.spec.parts import BottleneckActivation, BottleneckSpec, Site
 
-_ACTIVATIONS: dict[str, Activation] = {
+_ACTIVATIONS: dict[str, BottleneckActivation] = {
     "relu": "relu",
     "gelu": "gelu",
     "gelu_new": "gelu_new",
@@ -23,6 +27,7 @@ _ACTIVATIONS: dict[str, Activation] = {
     "silu": "swish",
 }
 _SITES: tuple[Site, ...] = ("attention", "ffn")
+Map = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -31,19 +36,19 @@ class Bottleneck:
 
     down: Mapping[str, Tensor]
     up: Mapping[str, Tensor]
-    gate: Gate | None = None
+    gate: ImportedGate | None = None
 
 
 @dataclass(frozen=True)
 class Kind:
     """Properties of all adapters of a checkpoint; `rule` is that of LPHM."""
 
-    activation: Activation
+    activation: BottleneckActivation
     input: Literal["output", "normed", "sum"] = "output"
     rule: Tensor | None = None
 
 
-def served_activation(name: str, where: object) -> Activation:
+def served_activation(name: str, where: object) -> BottleneckActivation:
     """The activation for its name in a foreign configuration."""
     if name not in _ACTIVATIONS:
         raise AdapterError(f"{where}: the activation is {name!r}; it must be one of {', '.join(_ACTIVATIONS)}")
@@ -112,3 +117,59 @@ def scaled(up: Mapping[str, Tensor], scale: Tensor | float) -> dict[str, Tensor]
     if columns and ("rule" in up or last == "right"):
         raise AdapterError("a hypercomplex adapter has a scale for each column; only one for all is supported")
     return {name: tensor * scale if name in (last, "bias") else tensor for name, tensor in up.items()}
+
+
+def take_maps(checkpoint: Checkpoint, down: str, up: str, hidden: int, rule: Tensor | None = None) -> tuple[Map, Map]:
+    """The maps `down` and `up`, from `hidden` values to the bottleneck and back. Factored maps with a shared `rule` are
+    LPHM maps."""
+    first = take_map(checkpoint, down, (hidden, None), rule)
+    return first, take_map(checkpoint, up, (len(first["bias"]), hidden), rule)
+
+
+def take_map(checkpoint: Checkpoint, name: str, sizes: tuple[int, int | None], rule: Tensor | None = None) -> Map:
+    """The map `name` with these numbers of inputs and outputs; None is any number of outputs."""
+    before, after = sizes
+    if f"{name}.weight" in checkpoint:
+        weight = checkpoint.take(f"{name}.weight", after, before)
+        return {"weight": weight.T, "bias": checkpoint.take(f"{name}.bias", len(weight))}
+    bias = checkpoint.take(f"{name}.b", after)
+    own = take_rule(checkpoint, f"{name}.phm_rule")
+    if own is not None and rule is not None and not torch.equal(own, rule):
+        raise AdapterError(f"{checkpoint.where}: tensor '{name}.phm_rule' differs from the rule that all maps share")
+    if checkpoint.num_dims(f"{name}.W_left") == 2:
+        return _lowrank(checkpoint, name, before, len(bias)) | {"bias": bias}
+    if own is None and rule is None:
+        raise AdapterError(f"{checkpoint.where}: the map {name!r} has no phm_rule, neither its own nor a shared one")
+    return _phm(checkpoint, name, (before, len(bias)), own, rule) | {"bias": bias}
+
+
+def take_rule(checkpoint: Checkpoint, name: str) -> Tensor | None:
+    """The rule `name` [n, n, n], or None if there is none."""
+    rule = checkpoint.take_if(name, None, None, None)
+    if rule is not None and len(set(rule.shape)) != 1:
+        raise AdapterError(f"{checkpoint.where}: tensor {name!r} has shape {list(rule.shape)}; a rule is [n, n, n]")
+    return rule
+
+
+def _phm(checkpoint: Checkpoint, name: str, sizes: tuple[int, int], own: Tensor | None, rule: Tensor | None) -> Map:
+    whole = own if rule is None else rule
+    assert whole is not None, "the caller has checked this"
+    n = len(whole)
+    before, after = (size // n for size in sizes)
+    if f"{name}.W" in checkpoint:
+        return {"weight": checkpoint.take(f"{name}.W", n, before, after), "rule": whole}
+    left = checkpoint.take(f"{name}.W_left", n, before, None)
+    right = checkpoint.take(f"{name}.W_right", n, left.shape[-1], after)
+    if rule is None:  # a factored map with a rule of its own is a PHM map
+        return {"weight": left @ right, "rule": whole}
+    return {"left": left, "right": right}
+
+
+def _lowrank(checkpoint: Checkpoint, name: str, before: int, after: int) -> Map:
+    left = checkpoint.take(f"{name}.W_left", before, None)
+    if left.shape[1] != 1:
+        raise AdapterError(
+            f"the low-rank map {name!r} has rank {left.shape[1]}; the authors' code multiplies its factors "
+            "elementwise, which is a matrix product only for rank 1"
+        )
+    return {"left": left, "right": checkpoint.take(f"{name}.W_right", 1, after)}

@@ -1,20 +1,31 @@
-"""The output layer of a foreign checkpoint for an encoder."""
+"""The output layer for an encoder: that of a foreign checkpoint. For an adapter that was saved without one, that of a
+model of transformers or sentence-transformers."""
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import torch
-from peltier_backbone.config import BackboneConfig, ModernBertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
+from peltier_backbone.checkpoint.sentence_pooling import read_sentence_pooling
+from peltier_backbone.errors import BackboneError
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.imported_part import ImportedPart
-from peltier_adapters.spec.parts import HeadActivation, HeadSpec, Pooling
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint, read_config
+from peltier_adapters.importers.shared.imported import ImportedPart, SavedHead
+from peltier_adapters.importers.shared.module_sites import base_names
+from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TaskType
 
 _CLASSES: Mapping[str, TaskType] = {"ForTokenClassification": "token-classification", "ForQuestionAnswering": "span"}
+_MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
+MODULES_FILE = "modules.json"
+_DENSE_FILES = ("model.safetensors", "pytorch_model.bin")
+_KNOWN_MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
 @dataclass(frozen=True)
@@ -32,19 +43,8 @@ def take_dense(checkpoint: Checkpoint, name: str, out: int | None, width: int | 
     return Dense(weight, torch.zeros(len(weight)) if bias is None else bias)
 
 
-@dataclass(frozen=True)
-class SavedHead:
-    """A saved head. `piece` is None if there is no head or if it is the backbone's; `labels` and `task_type` are None
-    if the file does not contain them. `normalized`: its vectors get unit length."""
-
-    piece: ImportedPart | None = None
-    labels: tuple[str, ...] | None = None
-    task_type: TaskType | None = None
-    normalized: bool = False
-
-
 def create_head(
-    output: Dense, pooling: Pooling, hidden: Dense | None = None, act: HeadActivation = "tanh"
+    output: Dense, pooling: PoolingKind, hidden: Dense | None = None, act: HeadActivation = "tanh"
 ) -> ImportedPart:
     """The part of an output layer, after the layer `hidden` with the activation `act` if it is given."""
     used: HeadActivation = act if hidden is not None else "tanh"
@@ -55,7 +55,7 @@ def create_head(
     return ImportedPart(spec, tensors)
 
 
-def vector_head(pooling: Pooling, config: BackboneConfig) -> ImportedPart:
+def vector_head(pooling: PoolingKind, config: BackboneConfig) -> ImportedPart:
     """The head of an embedding that is the pooled vector itself."""
     return ImportedPart(HeadSpec(pooling=pooling, projection=False, outputs=config.hidden_size), {})
 
@@ -68,8 +68,8 @@ def take_head(checkpoint: Checkpoint, config: BackboneConfig, task_type: TaskTyp
     hidden = config.hidden_size
     if isinstance(config, ModernBertConfig) and "classifier.weight" in checkpoint:
         raise AdapterError(
-            f"{checkpoint.where}: a ModernBERT's classifier reads a layer and a norm of its own, which are not "
-            "supported; embeddings are"
+            f"{checkpoint.where}: a ModernBERT's classifier has its own dense layer and norm, which are not "
+            "supported; only embeddings are"
         )
     if "qa_outputs.weight" in checkpoint:
         return create_head(take_dense(checkpoint, "qa_outputs", len(SPAN_LABELS), hidden), "tokens")
@@ -106,3 +106,84 @@ def label_names(ids: object) -> tuple[str, ...] | None:
         return None
     names = sorted(ids, key=lambda name: int(ids[name]))
     return None if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else tuple(names)
+
+
+def read_plain_head(path: Path, task_type: TaskType | None, config: BackboneConfig) -> SavedHead:
+    """The head in the file or directory `path`. The class in a directory's `config.json` decides what the head reads,
+    or else `task_type`."""
+    if (path / MODULES_FILE).is_file():
+        return read_sentence_head(path, config)
+    described = _describe(path, task_type)
+    checkpoint = read_checkpoint(find_file(path, _MODEL_FILES)).renamed(base_names)
+    head = take_head(checkpoint, config, described.task_type)
+    if head is None:
+        raise AdapterError(
+            f"{path} has no tensor 'classifier.weight', 'classifier.out_proj.weight' or 'qa_outputs.weight'"
+        )
+    return replace(described, piece=head)
+
+
+def _describe(path: Path, task_type: TaskType | None) -> SavedHead:
+    """The labels and the task type in the model's configuration."""
+    if not (path / "config.json").is_file():
+        return SavedHead(task_type=task_type)
+    config = read_config(path / "config.json")
+    named, labels = config.get("architectures", []), label_names(config.get("label2id"))
+    if not isinstance(named, list) or not named:
+        return SavedHead(labels=labels, task_type=task_type)
+    several = config.get("problem_type") == "multi_label_classification"
+    return SavedHead(labels=labels, task_type=type_of_class(named[0]) or ("multilabel" if several else None))
+
+
+def read_sentence_head(directory: Path, config: BackboneConfig) -> SavedHead:
+    """The head of an embedding: the pooled vector, or one linear layer of it. Raises an `AdapterError` for other
+    modules."""
+    modules = _read_modules(directory / MODULES_FILE)
+    kinds = [kind for kind, _ in modules]
+    unknown = [kind for kind in kinds if kind not in _KNOWN_MODULES or kinds.count(kind) > 1]
+    if unknown or kinds != sorted(kinds, key=_KNOWN_MODULES.index):
+        raise AdapterError(
+            f"{directory / MODULES_FILE} has the modules {', '.join(kinds)}; "
+            f"supported are {', '.join(_KNOWN_MODULES)}, in this order, each once at most"
+        )
+    pooling = _read_pooling(directory)
+    paths = dict(modules)
+    head = _read_dense(directory / paths["Dense"], pooling, config) if "Dense" in paths else None
+    return SavedHead(head or vector_head(pooling, config), (), "embedding", "Normalize" in paths)
+
+
+def _read_modules(path: Path) -> list[tuple[str, str]]:
+    """The kind and the folder of each module."""
+    try:
+        raw: Any = json.loads(path.read_text())
+        return [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in raw]
+    except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
+        raise AdapterError(f"{path} is not a list of modules: {error!r}") from None
+
+
+def _read_pooling(directory: Path) -> PoolingKind:
+    try:
+        pooling = read_sentence_pooling(directory)
+    except BackboneError as error:
+        raise AdapterError(str(error)) from None
+    if pooling is None:
+        raise AdapterError(f"{directory} names no pooling that is supported: the first token or the mean over tokens")
+    return pooling
+
+
+def _read_dense(directory: Path, pooling: PoolingKind, config: BackboneConfig) -> ImportedPart:
+    """A linear layer becomes the output layer. With a tanh after it, it becomes the hidden layer before an identity."""
+    settings = read_config(find_file(directory, ("config.json",)))
+    checkpoint = read_checkpoint(find_file(directory, _DENSE_FILES))
+    dense = take_dense(checkpoint, "linear", None, config.hidden_size)
+    checkpoint.finish()
+    act = str(settings.get("activation_function", "Tanh")).rpartition(".")[2]
+    if act == "Identity":
+        return create_head(dense, pooling)
+    size = len(dense.weight)
+    if act != "Tanh" or size != config.hidden_size:
+        raise AdapterError(
+            f"{settings.where}: the activation after {size} outputs is {act}; supported are Identity, and Tanh after "
+            f"{config.hidden_size} outputs"
+        )
+    return create_head(Dense(torch.eye(size), torch.zeros(size)), pooling, dense)

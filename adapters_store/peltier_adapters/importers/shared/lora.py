@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.gate import Gate, stacked_gates, take_gate
-from peltier_adapters.importers.shared.imported_part import ImportedPart, stacked
+from peltier_adapters.importers.shared.imported import ImportedGate, ImportedPart, stacked, stacked_gates, take_gate
 from peltier_adapters.importers.shared.module_sites import ModuleSite, find_sites
 from peltier_adapters.spec.parts import ALL_LINEAR, FEED_FORWARD, LoraSpec, LoraStack, LoraTarget
 
@@ -36,7 +35,7 @@ class LoraPair:
     a: Tensor
     b: Tensor
     scale: float = 1.0
-    gate: Gate | None = None
+    gate: ImportedGate | None = None
 
     @property
     def scaled_b(self) -> Tensor:

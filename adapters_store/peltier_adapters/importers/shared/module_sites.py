@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from peltier_backbone.bert_family import BERT_FAMILIES
-from peltier_backbone.config import BackboneConfig, ModernBertConfig, T5Config
+from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
+from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig, T5Config
 
 ModuleSite = tuple[str, int]
 

@@ -1,18 +1,17 @@
-"""Makes one part of the prefixes of all attentions."""
+"""Makes one part of the prefixes of all attentions, or of a soft prompt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.gate import Gate, stacked_gates
 from peltier_adapters.importers.shared.head import take_dense
-from peltier_adapters.importers.shared.imported_part import ImportedPart, stacked
-from peltier_adapters.spec.parts import PrefixSpec
+from peltier_adapters.importers.shared.imported import ImportedGate, ImportedPart, stacked, stacked_gates
+from peltier_adapters.spec.parts import PrefixSpec, PromptSpec
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class KeysValues:
 
     keys: Tensor
     values: Tensor
-    gate: Gate | None = None
+    gate: ImportedGate | None = None
 
 
 def prefix_width(config: BackboneConfig) -> int:
@@ -60,3 +59,12 @@ def create_prefix(
         "values": stacked({(index,): prefix.values for index, prefix in prefixes.items()}, leading, shape),
     }
     return ImportedPart(spec, tensors | stacked_gates(gates, leading, config.hidden_size))
+
+
+def create_prompt(table: Tensor, config: BackboneConfig) -> ImportedPart:
+    """The part of `table` [P, hidden]; raises `AdapterError` if the backbone has no soft prompts."""
+    spec = PromptSpec(length=len(table))
+    problems = spec.problems(config)
+    if problems:
+        raise AdapterError(problems[0])
+    return ImportedPart(spec, {"weight": table})

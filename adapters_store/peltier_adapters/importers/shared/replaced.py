@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import cast
 
 import torch
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.imported import ImportedPart
 from peltier_adapters.importers.shared.module_sites import ModuleSite, ModuleSites
 from peltier_adapters.parts.bias import backbone_bias
 from peltier_adapters.parts.norm import backbone_norms

@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from peltier_backbone.norm import Norm
+from peltier_backbone.linear.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.kernels.rows import NORMS, NUM_NORM_WORDS, Rows, find, find_program, locate, strides

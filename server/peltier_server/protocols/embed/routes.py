@@ -3,11 +3,16 @@
 from fastapi import Request, Response
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
-from peltier_server.http.dependencies import accept, cancel_on_disconnect
-from peltier_server.http.json_bytes import JSONBytes
+from peltier_server.http.application import accept
+from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.http.truncation import TRUNCATION_HEADER, truncation_header
-from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, write_pieces
+from peltier_server.inference.prediction import (
+    BYTES_ON_THE_LOOP,
+    TRUNCATION_HEADER,
+    JSONBytes,
+    truncation_header,
+    write_pieces,
+)
 from peltier_server.protocols.embed.messages import TextEmbedRequest, embedding_pieces
 from peltier_server.protocols.embedding_task import resolve_embedding
 

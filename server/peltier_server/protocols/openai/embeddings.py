@@ -15,8 +15,7 @@ from pydantic import (
 from pydantic_core import to_json
 
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, write_pieces
-from peltier_server.inference.prediction import Prediction
+from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, Prediction, write_pieces
 
 Text = Annotated[str, Field(min_length=0)]
 

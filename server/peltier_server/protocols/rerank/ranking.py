@@ -8,14 +8,14 @@ from peltier_client.errors import InvalidInput, PeltierError
 from peltier_client.protocol import Parameters
 
 from peltier_server.inference.prediction import Prediction
+from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.inference.predictor import Predictor
-from peltier_server.inference.resolved_task import ResolvedTask
 
 # Where an error names inputs of a prediction, each of which is here a document.
 _INPUT = re.compile(r"^input(?= \d+: )|(?<= more )input(?=s?\)$)")
 
 
-class Ranking(NamedTuple):
+class RankedDocuments(NamedTuple):
     """The `prediction` of a query with each document, and each document's index and score, best first."""
 
     prediction: Prediction
@@ -42,7 +42,7 @@ def check_document_length(target: ResolvedTask, max_tokens: int | None) -> None:
         )
 
 
-async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> Ranking:
+async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> RankedDocuments:
     """Rank documents by relevance. Documents with equal scores keep their order. Raises `InvalidInput` if `target` is
     not a ranking task."""
     task = target.entry.task
@@ -59,7 +59,7 @@ async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> Rank
     except PeltierError as error:
         raise _of_documents(error) from error
     scores = [found["score"] for found in prediction.predictions if isinstance(found, dict)]
-    return Ranking(prediction, sorted(enumerate(scores), key=lambda pair: -pair[1]))
+    return RankedDocuments(prediction, sorted(enumerate(scores), key=lambda pair: -pair[1]))
 
 
 def _of_documents(error: PeltierError) -> PeltierError:

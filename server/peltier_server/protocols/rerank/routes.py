@@ -12,10 +12,10 @@ from peltier_client.protocol import (
 from pydantic_core import to_json
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
-from peltier_server.http.dependencies import accept, cancel_on_disconnect, resolve
-from peltier_server.http.json_bytes import JSONBytes
+from peltier_server.http.application import accept, resolve
+from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.http.truncation import TRUNCATION_HEADER, truncation_header
+from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, truncation_header
 from peltier_server.protocols.rerank.messages import TextRank, TextRerankRequest
 from peltier_server.protocols.rerank.ranking import Asked, check_document_length, rank
 

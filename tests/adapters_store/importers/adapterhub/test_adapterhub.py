@@ -2,7 +2,7 @@ import pytest
 import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.adapterhub.adapterhub import read_adapterhub
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import SaveAdapterHub
 
@@ -13,7 +13,8 @@ QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
 def test_lora_of_early_versions_has_the_scale_it_was_trained_with(
     version: str, scale: int, save_adapterhub: SaveAdapterHub, bert: Backbone
 ) -> None:
-    """`adapters` before 1.1 scaled by 1 for any alpha / r; later versions, and adapter-transformers, by alpha / r."""
+    """`adapters` before 1.1 scaled by 1 for any alpha / r; later versions, and adapter-transformers, scale by alpha /
+    r."""
     b = torch.ones(bert.config.hidden_size, 2)
     foreign = read_adapterhub(save_adapterhub({f"{QUERY}.lora_B": b}, version=version), bert)
     assert torch.equal(foreign.tensors["lora.up"][0, 0], scale * b.T)
@@ -40,7 +41,7 @@ def test_lora_of_early_versions_has_the_scale_it_was_trained_with(
 def test_an_adapter_of_another_model_or_kind_is_refused(
     outer: dict[str, object], sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
 ) -> None:
-    """What was found and what was expected are both said."""
+    """The error names what was found and what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_adapterhub(save_adapterhub(**outer), bert)
 
@@ -76,14 +77,14 @@ def test_settings_that_change_the_answers_are_refused(
 def test_tensors_that_do_not_fit_are_refused(
     name: str, tensor: torch.Tensor | None, sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
 ) -> None:
-    """A tensor that is missing, strange or of another width is named with what was expected."""
+    """The error names the missing, unknown or wrongly shaped tensor, and what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_adapterhub(save_adapterhub({name: tensor}), bert)
 
 
 @pytest.mark.parametrize("name", ["output", "0", "query", "self", "layer", "loras", "lora_A"])
 def test_an_adapter_may_be_called_as_a_module_is(name: str, save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
-    """Its name stands for it below `loras` alone, and is left as it is elsewhere in a tensor's name."""
+    """Only the name below `loras` is replaced, not an equal one elsewhere in a tensor's name."""
     own = f"bert.encoder.layer.0.attention.self.query.loras.{name}"
     a, b = torch.randn(2, bert.config.hidden_size), torch.randn(bert.config.hidden_size, 2)
     tensors = {f"{QUERY}.lora_A": None, f"{QUERY}.lora_B": None, f"{own}.lora_A": a, f"{own}.lora_B": b}

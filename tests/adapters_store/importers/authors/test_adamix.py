@@ -4,7 +4,7 @@ import pytest
 import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.adamix import read_adamix
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 
 from tests.adapters_store.importers.authors.bert import AuthorsBert
@@ -39,7 +39,7 @@ def _state(family: str, outputs: int = 3, hidden: int = 48) -> State:
 def test_merged_experts_answer_as_the_authors_modules_do(
     family: str, eps: float, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Experts weighted by their scores are one adapter on the raw feed-forward output, with the family's own head."""
+    """The weighted experts are one adapter on the raw feed-forward output, with the head of the family."""
     backbone: Backbone = request.getfixturevalue(family)
     frozen = load_file(request.getfixturevalue(f"{family}_directory") / "model.safetensors")
     state = _state(family)
@@ -72,7 +72,7 @@ def test_merged_experts_answer_as_the_authors_modules_do(
 def test_what_cannot_be_served_is_refused(
     name: str, tensor: torch.Tensor, sentence: str, bert: Backbone, tmp_path: Path
 ) -> None:
-    """Each is named with what was expected."""
+    """Each error names what was expected."""
     torch.save(_state("bert") | {name: tensor}, tmp_path / "pytorch_model_expert_soup.bin")
     with pytest.raises(AdapterError, match=sentence):
         read_adamix(tmp_path, bert)
@@ -80,7 +80,7 @@ def test_what_cannot_be_served_is_refused(
 
 @pytest.mark.parametrize("hidden", [96, 24])
 def test_experts_of_another_width_are_refused(hidden: int, bert: Backbone, tmp_path: Path) -> None:
-    """Neither cut off nor filled up: what was trained on a larger or a smaller backbone is not this one's."""
+    """They are neither cut nor padded."""
     torch.save(_state("bert", hidden=hidden), tmp_path / "pytorch_model_expert_soup.bin")
     with pytest.raises(AdapterError, match=rf"has shape \[8, {hidden}\]; on this backbone it must be \[any, 48\]"):
         read_adamix(tmp_path, bert)
@@ -89,7 +89,7 @@ def test_experts_of_another_width_are_refused(hidden: int, bert: Backbone, tmp_p
 def test_other_backbones_and_cut_off_answers_are_refused(
     bert: Backbone, roberta: Backbone, t5: Backbone, tmp_path: Path
 ) -> None:
-    """T5, a checkpoint without experts, and RoBERTa's regression, which the authors cut off at zero."""
+    """T5, a checkpoint without experts, and RoBERTa's regression, whose outputs the authors' code clips at zero."""
     torch.save(_state("roberta", outputs=1), tmp_path / "pytorch_model_expert_soup.bin")
     with pytest.raises(AdapterError, match="clips at 0"):
         read_adamix(tmp_path, roberta)

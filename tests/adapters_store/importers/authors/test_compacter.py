@@ -6,7 +6,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.compacter import read_compacter
 from peltier_adapters.importers.options import TaskOptions
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from transformers import T5ForConditionalGeneration
 
 from tests.adapters_store.importers.authors import t5 as authors
@@ -46,20 +46,20 @@ def _check(model: T5ForConditionalGeneration, backbone: Backbone, path: Path) ->
 def test_adapters_answer_as_the_authors_modules_do(
     method: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
 ) -> None:
-    """Every kind of adapter of the paper, with its trained norms and shared rule, gives the same log-likelihoods."""
+    """Every kind of adapter of the paper, with trained norms and a shared rule, gives the same log-likelihoods."""
     authors.add_adapters(model, **ADAPTERS[method])
     _check(model, t5, tmp_path / "pytorch_model.bin")
 
 
 def test_a_prompt_answers_as_the_authors_does(model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path) -> None:
-    """The prompt stands in front of the encoder's tokens; norms that were not trained are not kept."""
+    """The prompt precedes the encoder's tokens; untrained norms are not imported."""
     authors.add_prompt(model, 5)
     _check(model, t5, tmp_path / "pytorch_model.bin")
     assert [part.kind for part in read_compacter(tmp_path, t5).parts] == ["prompt"]
 
 
 def test_biases_answer_as_the_authors_do(model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path) -> None:
-    """BitFit adds biases to a model that has none, the output layer included."""
+    """BitFit adds biases to a model without biases, also to its output layer."""
     authors.add_biases(model)
     _check(model, t5, tmp_path / "pytorch_model.bin")
 
@@ -67,7 +67,7 @@ def test_biases_answer_as_the_authors_do(model: T5ForConditionalGeneration, t5: 
 def test_a_checkpoint_of_another_backbone_is_refused(
     model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
 ) -> None:
-    """The frozen weights beside the adapter are compared with the backbone's; a part of them is not enough."""
+    """The frozen weights in the checkpoint must be all of the backbone's, with the same values."""
     authors.add_adapters(model, "compacter")
     model.encoder.block[1].layer[0].SelfAttention.k.weight.data[3, 4] += 0.01
     with pytest.raises(AdapterError, match=r"the frozen weights '1.qkv' differ from those of backbone"):
@@ -101,7 +101,7 @@ def test_a_checkpoint_of_another_backbone_is_refused(
 def test_what_cannot_be_served_is_refused(
     name: str, tensor: torch.Tensor, sentence: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
 ) -> None:
-    """Each is named with what was expected."""
+    """Each error names what was expected."""
     authors.add_adapters(model, "compacter")
     torch.save(model.state_dict() | {name: tensor}, tmp_path / "pytorch_model.bin")
     with pytest.raises(AdapterError, match=sentence):
@@ -111,7 +111,7 @@ def test_what_cannot_be_served_is_refused(
 def test_a_plain_model_and_another_family_are_refused(
     model: T5ForConditionalGeneration, t5: Backbone, bert: Backbone, tmp_path: Path
 ) -> None:
-    """A checkpoint that adds nothing is no adapter, and the authors' code is for T5."""
+    """A checkpoint without an adapter, and a backbone that is not a T5."""
     authors.save(model, tmp_path / "pytorch_model.bin")
     with pytest.raises(AdapterError, match="has no adapter, prompt or bias"):
         read_compacter(tmp_path, t5)
@@ -120,7 +120,7 @@ def test_a_plain_model_and_another_family_are_refused(
 
 
 def test_without_labels_a_t5_writes_texts(model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path) -> None:
-    """The golden examples then hold what the adapter has written."""
+    """The golden examples then contain the generated texts."""
     authors.add_adapters(model, "compacter")
     artifact = import_adapter(Import("compacter", authors.save(model, tmp_path / "a.bin"), "boolq"), t5)
     assert artifact.manifest.task.type == "text2text"

@@ -6,7 +6,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.unipelt import read_unipelt
 from peltier_adapters.importers.options import TaskOptions
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 
 from tests.adapters_store.importers.authors.bert import AuthorsBert
@@ -55,8 +55,7 @@ def _expected(model: AuthorsBert, backbone: Backbone, length: int) -> torch.Tens
 def test_gated_checkpoints_answer_as_the_authors_modules_do(
     parts: str, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
-    """Gates average over pads too, for the authors pad every input: the answers are the same, and change where the
-    length does."""
+    """Gates average over padding too, because the authors pad every input; another length changes the answers."""
     state = _state(bert_directory, parts)
     torch.save(state, tmp_path / "pytorch_model.bin")
     model = AuthorsBert(state, "bert", 3, 4, 1e-12)
@@ -70,8 +69,8 @@ def test_gated_checkpoints_answer_as_the_authors_modules_do(
 def test_checkpoints_without_gates_take_the_scale_of_their_settings(
     parts: str, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
-    """With the flags off in config.json gates that were saved have no effect, LoRA is scaled by alpha / r, and nothing
-    is padded."""
+    """With the flags off in config.json saved gates have no effect, LoRA is scaled by alpha / r, and nothing is
+    padded."""
     state = _state(bert_directory, parts)
     torch.save(state, tmp_path / "pytorch_model.bin")
     flags = {f"add_{part}_gate": False for part in ("lora", "prefix", "adapter")}
@@ -98,7 +97,7 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(
         (
             "bert.encoder.layer.0.attention.output.adapters.mrpc.adapter_up.bias",
             torch.ones(48),
-            "belongs to an adapter at another place; UniPELT's are only after the feed-forward blocks",
+            "belongs to an adapter at another place; only adapters after the feed-forward blocks are supported",
         ),
         ("bert.encoder.layer.1.output.adapters.mrpc.gate.weight", torch.ones(1, 96), r"it must be \[1, 48\]"),
         ("bert.encoder.prefix_embed_MLP.2.weight", torch.ones(96, 8), r"it must be \[288, 8\]"),
@@ -107,7 +106,7 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(
 def test_what_does_not_fit_is_refused(
     name: str, tensor: torch.Tensor, sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
-    """A trained backbone, two tasks and other widths are named with what was expected."""
+    """The errors for a trained backbone, two tasks and other widths name what was expected."""
     torch.save(_state(bert_directory, "pla") | {name: tensor}, tmp_path / "pytorch_model.bin")
     with pytest.raises(AdapterError, match=sentence):
         read_unipelt(tmp_path, bert)
@@ -117,7 +116,7 @@ def test_what_does_not_fit_is_refused(
 def test_an_adapter_of_another_width_is_refused(
     hidden: int, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
-    """Neither cut off nor filled up, even where nothing else of its backbone is in the file."""
+    """It is neither cut nor padded, even if the file has no other tensor of its backbone."""
     whole = _state(bert_directory, "a", hidden=hidden)
     torch.save({name: one for name, one in whole.items() if ".adapters." in name}, tmp_path / "pytorch_model.bin")
     with pytest.raises(AdapterError, match=rf"has shape \[8, {hidden}\]; on this backbone it must be \[any, 48\]"):
@@ -152,7 +151,7 @@ def _own(**settings: object) -> dict[str, object]:
 def test_settings_that_change_the_answers_are_refused(
     settings: dict[str, object], sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
-    """What no tensor says is read from the configuration beside the weights."""
+    """Settings without tensors are read from the configuration beside the weights."""
     torch.save(_state(bert_directory, "pla"), tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps(settings))
     with pytest.raises(AdapterError, match=sentence):
@@ -163,14 +162,14 @@ def test_settings_that_change_the_answers_are_refused(
 def test_the_authors_own_adapter_settings_are_served(
     adapters: dict[str, object], bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
-    """What their scripts save says nothing else than what is served without it."""
+    """The settings that their scripts save are the supported ones."""
     torch.save(_state(bert_directory, "a"), tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps(adapters | {"add_adapter_gate": True, "hidden_size": 48}))
     assert read_unipelt(tmp_path, bert).parts[0].gated
 
 
 def test_a_gate_that_the_settings_name_must_be_there(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
-    """Without it the checkpoint is not whole."""
+    """A checkpoint without it is incomplete."""
     whole = _state(bert_directory, "a")
     torch.save({name: one for name, one in whole.items() if ".gate." not in name}, tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps({"add_adapter_gate": True}))

@@ -15,7 +15,7 @@ class _Harmful:
 
 
 def test_a_torch_file_may_hold_tensors_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pickle that would run code is refused unread, and nothing runs."""
+    """A pickle that would run code is refused, and no code runs."""
     monkeypatch.chdir(tmp_path)
     torch.save({"weight": _Harmful()}, tmp_path / "adapter_model.bin")
     with pytest.raises(AdapterError, match="is not a torch file that contains only tensors"):
@@ -28,7 +28,7 @@ def test_a_torch_file_may_hold_tensors_alone(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["half.bin", "half.safetensors"])
 def test_half_written_files_are_refused(name: str, tmp_path: Path) -> None:
-    """A file that ends too early is one sentence."""
+    """A truncated file is refused in one sentence."""
     torch.save({"weight": torch.ones(64)}, tmp_path / name)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
@@ -47,14 +47,14 @@ def test_broken_files_are_refused(name: str, content: bytes, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("tensor", [torch.eye(3).to_sparse(), torch.ones(3, device="meta")], ids=["sparse", "meta"])
 def test_tensors_without_all_their_values_are_refused(tensor: torch.Tensor, tmp_path: Path) -> None:
-    """Sparse weights, and those of which only the shape was saved, are no weights to serve."""
+    """Sparse tensors, and tensors on the meta device."""
     torch.save({"weight": tensor}, tmp_path / "a.bin")
     with pytest.raises(AdapterError, match="tensor 'weight' is sparse or has no values"):
         read_checkpoint(tmp_path / "a.bin")
 
 
 def test_a_trainers_checkpoint_is_opened_at_its_weights(tmp_path: Path) -> None:
-    """A file that keeps its tensors under `model_state_dict` is read there; other contents are refused."""
+    """Tensors under `model_state_dict` are read; other contents are refused."""
     torch.save({"model_state_dict": {"weight": torch.ones(2)}}, tmp_path / "a.bin")
     assert list(read_checkpoint(tmp_path / "a.bin")) == ["weight"]
     torch.save([torch.ones(2)], tmp_path / "b.bin")
@@ -63,7 +63,7 @@ def test_a_trainers_checkpoint_is_opened_at_its_weights(tmp_path: Path) -> None:
 
 
 def test_a_missing_path_is_said(tmp_path: Path) -> None:
-    """A directory that is not there, and one without the files, are told apart."""
+    """The errors for a missing directory and for a directory without the files differ."""
     with pytest.raises(AdapterError, match="does not exist"):
         find_file(tmp_path / "no", ("a.bin",))
     with pytest.raises(AdapterError, match=r"has none of the files a\.bin, b\.bin"):

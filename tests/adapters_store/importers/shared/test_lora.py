@@ -9,11 +9,11 @@ from peltier_adapters.importers.shared.checkpoint import Checkpoint
 from peltier_adapters.importers.shared.head import take_head
 from peltier_adapters.importers.shared.lora import LoraNames, LoraPair, create_lora, lora_modules, take_pair
 from peltier_adapters.spec.parts import LoraSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 
 def test_blocks_below_the_first_pair_are_skipped(bert: Backbone):
-    """A checkpoint that leaves the lower blocks alone is served from its first block on; gaps above that are zeros."""
+    """The part begins at the first block with a pair; blocks without pairs above it are zeros."""
     width = bert.config.hidden_size
     part = create_lora({("query", 1): LoraPair(torch.ones(2, width), torch.ones(width, 2))}, bert.config)
     assert isinstance(part.spec, LoraSpec)
@@ -23,7 +23,7 @@ def test_blocks_below_the_first_pair_are_skipped(bert: Backbone):
 
 
 def test_a_module_of_several_maps_has_one_pair(modernbert: Backbone):
-    """Query, key and value share its down map, and so do both halves of a gated layer; each map has its own columns."""
+    """Query, key and value share the down map, and so do both halves of a gated layer; each map has its own columns."""
     config = modernbert.config
     width, inner, rank = config.hidden_size, config.intermediate_size, 2
     modules = {"layers.0.attn.Wqkv": 3 * width, "layers.0.mlp.Wi": 2 * inner}
@@ -44,7 +44,7 @@ def test_a_module_of_several_maps_has_one_pair(modernbert: Backbone):
 
 
 def test_a_classifier_of_a_modernbert_is_refused(modernbert: Backbone):
-    """It reads a norm that no head has."""
+    """It has a norm, which heads do not have."""
     weight = torch.ones(2, modernbert.config.hidden_size)
-    with pytest.raises(AdapterError, match="a ModernBERT's classifier reads a layer and a norm of its own"):
+    with pytest.raises(AdapterError, match="a ModernBERT's classifier has its own dense layer and norm"):
         take_head(Checkpoint({"classifier.weight": weight}, Path("head")), modernbert.config)

@@ -19,7 +19,7 @@ from peltier_adapters.ops.kernels.norm import norm
 from peltier_adapters.ops.kernels.pool import pool
 from peltier_adapters.ops.kernels.rows import Rows
 from peltier_adapters.ops.kernels.steps import step
-from peltier_backbone.norm import LayerNorm, RMSNorm
+from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 

@@ -9,13 +9,13 @@ from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.generation.generation import create_draft, generate
 from peltier_adapters.generation.search import Decoding
-from peltier_adapters.golden.inputs import encode_input
-from peltier_adapters.ops import backend
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import Backend
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 MakeArtifact = Callable[..., bytes]
 TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is dull")
@@ -52,7 +52,7 @@ def test_a_mixed_batch_answers_as_by_torch(
         files += [make_artifact(backbone, "lora", **options) for options in HEADS]
 
     def answers(chosen: Backend) -> Sequence[RowOutput]:
-        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)
+        monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: chosen)
         banks = Banks(backbone)
         residents = [banks.add(read_artifact(data, backbone)) for data in files]
         bare = [] if backbone.config.generates else [Row(backbone.tokenizer.encode("bad"))]
@@ -78,7 +78,7 @@ def test_texts_are_written_as_by_torch(
     files = [make_artifact(t5, preset, labels=("good", "bad")) for preset in ("unipelt-apl", "bitfit")]
 
     def texts(chosen: Backend) -> list[list[int]]:
-        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)
+        monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: chosen)
         banks = Banks(t5)
         residents = [banks.add(read_artifact(data, t5)) for data in files]
         rows = [Row(encode_input(t5, own.task, text), own) for own, text in zip(residents, TEXTS, strict=False)]

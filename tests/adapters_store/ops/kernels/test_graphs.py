@@ -10,13 +10,13 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.graphs.graphs import Graphs
-from peltier_adapters.ops import backend
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from torch.utils._python_dispatch import TorchDispatchMode
 
 MakeArtifact = Callable[..., bytes]
@@ -30,7 +30,7 @@ ENCODERS = tuple(name for name in PRESETS if not name.startswith("prompt"))
 def _triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads, and batches without a graph, are computed as on a card too."""
     chosen = TritonBackend(torch.device("cpu"), torch.float32)
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)
+    monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: chosen)
 
 
 def _graphs(backbone: Backbone, capture_after: int = 1) -> Graphs:

@@ -7,7 +7,7 @@ import torch
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op
 from peltier_adapters.ops.torch import ACTIVATIONS
-from peltier_backbone.norm import LayerNorm, Norm, RMSNorm
+from peltier_backbone.linear.norm import LayerNorm, Norm, RMSNorm
 
 from tests.adapters_store.ops.kernels.cases import DTYPES, TOKENS, WIDTH, Batch, Cutter, check, draw
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from peltier_adapters.batch import warm_up
-from peltier_adapters.ops import backend
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.kernels.attention import Attention
 
 from tests.adapters_store.ops.kernels.cases import TRITON
@@ -13,8 +13,8 @@ from tests.adapters_store.ops.kernels.cases import TRITON
 def left_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Why the kernels were left out."""
     reasons: list[str] = []
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TRITON[dtype])
-    monkeypatch.setattr(backend, "leave_out_kernels", lambda device, error: reasons.append(str(error)))
+    monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: TRITON[dtype])
+    monkeypatch.setattr(choice, "leave_out_kernels", lambda device, error: reasons.append(str(error)))
     return reasons
 
 

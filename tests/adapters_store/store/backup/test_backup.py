@@ -13,16 +13,15 @@ from typing import Any
 import pytest
 from peltier_store.backup.backup import BackupError
 from peltier_store.backup.export import export_store
-from peltier_store.backup.reader import read_backup
-from peltier_store.backup.restore import import_store
+from peltier_store.backup.restore import import_store, read_backup
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.garbage import Collector
 from peltier_store.ownership import require_own
 from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError
-from peltier_store.registry.dump import Line
+from peltier_store.registry.contents import DumpedRow
 
 from tests.adapters_store.store.test_garbage import Old
-from tests.postgres_server import PostgresServer, run_postgres
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 ACTOR = "ann"
 Members = dict[str, bytes]
@@ -86,11 +85,11 @@ async def fill(registry: Registry, blobs: Blobs) -> None:
     await registry.delete_version("default", "demo", 3, actor=ACTOR)
 
 
-async def contents(registry: Registry) -> list[Line]:
+async def contents(registry: Registry) -> list[DumpedRow]:
     """All rows; the revision of a row is the registry's own."""
-    lines: list[Line] = []
+    lines: list[DumpedRow] = []
     await registry.contents.dump(lines.append)
-    return [Line(line.table, {key: line.row[key] for key in line.row.keys() - {"revision"}}) for line in lines]
+    return [DumpedRow(line.table, {key: line.row[key] for key in line.row.keys() - {"revision"}}) for line in lines]
 
 
 async def stored(blobs: Blobs) -> dict[str, bytes]:
@@ -116,7 +115,7 @@ async def backup(source: tuple[Registry, Blobs], tmp_path: Path) -> Path:
 async def test_a_backup_comes_back_in_another_kind_of_store(
     source: tuple[Registry, Blobs], backup: Path, tmp_path: Path, s3_store: str, postgres_url: str
 ) -> None:
-    """From SQLite and a directory to PostgreSQL and a bucket and back, every row and every byte is the same."""
+    """Every row and every byte is the same after SQLite and a directory, PostgreSQL and a bucket, and back."""
     rows, data = await contents(source[0]), await stored(source[1])
     assert {line.table for line in rows} == {"tenants", "keys", "adapters", "versions", "aliases", "audit"}
     async with opened(postgres_url) as registry:
@@ -135,7 +134,7 @@ async def test_a_backup_comes_back_in_another_kind_of_store(
 async def test_an_imported_registry_goes_on(
     database: str, backup: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Version numbers continue, in PostgreSQL too, and replicas that knew the empty registry see everything."""
+    """Version numbers continue, also in PostgreSQL, and replicas that knew the empty registry see the import."""
     url = sqlite(tmp_path / "new") if database == "sqlite" else request.getfixturevalue("postgres_url")
     async with opened(url) as registry:
         blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.revision()
@@ -153,7 +152,7 @@ async def test_an_imported_registry_goes_on(
 
 
 def test_a_backup_is_the_owners_alone(backup: Path, tmp_path: Path) -> None:
-    """Only its owner can read the file, what makes it whole is last, and nothing else is left beside it."""
+    """Only its owner can read the file, its last member is the summary, and no other file is left."""
     assert backup.stat().st_mode & 0o777 == 0o600
     with tarfile.open(backup) as tar:
         names = tar.getnames()
@@ -162,7 +161,7 @@ def test_a_backup_is_the_owners_alone(backup: Path, tmp_path: Path) -> None:
 
 
 async def test_a_backup_is_of_one_moment_while_servers_write(source: tuple[Registry, Blobs], tmp_path: Path) -> None:
-    """Exports beside uploads, deletions, purges and collectors always have the bytes of each version that they list."""
+    """Exports during uploads, deletions, purges and collections contain the bytes of each version that they list."""
     registry, blobs = source
     running = True
 
@@ -190,7 +189,7 @@ async def test_a_backup_is_of_one_moment_while_servers_write(source: tuple[Regis
 
 
 async def test_a_backup_is_never_overwritten(source: tuple[Registry, Blobs], backup: Path) -> None:
-    """A name that is taken is refused, and the file stays as it is."""
+    """An existing file is refused and not changed."""
     with pytest.raises(BackupError, match=r"backup\.tar' exists already; a backup is never overwritten"):
         await export_store(*source, backup)
     with read_backup(backup) as reader:
@@ -198,7 +197,7 @@ async def test_a_backup_is_never_overwritten(source: tuple[Registry, Blobs], bac
 
 
 async def test_a_store_that_lacks_bytes_cannot_be_exported(source: tuple[Registry, Blobs], tmp_path: Path) -> None:
-    """A backup that could not be imported is not made, and nothing of it is left."""
+    """The export fails and leaves no file."""
     await source[1].delete(digest_of(b"two"))
     with pytest.raises(BlobError, match=f"holds no blob {digest_of(b'two')}"):
         await export_store(*source, tmp_path / "backup.tar")
@@ -206,13 +205,13 @@ async def test_a_store_that_lacks_bytes_cannot_be_exported(source: tuple[Registr
 
 
 async def test_no_room_is_one_sentence(source: tuple[Registry, Blobs]) -> None:
-    """A place that cannot be written is named with the reason."""
+    """The error names the place that cannot be written, and the reason."""
     with pytest.raises(BackupError, match=r"^the backup '/proc/backup\.tar' cannot be written: [^\n]+$"):
         await export_store(*source, Path("/proc/backup.tar"))
 
 
 async def test_only_an_empty_registry_takes_a_backup(source: tuple[Registry, Blobs], backup: Path) -> None:
-    """A registry that holds anything is refused in one sentence and stays as it is."""
+    """Another registry is refused in one sentence and not changed."""
     before = await contents(source[0])
     with pytest.raises(RegistryConflict, match=r"^the registry is not empty: its table '[a-z]+' holds [0-9]+ rows$"):
         await import_store(*source, backup)
@@ -220,7 +219,7 @@ async def test_only_an_empty_registry_takes_a_backup(source: tuple[Registry, Blo
 
 
 async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: Path) -> None:
-    """Blobs of something else are refused; those of the same backup are what an import that broke off has left."""
+    """Foreign blobs are refused. Blobs of the same backup are accepted, because an interrupted import leaves them."""
     blobs = Blobs.open(tmp_path / "new")
     await blobs.put(b"two")
     stranger = await blobs.put(b"something else")
@@ -234,8 +233,7 @@ async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: P
 
 
 async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp_path: Path) -> None:
-    """When the blob store fails, the registry is as empty as before, the collector removes the bytes, and the import
-    can be repeated."""
+    """The registry stays empty, the collector removes the bytes, and the import can be repeated."""
 
     class Failing(Blobs):
         async def put(self, data: bytes) -> str:
@@ -256,7 +254,7 @@ async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp
 async def test_a_store_follows_its_registry_into_a_new_one(
     source: tuple[Registry, Blobs], backup: Path, tmp_path: Path
 ) -> None:
-    """An import beside the same blobs makes them the new registry's; one that fails leaves them the old one's."""
+    """An import into the same blob store makes the new registry its owner; after a failure the old one still is."""
     old, blobs = source
     await require_own(old, blobs)
     async with opened(sqlite(tmp_path)) as new:
@@ -272,7 +270,7 @@ async def test_a_store_follows_its_registry_into_a_new_one(
 
 
 async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_path: Path) -> None:
-    """What a collector took between the bytes and the rows is noticed, and nothing is imported."""
+    """The import fails if a collector has deleted blobs before the rows are inserted."""
 
     class Losing(Blobs):
         async def put(self, data: bytes) -> str:
@@ -288,7 +286,7 @@ async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_pat
 
 
 async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path) -> None:
-    """While somebody is deleting blobs of this registry, nothing is imported."""
+    """The import is refused while a collector of this registry deletes blobs."""
     async with opened(sqlite(tmp_path)) as registry:
         await registry.begin_collection([digest_of(b"two")])
         with pytest.raises(RegistryError, match="are being deleted; try again"):
@@ -343,7 +341,7 @@ CHANGES: dict[str, tuple[Callable[[Members], object], str]] = {
     ),
     "an unknown table": (
         lambda members: replace_rows(members, b'{"table": "secrets", "row": {}}\n'),
-        "a registry has no table 'secrets'",
+        "the table 'secrets' is unknown",
     ),
     "an unknown column": (
         lambda members: replace_rows(members, b'{"table": "tenants", "row": {"rank": 1}}\n'),
@@ -380,7 +378,7 @@ def cut_anywhere(backup: Path) -> Iterator[Path]:
 
 
 async def test_a_backup_that_breaks_off_is_refused(backup: Path, tmp_path: Path) -> None:
-    """Cut anywhere before its end, a backup is not a whole one, and nothing of it is stored."""
+    """A backup that was cut at any place is refused, and nothing of it is stored."""
     async with opened(sqlite(tmp_path)) as registry:
         blobs = Blobs.open(tmp_path / "new")
         for cut in cut_anywhere(backup):

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from peltier_adapters.artifact.source import Source
+from peltier_adapters.artifact.source import ByteSource
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
 from peltier_store.blobs.location import locate
 
-from tests.power_loss import PowerLoss
+from tests.support.power_loss import PowerLoss
 
 DATA = b"the bytes of an adapter"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
@@ -41,21 +41,21 @@ def stored_file(tmp_path: Path, digest: str = DIGEST) -> Path:
 
 
 async def test_what_was_put_comes_back_from_a_store_opened_anew(blobs: Blobs, location: str) -> None:
-    """A digest is the sha256 of the bytes, and still names them after a restart."""
+    """The digest is the sha256 of the bytes, and still names them after a restart."""
     assert await blobs.put(DATA) == DIGEST == digest_of(DATA)
     assert await Blobs.open(location).get(DIGEST) == DATA
 
 
 @pytest.mark.parametrize("size", [0, 6 * 2**20])
 async def test_any_size_is_stored_once(blobs: Blobs, size: int) -> None:
-    """Nothing at all, and more than one part of a multipart upload, can be put twice under create-only."""
+    """Empty bytes and bytes of several multipart parts can be put twice."""
     data = os.urandom(size)
     assert await blobs.put(data) == await blobs.put(data)
     assert await blobs.get(digest_of(data)) == data
 
 
 async def test_a_large_blob_comes_in_pieces(blobs: Blobs) -> None:
-    """Of 256 KiB at the most, which together are the blob."""
+    """Each piece has at most 256 KiB, and together they are the blob."""
     data = os.urandom(2**20 + 1)
     pieces = [piece async for piece in blobs.pieces(await blobs.put(data), len(data))]
     assert b"".join(pieces) == data
@@ -64,7 +64,7 @@ async def test_a_large_blob_comes_in_pieces(blobs: Blobs) -> None:
 
 @pytest.mark.parametrize("damage", [b"", bytes(2**19 - 1), bytes(2**19)])
 async def test_the_last_piece_of_a_damaged_blob_never_comes(blobs: Blobs, location: str, damage: bytes) -> None:
-    """So that no reader takes a damaged blob for complete."""
+    """So no reader takes a damaged blob for a complete one."""
     data = os.urandom(2**19)
     digest = await blobs.put(data)
     await locate(location).store.put_async(digest.replace(":", "/"), damage)
@@ -80,13 +80,13 @@ async def test_the_last_piece_of_a_damaged_blob_never_comes(blobs: Blobs, locati
 
 
 async def test_pieces_of_an_unknown_digest_are_not_found(blobs: Blobs) -> None:
-    """From the first on."""
+    """The first piece already raises the error."""
     with pytest.raises(BlobNotFound, match="holds no blob"):
         await anext(blobs.pieces(DIGEST, 1))
 
 
 async def test_concurrent_puts_of_the_same_bytes_all_succeed(blobs: Blobs, location: str) -> None:
-    """Each caller gets the digest, and one blob holds the bytes."""
+    """Each caller gets the digest, and one blob has the bytes."""
     other = Blobs.open(location)
     digests = await asyncio.gather(*(store.put(DATA) for store in [blobs, other] * 10))
     assert set(digests) == {DIGEST}
@@ -95,7 +95,7 @@ async def test_concurrent_puts_of_the_same_bytes_all_succeed(blobs: Blobs, locat
 
 
 async def test_the_list_has_every_blob_and_nothing_else(blobs: Blobs, location: str) -> None:
-    """Every blob is listed once with its size and time, and what is no blob is left out."""
+    """Each blob is listed once with its size and time; other files are left out."""
     before = datetime.now(UTC)
     stored = {await blobs.put(b"%d" % number) for number in range(30)}
     await blobs.owner.claim("somebody")
@@ -108,7 +108,7 @@ async def test_the_list_has_every_blob_and_nothing_else(blobs: Blobs, location: 
 
 
 async def test_of_many_claimants_one_is_the_owner(blobs: Blobs, location: str) -> None:
-    """All of them, and everyone who opens the store, are told the same one, until it hands the store over."""
+    """All claimants, and every later opener of the store, get the same owner until the store is handed over."""
     assert await blobs.owner.read() is None
     (owner,) = set(await asyncio.gather(*(blobs.owner.claim(f"claimant-{number}") for number in range(8))))
     assert await Blobs.open(location).owner.read() == owner
@@ -117,7 +117,7 @@ async def test_of_many_claimants_one_is_the_owner(blobs: Blobs, location: str) -
 
 
 async def test_a_put_has_reached_the_disk_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file, its directory and every parent of a directory that was made are synced."""
+    """The file, its directory and the parents of all new directories are synced."""
     power_loss = PowerLoss(monkeypatch)
     await Blobs.open(tmp_path / "new" / "blobs").put(DATA)
     path = stored_file(tmp_path)
@@ -128,7 +128,7 @@ async def test_a_put_has_reached_the_disk_when_it_returns(tmp_path: Path, monkey
 async def test_a_damaged_blob_that_is_put_again_has_reached_the_disk(
     local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What replaces it is as durable as what is new."""
+    """A replacement is as durable as a new blob."""
     await local.put(DATA)
     path = stored_file(tmp_path)
     path.chmod(0o600)
@@ -141,7 +141,7 @@ async def test_a_damaged_blob_that_is_put_again_has_reached_the_disk(
 async def test_an_owner_has_reached_the_disk_when_it_is_told(
     local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registry that claims a store, or gets it by a transfer, still owns it after a power loss."""
+    """A registry still owns a claimed or transferred store after a power loss."""
     power_loss, path = PowerLoss(monkeypatch), tmp_path / "new" / "blobs" / "owner"
     await local.owner.claim("one")
     assert power_loss.left(path) == b"one"
@@ -157,7 +157,7 @@ async def test_an_unknown_digest_is_not_found(blobs: Blobs) -> None:
 
 @pytest.mark.parametrize("damaged", [b"", DATA[:-1], DATA + b"\0", b"T" + DATA[1:]])
 async def test_a_damaged_blob_is_refused_until_it_is_put_again(blobs: Blobs, location: str, damaged: bytes) -> None:
-    """Bytes that do not have their digest are never returned, and a put of the right ones heals them."""
+    """Bytes with a wrong digest are never returned, and a put of the right bytes replaces them."""
     await blobs.put(DATA)
     await overwrite(location, damaged)
     with pytest.raises(BlobDamaged, match="is damaged"):
@@ -167,7 +167,7 @@ async def test_a_damaged_blob_is_refused_until_it_is_put_again(blobs: Blobs, loc
 
 
 async def test_the_remains_of_a_killed_put_do_no_harm(local: Blobs, tmp_path: Path) -> None:
-    """A half-written temporary file neither counts as the blob nor stops it from being stored."""
+    """A partial file is not read as the blob and does not prevent a new put."""
     stored_file(tmp_path).with_name(DIGEST.removeprefix("sha256:") + "#1").write_bytes(DATA[:5])
     with pytest.raises(BlobNotFound):
         await local.get(DIGEST)
@@ -177,7 +177,7 @@ async def test_the_remains_of_a_killed_put_do_no_harm(local: Blobs, tmp_path: Pa
 
 
 async def test_a_deleted_blob_is_gone_and_can_come_back(blobs: Blobs) -> None:
-    """Deleting twice is no error, and the same bytes can be stored again."""
+    """A second deletion is no error, and the same bytes can be stored again."""
     await blobs.put(DATA)
     await blobs.delete(DIGEST)
     await blobs.delete(DIGEST)
@@ -200,27 +200,27 @@ async def test_a_deleted_blob_is_gone_and_can_come_back(blobs: Blobs) -> None:
     ],
 )
 async def test_a_malformed_digest_is_refused(blobs: Blobs, digest: str) -> None:
-    """No digest but 'sha256:' and 64 hexadecimal digits ever becomes the name of a file."""
+    """Only 'sha256:' and 64 hexadecimal digits become the name of a file."""
     for call in (blobs.get, blobs.delete):
         with pytest.raises(BlobError, match="64 lower-case hexadecimal digits"):
             await call(digest)
 
 
 async def test_a_file_url_names_a_directory(tmp_path: Path) -> None:
-    """A directory can be given as a URL, with its odd characters quoted."""
+    """Special characters of the path are percent-encoded in the URL."""
     await Blobs.open((tmp_path / "a b#c%20?").as_uri()).put(DATA)
     assert (tmp_path / "a b#c%20?" / DIGEST.replace(":", "/")).read_bytes() == DATA
 
 
 @pytest.mark.parametrize("location", ["/proc/peltier", "/dev/null", "/dev/null/blobs", "/a\0b"])
 def test_a_place_that_cannot_be_written_is_refused_in_one_line(location: str) -> None:
-    """The reason comes at start-up, and it is one sentence that names the store."""
+    """The error comes at start-up, and names the store and the reason."""
     with pytest.raises(BlobError, match=r"^the blob store '/.*' cannot be opened: [^\n]+$"):
         Blobs.open(location)
 
 
 async def test_a_store_that_fails_later_says_so_in_one_line(local: Blobs, tmp_path: Path) -> None:
-    """A put that the disk refuses is an error that names the blob, never a silent loss."""
+    """A put that the disk refuses raises an error that names the blob."""
     stored_file(tmp_path).parent.rmdir()
     stored_file(tmp_path).parent.write_bytes(b"")
     with pytest.raises(BlobError, match=rf"^the blob {DIGEST} cannot be stored: [^\n]+$"):
@@ -228,7 +228,7 @@ async def test_a_store_that_fails_later_says_so_in_one_line(local: Blobs, tmp_pa
 
 
 async def test_a_sweep_passes_over_what_a_put_takes_away_meanwhile(local: Blobs, tmp_path: Path) -> None:
-    """A put gives its unfinished file the blob's name at any moment, between a sweep's listing and its look too."""
+    """A put may rename its partial file at any moment, also between the sweep's listing and its check."""
     await local.put(DATA)
     # A link to nowhere is listed, and not there when it is looked at.
     stored_file(tmp_path, f"{DIGEST}#1").symlink_to(tmp_path / "nowhere")
@@ -239,18 +239,17 @@ async def test_a_sweep_passes_over_what_a_put_takes_away_meanwhile(local: Blobs,
 async def test_damaged_bytes_are_called_damaged_whatever_their_reader_says(
     blobs: Blobs, location: str, num_bytes: int
 ) -> None:
-    """Bytes are read before they are known to be right, and what the reader makes or thinks of them, and how many of
-    them it reads, does not matter."""
+    """The reader gets bytes before they are checked. Its result or error, and how much it reads, do not matter."""
     await blobs.put(DATA)
     await overwrite(location, bytes(num_bytes))
 
-    def accept_all(source: Source) -> bytes:
+    def accept_all(source: ByteSource) -> bytes:
         return source.read(source.num_bytes)
 
-    def accept_none(source: Source) -> None:
+    def accept_none(source: ByteSource) -> None:
         return None
 
-    def refuse(source: Source) -> None:
+    def refuse(source: ByteSource) -> None:
         raise ValueError(source.read(5))
 
     for parse in (accept_all, accept_none, refuse):

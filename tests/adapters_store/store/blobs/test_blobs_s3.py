@@ -12,8 +12,8 @@ from obstore.exceptions import AlreadyExistsError
 from peltier_store.blobs.blobs import BlobError, BlobNotFound, Blobs, BlobStoreGone, digest_of
 from peltier_store.blobs.location import locate
 
-from tests import s3_server
-from tests.s3_server import S3Server
+from tests.support import s3_server
+from tests.support.s3_server import S3Server
 
 DATA = b"the bytes of an adapter"
 DIGEST = digest_of(DATA)
@@ -34,7 +34,7 @@ def server(tmp_path: Path, s3_store: str) -> Iterator[S3Server]:
 
 
 def test_of_many_writers_of_one_name_one_wins(s3_store: str) -> None:
-    """Create-only holds while 64 writers race: the premise of everything else."""
+    """Create-only holds for 64 concurrent writers; the other tests rely on it."""
     store = locate(s3_store).store
     start = threading.Barrier(16)
 
@@ -52,7 +52,7 @@ def test_of_many_writers_of_one_name_one_wins(s3_store: str) -> None:
 
 
 def test_a_server_that_ignores_create_only_is_refused(tmp_path: Path, s3_store: str) -> None:
-    """The start-up probe finds a real server that overwrites where it was told to create."""
+    """The probe at start-up detects a server that overwrites an existing object."""
     (tmp_path / "served").mkdir()
     refused = pytest.raises(BlobError, match="'s3://peltier-tests/a' ignores create-only")
     with s3_server.start(s3_server.rclone(tmp_path / "served"), tmp_path / "log") as careless, refused:
@@ -60,7 +60,7 @@ def test_a_server_that_ignores_create_only_is_refused(tmp_path: Path, s3_store: 
 
 
 def test_a_bucket_that_does_not_exist_is_refused(server: S3Server) -> None:
-    """Buckets are made by their owner, and the sentence has the service's own word for what is wrong."""
+    """The error contains the service's own code; Peltier creates no buckets."""
     url = s3_server.with_options("s3://another/a", endpoint=server.endpoint, allow_http="true")
     with pytest.raises(
         BlobError, match=r"^the blob store 's3://another/a' cannot be opened: [^\n]*NoSuchBucket[^\n]*$"
@@ -69,7 +69,7 @@ def test_a_bucket_that_does_not_exist_is_refused(server: S3Server) -> None:
 
 
 def test_missing_credentials_are_one_sentence(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without credentials, and on no machine of a cloud that has some, the store is refused."""
+    """A store without credentials is refused."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
@@ -80,7 +80,7 @@ def test_missing_credentials_are_one_sentence(server: S3Server, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_server_that_is_gone_is_one_sentence_soon(server: S3Server, name: str) -> None:
-    """Every call on a store whose server has died fails by itself, and names what it was about."""
+    """Every call on a store whose server has died fails soon and names its blob."""
     blobs = Blobs.open(server.url("a"))
     await blobs.put(DATA)
     server.process.kill()
@@ -91,8 +91,7 @@ async def test_a_server_that_is_gone_is_one_sentence_soon(server: S3Server, name
 
 
 async def test_a_server_that_is_silent_never_hangs_a_caller(server: S3Server) -> None:
-    """A stopped server takes connections and answers nothing; each call gives up while it is still stopped, and works
-    again when the server does."""
+    """Each call times out while the server is stopped, and works again after it continues."""
     blobs = Blobs.open(server.url("a", timeout=1))
     await blobs.put(DATA)
     server.process.send_signal(signal.SIGSTOP)
@@ -104,7 +103,7 @@ async def test_a_server_that_is_silent_never_hangs_a_caller(server: S3Server) ->
 
 
 async def test_a_bucket_that_was_emptied_takes_nothing(s3_store: str) -> None:
-    """What would be put there belongs to a store that is gone; its owner tells it from another one."""
+    """The missing owner shows that the store was replaced."""
     blobs = Blobs.open(s3_store)
     await blobs.owner.claim("somebody")
     await blobs.put(DATA)

@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
-from peltier_store.blobs.location import BlobError, is_remote, locate
+from peltier_store.blobs.errors import BlobError
+from peltier_store.blobs.location import is_remote, locate
 
 
 def test_a_path_is_a_directory_that_is_made(tmp_path: Path) -> None:
-    """A directory may be given as a path or as a URL, relative to the directory of the start."""
+    """A path or a URL may be relative to the working directory at the start."""
     for given in (tmp_path / "a" / "b", str(tmp_path / "c"), (tmp_path / "d e#f%20?").as_uri()):
         location = locate(given)
         assert isinstance(location.store, LocalStore)
@@ -31,7 +32,7 @@ def test_a_path_is_a_directory_that_is_made(tmp_path: Path) -> None:
     ],
 )
 def test_a_url_is_a_bucket_with_its_options(url: str, kind: type, config: dict[str, str]) -> None:
-    """Each service's URL opens that service's store, with the options that it gives; no network is touched."""
+    """Each service's URL opens its store with the given options, without network requests."""
     location = locate(url)
     assert isinstance(location.store, kind)
     assert location.directory is None
@@ -84,12 +85,12 @@ def test_a_wrong_url_is_refused_in_one_sentence(url: str, sentence: str) -> None
 
 @pytest.mark.parametrize("url", ["s3://key:hunter2@bucket/x", "ftp://key:hunter2@bucket/x", "s3://bucket?key=hunter2"])
 def test_a_secret_in_a_url_is_refused_and_not_repeated(url: str) -> None:
-    """Credentials belong in the environment; a message never shows what may be one."""
+    """Credentials belong in the environment; a message never shows a possible secret."""
     with pytest.raises(BlobError) as caught:
         locate(url)
     assert "hunter2" not in str(caught.value)
 
 
 def test_directories_are_told_from_buckets() -> None:
-    """A location is remote exactly where it is a URL of something other than a file."""
+    """A location is remote if and only if it is a URL with another scheme than file."""
     assert [is_remote(text) for text in ("a", Path("/a"), "file:///a", "s3://a", "ftp://a")] == [False] * 3 + [True] * 2

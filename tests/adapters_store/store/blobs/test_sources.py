@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_store.blobs import sources
-from peltier_store.blobs.errors import BlobDamaged
-from peltier_store.blobs.location import BlobError
+from peltier_store.blobs.errors import BlobDamaged, BlobError
 from peltier_store.blobs.sources import CheckedSource, FileSource
 
 
@@ -44,7 +43,7 @@ def _opened(path: Path, data: bytes) -> int:
     most=st.integers(1, 7),
 )
 def test_any_pieces_are_filled_in_order(data: bytes, cuts: list[int], head: int, most: int, file: Path) -> None:
-    """Also if the operating system reads fewer bytes at a time than were asked for, or takes fewer pieces."""
+    """This holds even if the operating system reads fewer bytes or takes fewer pieces than asked."""
     start = min(head, len(data))
     places = [start, *sorted(start + cut % (len(data) - start + 1) for cut in cuts), len(data)]
     memory = bytearray(len(data))
@@ -61,7 +60,7 @@ def test_any_pieces_are_filled_in_order(data: bytes, cuts: list[int], head: int,
 
 
 def test_a_file_that_ends_early_is_damaged(file: Path, executor: ThreadPoolExecutor) -> None:
-    """It had the right size when it was opened, and was cut off before it was read."""
+    """The file was cut off after it was opened."""
     data = bytes(range(100))
     descriptor = _opened(file, data)
     for read in (lambda one: one.read(100), lambda one: one.read_into([memoryview(bytearray(100))], bool)):
@@ -75,7 +74,7 @@ def test_a_file_that_ends_early_is_damaged(file: Path, executor: ThreadPoolExecu
 
 
 def test_a_file_that_cannot_be_read_is_a_sentence(file: Path, executor: ThreadPoolExecutor) -> None:
-    """Not an exception of the operating system."""
+    """The error is a BlobError instead of an exception of the operating system."""
     source = FileSource(descriptor := _opened(file, b"data"))
     os.close(descriptor)
     with pytest.raises(BlobError, match=r"^the blob sha256:0 cannot be read: "):
@@ -86,7 +85,7 @@ def test_a_file_that_cannot_be_read_is_a_sentence(file: Path, executor: ThreadPo
 def test_the_digest_is_that_of_the_bytes_that_were_read(
     num_bytes: int, file: Path, executor: ThreadPoolExecutor
 ) -> None:
-    """Whatever becomes of the file afterwards, and whether or not the reader has read all of it."""
+    """Later changes of the file do not matter, nor whether the reader has read all of it."""
     data = os.urandom(num_bytes)
     for num_pieces in (0, 1, 3):
         descriptor = _opened(file, data)
@@ -103,7 +102,7 @@ def test_the_digest_is_that_of_the_bytes_that_were_read(
 
 @pytest.mark.parametrize("place", [0, 50, -1])
 def test_one_wrong_byte_is_damage(place: int, file: Path, executor: ThreadPoolExecutor) -> None:
-    """At the beginning, in a piece, and in what nobody has read."""
+    """It may be at the beginning, in a piece, or in bytes that the reader has skipped."""
     data, wrong = bytes(100), bytearray(100)
     wrong[place] = 1
     descriptor = _opened(file, bytes(wrong))
@@ -116,7 +115,7 @@ def test_one_wrong_byte_is_damage(place: int, file: Path, executor: ThreadPoolEx
 
 
 def test_a_check_waits_for_no_thread(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the other threads are busy, the thread that hashes does the check after it."""
+    """If the other threads are busy, the hashing thread runs the check itself."""
     monkeypatch.setattr(sources, "_BYTES_OF_TWO_THREADS", 0)
     busy = threading.Event()
     descriptor = _opened(file, b"data")
@@ -130,7 +129,7 @@ def test_a_check_waits_for_no_thread(file: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_refusal_in_the_other_thread_is_raised_here(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if there were one thread."""
+    """An exception in the checking thread reaches the caller."""
     monkeypatch.setattr(sources, "_BYTES_OF_TWO_THREADS", 0)
     begun = threading.Event()
 

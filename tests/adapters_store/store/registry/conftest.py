@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import Registry, Version
+from peltier_store.registry import Registry, VersionRecord
 from peltier_store.registry.database import database_url
 
-from tests.postgres_server import PostgresServer, run_postgres
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 TENANTS = ("acme", "zenith")
 _AS_NEW = """
@@ -73,7 +73,9 @@ async def registry(url: str) -> AsyncIterator[Registry]:
     await opened.close()
 
 
-async def publish(registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2") -> tuple[Version, bool]:
+async def publish(
+    registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2"
+) -> tuple[VersionRecord, bool]:
     """Publishes bytes that are stored nowhere, as `ann`."""
     reservation = await registry.reserve(digest_of(data))
     return await registry.publish(

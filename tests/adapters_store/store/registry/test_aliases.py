@@ -29,7 +29,7 @@ async def named(registry: Registry) -> dict[str, Mapping[int, float]]:
 
 
 async def test_an_alias_names_what_it_was_set_to_last(registry: Registry) -> None:
-    """One version or a split; each alias of an adapter by itself."""
+    """It names one version or a split, independently of other aliases."""
     await set_alias(registry, {1: 1.0})
     await set_alias(registry, {2: 1.0}, "canary")
     await set_alias(registry, {1: 0.9, 3: 0.1})
@@ -46,7 +46,12 @@ async def test_an_alias_names_what_it_was_set_to_last(registry: Registry) -> Non
         ("production", {1: 2.0, 2: -1.0}, "alias 'production' gives version 2 the share -1.0: it must be above 0"),
         ("production", {1: float("nan")}, "alias 'production' gives version 1 the share nan: it must be above 0"),
         ("3", {1: 1.0}, "the alias '3' looks like a version number"),
-        ("A b", {1: 1.0}, "the alias 'A b' is not a letter or digit and up to 62 more, '.', '_' or '-', in lower case"),
+        (
+            "A b",
+            {1: 1.0},
+            "the alias 'A b' is invalid: it must have at most 63 lower-case letters, digits, '.', '_' or '-', and "
+            "begin with a letter or digit",
+        ),
     ],
 )
 async def test_an_alias_that_makes_no_sense_is_refused(
@@ -60,12 +65,12 @@ async def test_an_alias_that_makes_no_sense_is_refused(
 
 
 async def test_shares_may_differ_from_one_by_rounding(registry: Registry) -> None:
-    """Three thirds are a whole."""
+    """Three rounded thirds are accepted."""
     await set_alias(registry, {1: 0.333333, 2: 0.333333, 3: 0.333334})
 
 
 async def test_only_live_versions_can_be_named(registry: Registry) -> None:
-    """Neither one that never was nor a deleted one."""
+    """Versions that never existed and deleted versions are refused."""
     await registry.delete_version("acme", "sst2", 2, actor="ann")
     for split in ({1: 0.5, 4: 0.5}, {2: 1.0}):
         with pytest.raises(VersionUnknown, match=rf"^adapter 'sst2' has no version {max(split)}$"):
@@ -73,7 +78,7 @@ async def test_only_live_versions_can_be_named(registry: Registry) -> None:
 
 
 async def test_a_rollback_goes_one_step_back_each_time(registry: Registry) -> None:
-    """To the split before the last change, then to the one before that, until none is left."""
+    """Each rollback restores the split before the current one, until there is no earlier split."""
     for split in ({1: 1.0}, {1: 0.5, 2: 0.5}, {2: 1.0}):
         await set_alias(registry, split)
     for split in ({1: 0.5, 2: 0.5}, {1: 1.0}):
@@ -84,7 +89,7 @@ async def test_a_rollback_goes_one_step_back_each_time(registry: Registry) -> No
 
 
 async def test_a_rollback_undoes_a_deletion(registry: Registry) -> None:
-    """An alias deleted by mistake is back as it was, and its own rollback still goes further back."""
+    """A rollback restores a deleted alias; a second one restores the split before it."""
     await set_alias(registry, {1: 1.0})
     await set_alias(registry, {2: 1.0})
     await registry.delete_alias("acme", "sst2", "production", actor="ann")
@@ -94,7 +99,7 @@ async def test_a_rollback_undoes_a_deletion(registry: Registry) -> None:
 
 
 async def test_an_alias_set_anew_after_its_deletion_goes_back_to_the_split_before_it(registry: Registry) -> None:
-    """Having named nothing is no state to go back to."""
+    """A rollback skips the deletion, because it is not a split."""
     await set_alias(registry, {1: 1.0})
     await registry.delete_alias("acme", "sst2", "production", actor="ann")
     await set_alias(registry, {2: 1.0})
@@ -105,8 +110,8 @@ async def test_an_alias_set_anew_after_its_deletion_goes_back_to_the_split_befor
 
 
 async def test_any_order_of_changes_can_be_rolled_back(registry: Registry) -> None:
-    """An alias is a stack of splits, of which the last is in force unless the alias or its adapter is deleted: setting
-    adds one, deleting hides it, and a rollback shows it again or takes it away."""
+    """An alias is a stack of splits, and the top one is in force unless the alias or its adapter is deleted: setting
+    pushes, deleting hides the top, and a rollback shows it again or pops it."""
     draw, splits, shown = random.Random(0), [{1: 1.0}], True
     await set_alias(registry, splits[0])
     for _ in range(30):
@@ -129,7 +134,7 @@ async def test_any_order_of_changes_can_be_rolled_back(registry: Registry) -> No
 
 
 async def test_a_rollback_to_a_deleted_version_says_so(registry: Registry) -> None:
-    """It stays where it is until the version is undeleted."""
+    """The alias does not change until the version is undeleted."""
     await set_alias(registry, {1: 1.0})
     await set_alias(registry, {2: 1.0})
     await registry.delete_version("acme", "sst2", 1, actor="ann")
@@ -153,7 +158,7 @@ async def test_the_history_has_every_change_with_its_author(registry: Registry) 
 
 
 async def test_an_alias_that_is_not_there_is_named(registry: Registry) -> None:
-    """To delete, to roll back or to look at."""
+    """Deletion, rollback and history name the unknown alias in their error."""
     calls = (registry.delete_alias, registry.rollback_alias)
     for call in calls:
         with pytest.raises(VersionUnknown, match=r"^adapter 'sst2' has no alias 'production'$"):
@@ -163,7 +168,7 @@ async def test_an_alias_that_is_not_there_is_named(registry: Registry) -> None:
 
 
 async def test_flips_at_the_same_moment_leave_one_whole_alias(registry: Registry, url: str) -> None:
-    """Each of two replicas sets it many times; the last change is what it names, and none is lost from its history."""
+    """Two replicas set it many times at once: it names the last split, and its history has every change."""
     other = await Registry.open(url)
     splits = [{1: 1.0}, {2: 1.0}, {1: 0.5, 3: 0.5}] * 4
     await asyncio.gather(

@@ -14,7 +14,7 @@ ONE, TWO, THREE = (digest_of(data) for data in (b"one", b"two", b"three"))
 
 
 async def test_only_what_nobody_needs_is_collectable(registry: Registry) -> None:
-    """Not the bytes of a live version, not those of a deleted one, not those of an upload on its way."""
+    """Bytes of live versions, deleted versions and running uploads are not collected."""
     await publish(registry, b"one")
     await publish(registry, b"two")
     await registry.delete_version("acme", "sst2", 2, actor="ann")
@@ -27,7 +27,7 @@ async def test_only_what_nobody_needs_is_collectable(registry: Registry) -> None
 
 
 async def test_what_is_being_collected_cannot_be_reserved(registry: Registry, url: str) -> None:
-    """Nor collected by another, until the collector is done; then it is stored like anything new."""
+    """Neither an upload nor another collector can claim it. Afterwards it can be stored like new bytes."""
     other = await Registry.open(url)
     assert await registry.begin_collection([ONE]) == {ONE}
     assert await other.begin_collection([ONE]) == set()
@@ -39,7 +39,7 @@ async def test_what_is_being_collected_cannot_be_reserved(registry: Registry, ur
 
 
 async def test_a_reservation_is_good_for_one_version(registry: Registry) -> None:
-    """Used, released or lost to a collector, it publishes nothing more; each upload of the same bytes has its own."""
+    """A used, released or lost reservation publishes nothing; each upload of the same bytes has its own one."""
     first, second = await registry.reserve(ONE), await registry.reserve(ONE)
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
     await registry.publish("acme", "a", first, **given)
@@ -54,7 +54,7 @@ async def test_a_reservation_is_good_for_one_version(registry: Registry) -> None
 
 
 async def test_a_refused_upload_keeps_its_reservation(registry: Registry) -> None:
-    """What failed may be tried again with the bytes that are stored already."""
+    """It can be tried again with the bytes that are already stored."""
     reservation = await registry.reserve(ONE)
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
     with pytest.raises(Exception, match="tenant 'nobody' does not exist"):
@@ -66,7 +66,7 @@ async def test_a_refused_upload_keeps_its_reservation(registry: Registry) -> Non
 async def test_an_expired_reservation_holds_until_its_bytes_are_wanted(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No clock takes an upload's bytes away under it: it is refused only if a collector came in between."""
+    """A late upload succeeds unless a collector has claimed its bytes meanwhile."""
     monkeypatch.setattr(claims, "_RESERVED", timedelta(0))
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
     await registry.publish("acme", "a", await registry.reserve(ONE), **given)
@@ -77,7 +77,7 @@ async def test_an_expired_reservation_holds_until_its_bytes_are_wanted(
 
 
 async def test_a_dead_collector_is_forgotten(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it began to delete can be stored, or collected by another, once its time is over."""
+    """After its time others can store or collect the bytes that it has claimed."""
     monkeypatch.setattr(claims, "_COLLECTING", timedelta(0))
     assert await registry.begin_collection([ONE, TWO]) == {ONE, TWO}
     await publish(registry, b"one")
@@ -85,7 +85,7 @@ async def test_a_dead_collector_is_forgotten(registry: Registry, monkeypatch: py
 
 
 async def test_many_digests_are_asked_for_at_once(registry: Registry) -> None:
-    """More than a database takes in one statement."""
+    """There may be more digests than parameters in a statement."""
     await publish(registry, b"one")
     garbage = {digest_of(b"%d" % number) for number in range(2500)}
     assert await registry.begin_collection(garbage | {ONE}) == garbage
@@ -94,7 +94,7 @@ async def test_many_digests_are_asked_for_at_once(registry: Registry) -> None:
 
 
 async def test_publishing_and_collecting_at_once_lose_nothing(registry: Registry, url: str) -> None:
-    """Uploaders and collectors on two replicas, all over the same few blobs: every live version has its bytes."""
+    """Uploaders and collectors on two replicas work on the same few blobs: every live version has its bytes."""
     other = await Registry.open(url)
     stored: set[str] = set()
     pause = random.Random(7)

@@ -14,7 +14,7 @@ from peltier_store.registry import Registry, RegistryError
 from peltier_store.registry.database import _keep_write_ahead_log, database_url
 
 from tests.adapters_store.store.registry.conftest import publish
-from tests.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_processes_can_open_a_new_database_at_the_same_moment(url: str) -> None:
 
 
 def test_the_write_ahead_log_waits_for_another_writer(tmp_path: Path) -> None:
-    """SQLite refuses at once to change the mode while another process writes; opening tries again until it may."""
+    """SQLite refuses to change the mode while another process writes, so opening tries again."""
     with closing(sqlite3.connect(tmp_path / "registry.db", isolation_level=None, check_same_thread=False)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         release = threading.Timer(0.2, writer.execute, ["ROLLBACK"])
@@ -71,7 +71,7 @@ async def open_and_close(url: str) -> None:
 
 
 def test_a_newer_database_is_refused_and_left_as_it_was(path: Path, url: str) -> None:
-    """A schema revision that this code does not know is never written to."""
+    """Nothing is written to a database with an unknown schema revision."""
     asyncio.run(open_and_close(url))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -83,7 +83,7 @@ def test_a_newer_database_is_refused_and_left_as_it_was(path: Path, url: str) ->
 
 
 def test_a_database_of_something_else_is_refused_and_left_as_it_was(path: Path, url: str) -> None:
-    """Peltier adds no tables to a database that is not its own."""
+    """Peltier adds no tables to the database of another program."""
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE invoices (id INTEGER)")
@@ -123,7 +123,7 @@ async def test_a_place_that_cannot_be_written_is_refused_in_one_line(place: str)
     ],
 )
 async def test_another_kind_of_registry_is_refused(text: str) -> None:
-    """Only a database in a file keeps what it acknowledged; any other URL is refused with the form that is right."""
+    """The error shows the valid forms of a URL; a database in memory would lose acknowledged changes."""
     with pytest.raises(RegistryError, match=r"is not of the form sqlite\+aiosqlite:///PATH"):
         await Registry.open(text)
 
@@ -182,7 +182,7 @@ async def test_an_unusable_postgresql_is_one_sentence_without_secrets(
 
 
 def test_a_url_that_cannot_be_read_does_not_show_its_password() -> None:
-    """It may stand in a log."""
+    """The error may be logged."""
     with pytest.raises(RegistryError, match=r"'mysql://\*\*\*@host/registry' is not of the form") as caught:
         database_url("mysql://ann:sec@ret@host/registry?password=secret")
     assert "sec" not in str(caught.value)
@@ -190,7 +190,7 @@ def test_a_url_that_cannot_be_read_does_not_show_its_password() -> None:
 
 @pytest.mark.parametrize("share", [0.0001, 0.0005, 0.001, 0.1, 0.5, 0.97, 0.9999])
 async def test_a_file_that_was_cut_short_is_refused_as_it_is(url: str, path: Path, share: float) -> None:
-    """Wherever it was cut, even within its last page, which SQLite would read as zeros; nothing is written."""
+    """This holds for any cut, even within the last page, which SQLite would read as zeros; nothing is written."""
     await (await Registry.open(url)).close()
     left = _cut(path, share)
     with pytest.raises(RegistryError, match=rf"^the registry '{path}' was cut short: it has {len(left)} bytes "):

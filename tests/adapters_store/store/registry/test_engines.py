@@ -26,8 +26,7 @@ async def test_the_event_loop_runs_during_a_transaction(url: str) -> None:
 
 
 async def test_a_transaction_of_sqlite_costs_one_change_of_thread(sqlite_url: str) -> None:
-    """All of its statements run in the thread of its work, because to hand each to another thread takes longer than
-    to run it."""
+    """All statements run in one thread, because handing each to another thread takes longer than running it."""
     engines, threads = create_engines(database_url(sqlite_url)), set[int]()
 
     def work(connection: Connection) -> None:
@@ -44,7 +43,7 @@ async def test_a_transaction_of_sqlite_costs_one_change_of_thread(sqlite_url: st
 
 @pytest.mark.parametrize("access", Access)
 async def test_an_error_of_the_work_undoes_it(url: str, access: Access) -> None:
-    """And reaches the caller as it is."""
+    """The caller gets the same exception."""
     engines = create_engines(database_url(url))
 
     def fail(connection: Connection) -> None:

@@ -13,7 +13,7 @@ async def create_key(registry: Registry, tenant: str = "acme", prefix: str = "ab
 
 
 async def test_a_key_is_kept_as_given(registry: Registry) -> None:
-    """With its tenant, in the order of their making; its digest never shows in a log."""
+    """It is listed with its tenant, in the order of creation; logs do not show its digest."""
     expires_at = datetime.now(UTC) + timedelta(days=1)
     first = await create_key(registry, expires_at=expires_at)
     second = await create_key(registry, "zenith", "wxyz1234", scopes={"admin"})
@@ -24,7 +24,7 @@ async def test_a_key_is_kept_as_given(registry: Registry) -> None:
 
 
 async def test_a_revoked_key_stays_revoked(registry: Registry) -> None:
-    """The moment stays that of the first time."""
+    """A second revocation does not change the time of the first."""
     await create_key(registry)
     revoked = await registry.revoke_key("abcd1234", actor="operator")
     assert revoked.revoked_at is not None
@@ -35,7 +35,7 @@ async def test_a_revoked_key_stays_revoked(registry: Registry) -> None:
 
 
 async def test_a_prefix_belongs_to_one_key(registry: Registry) -> None:
-    """Also to one of another tenant, and to a revoked one."""
+    """Another tenant cannot use it either, nor can it be reused after a revocation."""
     await create_key(registry)
     await registry.revoke_key("abcd1234", actor="operator")
     with pytest.raises(RegistryConflict, match=r"^a key with the prefix 'abcd1234' exists already$"):
@@ -44,13 +44,13 @@ async def test_a_prefix_belongs_to_one_key(registry: Registry) -> None:
 
 @pytest.mark.parametrize("scopes", [set(), {"root"}, {"predict", "Publish"}])
 async def test_scopes_are_those_that_there_are(registry: Registry, scopes: set[str]) -> None:
-    """One or more of three."""
-    with pytest.raises(InvalidRecord, match=r"are not one or more of admin, metrics, predict, publish$"):
+    """A key has at least one scope, and only known scopes."""
+    with pytest.raises(InvalidRecord, match=r"are invalid: give one or more of admin, metrics, predict, publish$"):
         await create_key(registry, scopes=scopes)
 
 
 async def test_a_key_needs_its_tenant_and_text_that_can_be_kept(registry: Registry) -> None:
-    """PostgreSQL keeps no zero bytes, and no database half of a character."""
+    """PostgreSQL cannot store zero bytes, and neither database can store lone surrogates."""
     with pytest.raises(TenantUnknown):
         await create_key(registry, "nobody")
     for note in ("a\0b", "a\ud800b"):

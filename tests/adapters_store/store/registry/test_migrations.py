@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
-from peltier_store.registry import Quotas, Registry, RegistryError, Snapshot, Version
+from peltier_store.registry import Quotas, Registry, RegistryError, RegistrySnapshot, VersionRecord
 from peltier_store.registry.database import MIGRATIONS, database_url
 from peltier_store.registry.engines import Access, create_engines
 from sqlalchemy import Connection, text
 
 from tests.adapters_store.store.registry.conftest import publish
-from tests.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 FIRST_ROWS = (
     "INSERT INTO adapters (id, tenant, name, last_number) VALUES (1, 'acme', 'sst2', 7), (2, 'zenith', 'sst2', 1)",
@@ -43,21 +43,23 @@ def test_the_migrations_make_the_tables_that_the_code_expects(config: Config) ->
 
 
 def test_a_database_of_the_first_schema_keeps_all_it_has(config: Config) -> None:
-    """Its tenants become tenants, its versions stay what they were, live and numbered as before."""
+    """Its tenants become tenants, and its versions stay live under their numbers."""
     command.upgrade(config, "0001")
     url = config.get_main_option("sqlalchemy.url", "")
     asyncio.run(execute(url, FIRST_ROWS))
     versions, tenants, next_number = asyncio.run(upgrade_and_look(url))
     moment = datetime(2026, 11, 1, 12, tzinfo=UTC)
     expected = [("acme", 5, "sha256:a"), ("acme", 7, "sha256:b"), ("zenith", 1, "sha256:a")]
-    assert versions == [Version(tenant, "sst2", n, digest, 3, "lora", "{}", moment) for tenant, n, digest in expected]
+    assert versions == [
+        VersionRecord(tenant, "sst2", n, digest, 3, "lora", "{}", moment) for tenant, n, digest in expected
+    ]
     assert tenants == ["acme", "default", "zenith"]
     assert next_number == 8
 
 
 def test_an_upgrade_opens_and_limits_nothing(config: Config) -> None:
-    """What the first schema could not say is said in nobody's name: adapters are private, no version is deprecated or
-    deleted, nothing has an alias, no tenant a quota, and nobody a key."""
+    """The new columns have neutral values: adapters are private, no version is deprecated or deleted, and there are no
+    aliases, quotas or keys."""
     command.upgrade(config, "0001")
     url = config.get_main_option("sqlalchemy.url", "")
     asyncio.run(execute(url, FIRST_ROWS))
@@ -74,7 +76,7 @@ def test_an_upgrade_opens_and_limits_nothing(config: Config) -> None:
 
 
 def test_a_reader_upgrades_nothing(config: Config) -> None:
-    """An older schema is one sentence and stays what it is; the newest is read without migrating."""
+    """An older schema is refused in one sentence and not changed; the newest schema is read without a migration."""
     command.upgrade(config, "0001")
     url = config.get_main_option("sqlalchemy.url", "")
     for _ in range(2):
@@ -102,14 +104,14 @@ async def execute(url: str, statements: tuple[str, ...]) -> None:
     await engines.close()
 
 
-async def upgrade_and_read(url: str) -> Snapshot:
+async def upgrade_and_read(url: str) -> RegistrySnapshot:
     registry = await Registry.open(url)
     snapshot = await registry.snapshot()
     await registry.close()
     return snapshot
 
 
-async def upgrade_and_look(url: str) -> tuple[list[Version], list[str], int]:
+async def upgrade_and_look(url: str) -> tuple[list[VersionRecord], list[str], int]:
     registry = await Registry.open(url)
     assert len((await registry.snapshot()).adapters) == 2
     found = await registry.versions(), [tenant.name for tenant in (await registry.snapshot()).tenants]

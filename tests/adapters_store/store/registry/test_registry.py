@@ -24,7 +24,7 @@ async def test_versions_survive_reopening(url: str) -> None:
 
 
 async def test_cancelled_publishes_leave_the_registry_working(registry: Registry) -> None:
-    """A cancelled upload leaves a whole version or none, and delays no other."""
+    """A cancelled upload publishes a complete version or none, and does not delay others."""
     for steps in range(30):
         task = asyncio.create_task(publish(registry, bytes([steps])))
         for _ in range(steps):
@@ -38,7 +38,7 @@ async def test_cancelled_publishes_leave_the_registry_working(registry: Registry
 
 
 async def test_closing_finishes_what_an_absent_caller_began(url: str) -> None:
-    """A publish whose caller was cancelled is whole by the time the registry is closed."""
+    """A publish whose caller was cancelled is complete when the registry is closed."""
     registry = await Registry.open(url)
     reservation = await registry.reserve(digest_of(b"one"))
     publishing = registry.publish("acme", "sst2", reservation, size_bytes=3, preset="lora", manifest="{}", actor="ann")
@@ -82,7 +82,7 @@ def publish_until_killed(url: str, directory: Path, num_acknowledged: int) -> li
 
 @pytest.mark.parametrize("num_acknowledged", [1, 7, 40])
 async def test_a_killed_process_loses_nothing_it_acknowledged(url: str, tmp_path: Path, num_acknowledged: int) -> None:
-    """After kill -9 in the middle of publishing, every acknowledged version is there with its bytes."""
+    """After kill -9 during a publish, every acknowledged version exists with its bytes."""
     acknowledged = await asyncio.to_thread(publish_until_killed, url, tmp_path / "blobs", num_acknowledged)
     registry, blobs = await Registry.open(url), Blobs.open(tmp_path / "blobs")
     versions = await registry.versions()
@@ -97,7 +97,7 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(url: str, tmp_path
 
 
 async def test_registries_of_one_database_see_each_others_changes(registry: Registry, url: str) -> None:
-    """What one replica was told is done, another reads at once."""
+    """A change that one replica has acknowledged is visible to another at once."""
     other = await Registry.open(url)
     version, _ = await publish(registry, b"one")
     assert await other.versions() == [version]
@@ -110,7 +110,7 @@ async def test_registries_of_one_database_see_each_others_changes(registry: Regi
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "a" * 10_000], ids=["zero", "half", "long"])
 async def test_a_strange_name_is_only_not_there(registry: Registry, text: str) -> None:
-    """What a database cannot keep is the caller's mistake, never the database's failure."""
+    """A value that a database cannot store is an error of the caller, not of the database."""
     await publish(registry, b"one")
     calls = (
         lambda: registry.delete_adapter("acme", text, actor="ann"),

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from peltier_store.registry import AdapterRecord, Key, Quotas, Registry, Snapshot, Tenant
+from peltier_store.registry import AdapterRecord, Key, Quotas, Registry, RegistrySnapshot, TenantRecord
 
 from tests.adapters_store.store.registry.conftest import publish
 
@@ -14,10 +14,10 @@ class RegistryCopy:
     def __init__(self) -> None:
         self.revision = 0
         self.adapters: dict[tuple[str, str], AdapterRecord] = {}
-        self.tenants: dict[str, Tenant] = {}
+        self.tenants: dict[str, TenantRecord] = {}
         self.keys: dict[str, Key] = {}
 
-    async def follow(self, registry: Registry) -> Snapshot:
+    async def follow(self, registry: Registry) -> RegistrySnapshot:
         snapshot = await registry.snapshot(self.revision)
         self.revision = snapshot.revision
         self.adapters |= {(adapter.tenant, adapter.name): self._whole(adapter) for adapter in snapshot.adapters}
@@ -42,7 +42,7 @@ class RegistryCopy:
 
 
 async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) -> None:
-    """Whole adapters, tenants and keys; nothing where nothing changed."""
+    """It has whole adapters, tenants and keys, and is empty if nothing has changed."""
     follower = RegistryCopy()
     await follower.follow(registry)
     await publish(registry, b"one", name="a")
@@ -63,11 +63,11 @@ async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) 
     assert (snapshot.tenants, [key.prefix for key in snapshot.keys]) == ((), ["wxyz1234"])
     await registry.revoke_key("abcd1234", actor="ann")
     assert [key.prefix for key in (await follower.follow(registry)).keys] == ["abcd1234"]
-    assert await follower.follow(registry) == Snapshot(await registry.revision(), (), ())
+    assert await follower.follow(registry) == RegistrySnapshot(await registry.revision(), (), ())
 
 
 async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
-    """After each one, what a replica has is what it would read anew; deleted versions come with their mark."""
+    """After each change a replica's state equals a fresh read; deleted versions are marked."""
     follower = RegistryCopy()
     await publish(registry, b"one")
     await publish(registry, b"two")
@@ -107,7 +107,7 @@ async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Regist
         await registry.deprecate("acme", "sst2", 2, "old", actor="ann")
         return has_manifest(await registry.snapshot(seen))
 
-    def has_manifest(snapshot: Snapshot) -> list[bool]:
+    def has_manifest(snapshot: RegistrySnapshot) -> list[bool]:
         return [version.manifest != "" for version in snapshot.adapters[0].versions]
 
     assert has_manifest(await registry.snapshot()) == [False, True]
@@ -121,7 +121,7 @@ async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Regist
 
 
 async def test_no_change_is_missed_while_many_write(registry: Registry, url: str) -> None:
-    """Two replicas write as fast as they can while a third follows: whenever it stops, it has everything until then."""
+    """Two replicas write as fast as they can while a third follows: its state is complete at every revision."""
     replicas = [await Registry.open(url) for _ in range(2)]
     follower, done = RegistryCopy(), asyncio.Event()
 

@@ -1,20 +1,25 @@
-"""Tenants and their quotas."""
+"""Tenants and their quotas, which are enforced in the transaction that stores."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from peltier_store.registry import InvalidRecord, Quotas, Registry, RegistryConflict, TenantUnknown
+from peltier_store.registry import InvalidRecord, QuotaReached, Quotas, Registry, RegistryConflict, TenantUnknown
+
+from tests.adapters_store.store.registry.conftest import publish
 
 QUOTAS = Quotas(10.5, 1e6, 4, 2**40, 1000, weight=2.0)
 
 
 async def test_there_is_a_default_tenant_without_limits(registry: Registry) -> None:
-    """It is there from the first migration on."""
+    """The first migration creates it."""
     (default,) = [tenant for tenant in (await registry.snapshot()).tenants if tenant.name == "default"]
     assert default.quotas == Quotas(None, None, None, None, None, weight=1.0)
     assert (await registry.snapshot()).keys == ()
 
 
 async def test_quotas_are_kept_as_given(registry: Registry) -> None:
-    """Those of the beginning, and each later set in place of all before."""
+    """The first quotas are recorded, and an update replaces all of them."""
     made = await registry.create_tenant("umbra", QUOTAS, actor="operator")
     assert made in (await registry.snapshot()).tenants
     await registry.update_tenant("umbra", Quotas(max_adapters=0), actor="operator")
@@ -24,7 +29,7 @@ async def test_quotas_are_kept_as_given(registry: Registry) -> None:
 
 
 async def test_a_tenant_is_made_once(registry: Registry) -> None:
-    """A second one of its name is refused, and an unknown one cannot be changed."""
+    """A second tenant of the same name is refused, and an unknown tenant cannot be updated."""
     with pytest.raises(RegistryConflict, match=r"^tenant 'acme' exists already$"):
         await registry.create_tenant("acme", actor="operator")
     with pytest.raises(TenantUnknown, match=r"^tenant 'umbra' does not exist$"):
@@ -33,8 +38,10 @@ async def test_a_tenant_is_made_once(registry: Registry) -> None:
 
 @pytest.mark.parametrize("name", ["", "Acme", "-a", "a b", "a\n", "ä", "a" * 64, "a:b"])
 async def test_a_bad_name_is_refused(registry: Registry, name: str) -> None:
-    """Tenants stand in references, so their names follow the rule of adapters' names."""
-    with pytest.raises(InvalidRecord, match=r"^the tenant '.*' is not a letter or digit"):
+    """Names of tenants follow the rule of adapters' names, because both occur in references."""
+    with pytest.raises(
+        InvalidRecord, match=r"(?s)^the tenant '.*' is invalid: it must have at most 63 lower-case letters"
+    ):
         await registry.create_tenant(name, actor="operator")
 
 
@@ -55,3 +62,78 @@ async def test_a_quota_that_makes_no_sense_is_refused(registry: Registry, quotas
         with pytest.raises(InvalidRecord) as caught:
             await call(name, quotas, actor="operator")
         assert str(caught.value) == message
+
+
+async def limit(registry: Registry, quotas: Quotas) -> None:
+    await registry.update_tenant("acme", quotas, actor="operator")
+
+
+async def test_a_tenant_has_as_many_adapters_as_it_may(registry: Registry) -> None:
+    """Versions of one adapter count once; a deleted adapter frees its place, and an undelete needs a free place."""
+    await limit(registry, Quotas(max_adapters=1))
+    await publish(registry, b"one", name="a")
+    await publish(registry, b"two", name="a")
+    with pytest.raises(QuotaReached, match=r"^tenant 'acme' has 1 adapters and may have 1; delete one first$"):
+        await publish(registry, b"one", name="b")
+    await publish(registry, b"one", name="b", tenant="zenith")
+    await registry.delete_adapter("acme", "a", actor="ann")
+    await publish(registry, b"one", name="b")
+    with pytest.raises(QuotaReached, match="has 1 adapters and may have 1"):
+        await registry.undelete("acme", "a", 1, actor="ann")
+
+
+async def test_each_version_counts_until_it_is_purged(registry: Registry) -> None:
+    """A version that shares its bytes counts too, so that no tenant can fill the registry with records of one file."""
+    await limit(registry, Quotas(max_stored_bytes=12))
+    for name in ("a", "b"):
+        await publish(registry, b"12345", name=name)
+    message = (
+        r"^tenant 'acme' has stored 10 bytes and may store 12, so 5 more do not fit; "
+        r"deleted versions count until their grace period is over$"
+    )
+    await publish(registry, b"12345", name="c", tenant="zenith")
+    await publish(registry, b"12345", name="a")
+    for name in ("a", "b"):
+        await registry.delete_adapter("acme", name, actor="ann")
+    with pytest.raises(QuotaReached, match=message):
+        await publish(registry, b"12345", name="a")
+    await publish(registry, b"12")
+    with pytest.raises(QuotaReached):
+        await publish(registry, b"1")
+    await registry.undelete("acme", "a", 1, actor="ann")
+    await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
+    await publish(registry, b"12345", name="b")
+    with pytest.raises(QuotaReached):
+        await publish(registry, b"1")
+
+
+async def test_a_refused_upload_leaves_nothing(registry: Registry) -> None:
+    """It takes no version number and has no entry in the audit log."""
+    await limit(registry, Quotas(max_stored_bytes=0))
+    with pytest.raises(QuotaReached):
+        await publish(registry, b"one")
+    await limit(registry, Quotas())
+    assert [entry.action for entry in await registry.audit(limit=2)] == ["update_tenant", "update_tenant"]
+    assert (await publish(registry, b"one"))[0].number == 1
+
+
+async def test_what_would_be_refused_is_known_before_it_is_stored(registry: Registry) -> None:
+    """Bytes that are already live are not refused, because publishing them again takes no space."""
+    version, _ = await publish(registry, b"one")
+    await limit(registry, Quotas(max_stored_bytes=0, max_adapters=1))
+    await registry.require_room("acme", "sst2", digest=version.digest, size_bytes=3)
+    with pytest.raises(QuotaReached, match="4 more do not fit"):
+        await registry.require_room("acme", "sst2", digest="sha256:0", size_bytes=4)
+    with pytest.raises(QuotaReached, match="has 1 adapters"):
+        await registry.require_room("acme", "b", digest=version.digest, size_bytes=3)
+
+
+async def test_uploads_at_the_same_moment_do_not_pass_a_quota_together(registry: Registry, url: str) -> None:
+    """Of many concurrent uploads through two replicas, exactly as many succeed as the quota allows."""
+    await limit(registry, Quotas(max_adapters=3))
+    other = await Registry.open(url)
+    uploads = (publish(one, b"x", name=f"a{number}") for number, one in enumerate([registry, other] * 5))
+    results = await asyncio.gather(*uploads, return_exceptions=True)
+    await other.close()
+    assert sorted(isinstance(result, QuotaReached) for result in results) == [False] * 3 + [True] * 7
+    assert len(await registry.versions()) == 3

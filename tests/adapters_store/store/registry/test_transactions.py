@@ -1,18 +1,29 @@
-"""Commits are durable, an unreachable database is one error, and a reachable one is used again."""
+"""Commits are durable, an unreachable database is one error, a reachable one is used again, and the audit log has every
+change."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from peltier_store.registry import Registry, RegistryError, RegistryGone, database, transactions
+from peltier_store.registry import (
+    AuditFilter,
+    Quotas,
+    Registry,
+    RegistryConflict,
+    RegistryError,
+    RegistryGone,
+    database,
+    transactions,
+)
 from peltier_store.registry.database import database_url
 from peltier_store.registry.transactions import WriteTransaction
 
 from tests.adapters_store.store.registry.conftest import publish
-from tests.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 
 async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> None:
-    """A write waits for the disk, so that a power loss takes back no acknowledgement; a reservation need not."""
+    """A write waits for the disk, so that a power loss undoes no acknowledged change; a reservation does not wait."""
     registry = await Registry.open(sqlite_url)
 
     def look(writing: WriteTransaction) -> list[object]:
@@ -25,7 +36,7 @@ async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> Non
 
 
 async def test_postgresql_acknowledges_what_is_on_its_disk(postgres_url: str) -> None:
-    """A server whose default is faster and less safe is asked for the safe way."""
+    """The connection asks for synchronous commits, even if the database's default is off."""
     registry = await Registry.open(postgres_url)
 
     def look(writing: WriteTransaction) -> object:
@@ -37,7 +48,7 @@ async def test_postgresql_acknowledges_what_is_on_its_disk(postgres_url: str) ->
 
 
 async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: Registry) -> None:
-    """The revision too."""
+    """The revision does not change either."""
     before = await registry.revision()
 
     def fail(writing: WriteTransaction) -> None:
@@ -54,7 +65,7 @@ async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: R
 async def test_a_postgresql_that_went_away_is_used_again_when_it_is_back(
     postgres: PostgresServer, postgres_url: str
 ) -> None:
-    """Meanwhile each call is a RegistryError of one sentence at once, and what was acknowledged stays."""
+    """While it is away each call fails at once with a RegistryError; acknowledged changes persist."""
     registry = await Registry.open(postgres_url)
     first, _ = await publish(registry, b"one")
     postgres.stop()
@@ -72,7 +83,7 @@ async def test_a_postgresql_that_went_away_is_used_again_when_it_is_back(
 async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
     postgres: PostgresServer, postgres_url: str
 ) -> None:
-    """Nothing of the broken transaction stays, and the next caller gets a connection that works."""
+    """The broken transaction changes nothing, and the next caller gets a working connection."""
     registry = await Registry.open(postgres_url)
 
     def break_off(writing: WriteTransaction) -> None:
@@ -87,7 +98,7 @@ async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
 
 
 async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The late writer fails in one sentence and changes nothing; earlier and later writers succeed."""
+    """A writer that waits too long fails in one sentence and changes nothing; other writers succeed."""
     monkeypatch.setattr(transactions, "_TURN_SECONDS", 0.1)
     began, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -107,7 +118,8 @@ async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkey
 
 
 async def test_a_restore_may_take_its_time(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it waits for in its transaction, such as the list of a large bucket, may be longer than writers may hang."""
+    """A transaction that waits for a slow step, such as listing a large bucket, may be idle longer than other
+    writers."""
     url = postgres.url(postgres.create_database())
     await (await Registry.open(url)).close()
     monkeypatch.setattr(database, "_IDLE_SECONDS", 0.5)
@@ -118,7 +130,7 @@ async def test_a_restore_may_take_its_time(postgres: PostgresServer, monkeypatch
 
 
 async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL ends the transaction of a replica that is stopped in it, which then has changed nothing."""
+    """PostgreSQL ends the idle transaction of a stopped replica, which then has changed nothing."""
     monkeypatch.setattr(database, "_IDLE_SECONDS", 0.3)
     hanging = await Registry.open(postgres_url)
     monkeypatch.undo()
@@ -142,7 +154,7 @@ async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monk
 async def test_another_registry_in_the_same_database_is_refused(
     postgres: PostgresServer, postgres_url: str, migrated_database: str
 ) -> None:
-    """PostgreSQL keeps its connections while everything in the database is replaced; a write notices."""
+    """A write notices that all contents of the database were replaced while its connections stayed open."""
     registry = Registry(database_url(postgres_url))
     await registry.identity()
     swap = "UPDATE revision SET registry_id = reverse(registry_id)"
@@ -165,3 +177,70 @@ async def test_a_database_that_was_dropped_is_gone(postgres: PostgresServer, mig
     with pytest.raises(RegistryGone, match="does not exist"):
         await registry.create_tenant("lost", actor="ann")
     await registry.close()
+
+
+async def test_every_change_is_in_the_log(registry: Registry) -> None:
+    """Each change has one entry, in order, with its actor and its subject."""
+    await registry.create_tenant("umbra", actor="operator")
+    await registry.update_tenant("umbra", Quotas(max_adapters=2), actor="operator")
+    await registry.create_key("umbra", prefix="abcd1234", digest="00ff", scopes={"publish"}, actor="operator")
+    await publish(registry, b"one", tenant="umbra")
+    await registry.set_alias("umbra", "sst2", "production", {1: 1.0}, actor="bob")
+    await registry.delete_alias("umbra", "sst2", "production", actor="bob")
+    await registry.rollback_alias("umbra", "sst2", "production", actor="bob")
+    await registry.delete_alias("umbra", "sst2", "production", actor="bob")
+    await registry.deprecate("umbra", "sst2", 1, "old", actor="bob")
+    await registry.set_public("umbra", "sst2", True, actor="bob")
+    await registry.delete_version("umbra", "sst2", 1, actor="bob")
+    await registry.undelete("umbra", "sst2", 1, actor="bob")
+    await registry.delete_adapter("umbra", "sst2", actor="bob")
+    await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
+    await registry.revoke_key("abcd1234", actor="operator")
+    entries = list(reversed(await registry.audit(AuditFilter(tenant="umbra"))))
+    assert [(entry.actor, entry.action, entry.subject) for entry in entries] == [
+        ("operator", "create_tenant", "umbra"),
+        ("operator", "update_tenant", "umbra"),
+        ("operator", "create_key", "abcd1234"),
+        ("ann", "publish", "sst2@1"),
+        ("bob", "set_alias", "sst2@production"),
+        ("bob", "delete_alias", "sst2@production"),
+        ("bob", "rollback_alias", "sst2@production"),
+        ("bob", "delete_alias", "sst2@production"),
+        ("bob", "deprecate", "sst2@1"),
+        ("bob", "set_public", "sst2"),
+        ("bob", "delete_version", "sst2@1"),
+        ("bob", "undelete", "sst2@1"),
+        ("bob", "delete_adapter", "sst2"),
+        ("gc", "purge", "sst2"),
+        ("operator", "revoke_key", "abcd1234"),
+    ]
+    assert entries[1].detail["max_adapters"] == 2
+    assert entries[6].detail == {"split": {"1": 1.0}}
+    assert "00ff" not in str(entries)
+
+
+async def test_what_did_not_happen_is_not_in_the_log(registry: Registry) -> None:
+    """Refused changes and changes without effect have no entry."""
+    await publish(registry, b"one")
+    before = await registry.audit()
+    await publish(registry, b"one")
+    await registry.undelete("acme", "sst2", 1, actor="ann")
+    with pytest.raises(RegistryConflict):
+        await registry.create_tenant("acme", actor="operator")
+    assert await registry.audit() == before
+
+
+async def test_the_log_is_read_page_by_page(registry: Registry) -> None:
+    """A page begins after the last entry of the previous page, newest first, for all tenants or for one."""
+    for number in range(5):
+        await publish(registry, b"%d" % number, tenant=("acme", "zenith")[number % 2])
+    everything = await registry.audit()
+    assert [entry.id for entry in everything] == sorted((entry.id for entry in everything), reverse=True)
+    pages = [await registry.audit(limit=3)]
+    while len(pages[-1]) == 3:
+        pages.append(await registry.audit(limit=3, before_id=pages[-1][-1].id))
+    assert [entry for page in pages for entry in page] == everything
+    assert [entry.subject for entry in await registry.audit(AuditFilter(tenant="zenith"), limit=2)] == [
+        "sst2@2",
+        "sst2@1",
+    ]

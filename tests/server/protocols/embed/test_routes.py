@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Listen, Listening
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.fairness.preparation import MAX_ITEMS_BEGUN
 
 from tests.server.conftest import Running, Serve, until

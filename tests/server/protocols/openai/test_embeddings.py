@@ -13,7 +13,7 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client.protocol import PredictResponse
 from torch.nn import functional as F
 

@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 from peltier_adapters.generation.generation import Generator
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_server.queue.ticket import Ticket
 
 from tests.server.conftest import Listen, Listening, Running, Serve
@@ -55,7 +55,7 @@ def predicted(listening: Listening, task: str, text: str, **parameters: object) 
 def until_idle(listening: Listening) -> None:
     """Returns once nothing is being written; fails after ten seconds."""
     deadline = time.monotonic() + 10
-    while listening.service._runner._worker._decoder.num_rows:
+    while listening.service._runner._worker.decode_rows:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

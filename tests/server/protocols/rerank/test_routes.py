@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from peltier_backbone.load import Backbone
+from peltier_backbone.backbone import Backbone
 from peltier_client import Client, InvalidInput
 
 from tests.server.conftest import Listen, Listening

@@ -1,0 +1,33 @@
+"""The interface of what computes the batches of a backbone. `choice.py` chooses one."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from peltier_backbone.decoding.cache import Cache
+from torch import Tensor
+
+from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.sharing import Stage
+
+
+class Steps(Protocol):
+    """The next steps of rows, until rows join or leave the cache. Row r is decoded in slot r of the slots given."""
+
+    def __call__(self, tokens: Sequence[int]) -> Tensor:
+        """The next-token logits [rows, vocab] after one more token of each row. Each slot grows by its token."""
+
+
+class Runner(Protocol):
+    """Computes the batches of one backbone in one way. All rows are in `Row.order`; `join` and `arrange` are for T5."""
+
+    def run(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
+        """One output for each row, which does not depend on the other rows."""
+
+    def plan(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[Stage]:
+        """How `run` lets rows of one text share work; empty if none is shared."""
+
+    def join(self, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
+        """Encode rows, and assign `copies[r]` slots of the cache to row r; returns the slots of each."""
+
+    def arrange(self, rows: Sequence[Row], slots: Sequence[int], cache: Cache) -> Steps:
+        """The next steps of rows in their `slots`."""

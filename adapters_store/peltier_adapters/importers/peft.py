@@ -1,0 +1,197 @@
+"""Reads directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA with patterns of ranks and alphas and
+rank-stabilised scales, prefix, prompt and LayerNorm tuning. DoRA and changed base weights are refused."""
+
+import math
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
+from peltier_backbone.checkpoint.config import BackboneConfig
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
+from peltier_adapters.importers.shared.head import take_head, type_of_class
+from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart
+from peltier_adapters.importers.shared.lora import LoraNames, LoraPair, create_lora, lora_modules, take_pair
+from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
+from peltier_adapters.importers.shared.prefix import create_prefix, create_prompt, prefix_width, unfold_prefix
+from peltier_adapters.importers.shared.replaced import take_biases, take_norms
+from peltier_adapters.spec.tasks import TaskType
+
+_WRAPPER = "base_model.model."
+_A, _B = ".lora_A.weight", ".lora_B.weight"
+_POOLER = "pooler.dense"
+# Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
+_PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
+_FILES = ("adapter_model.safetensors", "adapter_model.bin")
+# Task types by PEFT's names of them; where it is None, the type follows from the head.
+_TASKS: Mapping[str | None, TaskType | None] = {
+    None: None,
+    "SEQ_CLS": None,
+    "SEQ_2_SEQ_LM": None,
+    "TOKEN_CLS": "token-classification",
+    "QUESTION_ANS": "span",
+    "FEATURE_EXTRACTION": "embedding",
+}
+_NO_EFFECT = (
+    "base_model_name_or_path", "revision", "inference_mode", "peft_version", "target_modules",
+    "exclude_modules", "modules_to_save", "layers_to_transform", "layers_pattern", "init_weights",
+)  # fmt: skip
+_POOLER_TENSORS = r"pooler\.dense\..*"
+_MIN_MAX_LENGTH = 3  # tokens, as in `TaskSpec`
+
+
+def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
+    """The adapter in directory `path`; raises `AdapterError` for what is not supported."""
+    config = read_config(find_file(path, ("adapter_config.json",)))
+    checkpoint = read_checkpoint(find_file(path, _FILES))
+    kind = config.get("peft_type")
+    if not isinstance(kind, str) or kind not in _READERS:
+        raise AdapterError(f"{config.where}: peft_type is {kind!r}; supported are {', '.join(_READERS)}")
+    config.only("task_type", *_TASKS)
+    config.ignore("auto_mapping", *_NO_EFFECT)
+    pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
+    config.finish()
+    places = find_sites(backbone.config)
+    task_type = None if backbone.config.generates else _task_type(config)
+    head = None if backbone.config.generates else take_head(checkpoint, backbone.config, task_type)
+    if head is not None and task_type == "embedding":
+        task_type = None  # a feature extractor with its own head
+    pooled = task_type == "embedding" and bool(checkpoint.matches(_POOLER_TENSORS))
+    if pooled:
+        checkpoint.skip(_POOLER_TENSORS)  # embeddings do not use it
+    pieces += take_biases(checkpoint, places, backbone) + take_norms(checkpoint, places, backbone)
+    checkpoint.finish()
+    if not pieces:
+        raise AdapterError(f"{checkpoint.where} has no adapter for this backbone, only a head")
+    origin = {"library": "peft", "peft_type": kind, "version": str(config.get("peft_version", "unknown"))}
+    return ImportedAdapter(f"peft-{kind.lower()}", pieces, head, task_type=task_type, origin=origin, pooled=pooled)
+
+
+def _task_type(config: ConfigFile) -> TaskType | None:
+    """The type in the configuration, or the type of the base model's class, which PEFT saves if there is no type."""
+    named, mapping = config.get("task_type"), config.get("auto_mapping")
+    found = type_of_class(mapping.get("base_model_class")) if isinstance(mapping, dict) else None
+    return _TASKS[named] or found
+
+
+Read = tuple[list[ImportedPart], Checkpoint]
+
+
+def _read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """The LoRA part, and the rest of the checkpoint."""
+    _check_lora(config, checkpoint)
+    inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
+    modules = [name.removesuffix(_A) for name in inner if name.endswith(_A)]
+    stable = bool(config.get("use_rslora", False))
+    alphas = {base_names(f"{module}{_A}").removesuffix(_A): _alpha(module, config) for module in modules}
+    # With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
+    inner.skip(r".*\.(modules_to_save|original_module)\..*")
+    rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
+    if _POOLER in alphas:
+        _merge_pooler(rest, alphas.pop(_POOLER), backbone, stable=stable)
+    pairs = _take_pairs(rest, alphas, backbone.config, stable=stable)
+    return [create_lora(pairs, backbone.config)] if pairs else [], rest
+
+
+def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
+    if config.get("use_dora", False) or checkpoint.matches(r".*lora_magnitude_vector.*"):
+        raise AdapterError(
+            f"{config.where}: DoRA, which rescales the frozen weights, is not supported; only LoRA without it is"
+        )
+    config.only("init_lora_weights", *_PLAIN_STARTS)
+    config.only("bias", "none", "all", "lora_only")
+    # The tensors have the ranks and the biases; dropout applies only to training.
+    config.ignore(
+        "r", "rank_pattern", "lora_dropout", "fan_in_fan_out", "eva_config", "megatron_core", "qalora_group_size"
+    )
+
+
+def _take_pairs(
+    rest: Checkpoint, alphas: Mapping[str, float], config: BackboneConfig, *, stable: bool
+) -> dict[ModuleSite, LoraPair]:
+    modules = lora_modules(config)
+    pairs = {}
+    for module, alpha in alphas.items():
+        if module not in modules:
+            raise AdapterError(
+                f"{rest.where}: LoRA adapts {module!r}; only linear maps of this backbone's layers are supported"
+            )
+        names = LoraNames(f"{module}{_A}", f"{module}{_B}")
+        pair = take_pair(rest, names, alpha, modules[module][0], config)
+        pairs[modules[module]] = replace(pair, scale=alpha / math.sqrt(len(pair.a))) if stable else pair
+    return pairs
+
+
+def _merge_pooler(rest: Checkpoint, alpha: float, backbone: Backbone, *, stable: bool) -> None:
+    """Puts the pooler with its LoRA among the tensors of `rest`, where it is the tanh layer of the head."""
+    pooler = backbone.model.pooler if isinstance(backbone.model, Bert) else None
+    hidden = backbone.config.hidden_size
+    if pooler is None:
+        raise AdapterError(f"{rest.where}: LoRA adapts the pooler, which this backbone does not have")
+    a = rest.take(f"{_POOLER}{_A}", None, hidden)
+    b = rest.take(f"{_POOLER}{_B}", hidden, len(a))
+    scale = alpha / (math.sqrt(len(a)) if stable else len(a))
+    own = {} if f"{_POOLER}.bias" in rest else {f"{_POOLER}.bias": pooler.bias.cpu()}
+    rest.put_back({f"{_POOLER}.weight": pooler.weights()[0].cpu().float() + scale * b @ a, **own})
+
+
+def _alpha(module: str, config: ConfigFile) -> float:
+    """The alpha of the first pattern that matches the end of the module's name, as in PEFT, or the default."""
+    patterns, default = config.get("alpha_pattern", {}), config.number("lora_alpha", 8)
+    if not isinstance(patterns, dict) or not all(type(alpha) in (int, float) for alpha in patterns.values()):
+        raise AdapterError(f"{config.where}: alpha_pattern is {reprlib.repr(patterns)}; it must map names to numbers")
+    try:
+        key = next((key for key in patterns if re.match(rf"(.*\.)?({key})$", module)), None)
+    except re.error:
+        raise AdapterError(f"{config.where}: alpha_pattern {patterns} has an invalid regular expression") from None
+    return default if key is None else ConfigFile(patterns, config.where).number(key, default)
+
+
+def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """No part, because `read_peft` takes the norms of every type."""
+    return [], checkpoint.renamed(lambda name: base_names(name.replace(".ln_tuning_layers.", ".")))
+
+
+def _prompt(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """On a T5 the table has a second half for the decoder, which PEFT does not use (docs/methods.md#peft)."""
+    length = config.count("num_virtual_tokens")
+    config.ignore("num_transformer_submodules", "num_attention_heads", "num_layers", "token_dim")
+    config.ignore("prompt_tuning_init", "prompt_tuning_init_text", "tokenizer_name_or_path", "tokenizer_kwargs")
+    table = checkpoint.take("prompt_embeddings", None, backbone.config.hidden_size)
+    if len(table) not in (length, 2 * length):
+        raise AdapterError(f"{checkpoint.where}: the prompt has {len(table)} rows; {config.where} says {length}")
+    return [create_prompt(table[:length], backbone.config)], checkpoint.renamed(base_names)
+
+
+def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """A saved prefix needs no MLP (`prefix_projection`): PEFT evaluates it before it saves."""
+    if backbone.config.generates:
+        raise AdapterError(
+            f"{config.where}: PEFT's prefix on a T5 acts only on the decoder's self-attention, with its own order of "
+            "layers; only prefixes of every attention are supported"
+        )
+    length = config.count("num_virtual_tokens")
+    config.only("num_transformer_submodules", 1, None)
+    config.ignore("num_attention_heads", "num_layers", "token_dim", "encoder_hidden_size", "prefix_projection")
+    if backbone.config.max_tokens - length < _MIN_MAX_LENGTH:
+        raise AdapterError(
+            f"{config.where}: num_virtual_tokens is {length}; PEFT counts them among the {backbone.config.max_tokens} "
+            f"positions of this backbone, which leaves fewer than {_MIN_MAX_LENGTH} for the text"
+        )
+    flat = checkpoint.take("prompt_embeddings", length, prefix_width(backbone.config))
+    prefixes = unfold_prefix(flat, backbone.config)
+    piece = create_prefix(prefixes, backbone.config, shifts_positions=True)
+    return [piece], checkpoint.renamed(base_names)
+
+
+_READERS: dict[str, Callable[[ConfigFile, Checkpoint, Backbone], Read]] = {
+    "LORA": _read_lora,
+    "PREFIX_TUNING": _prefix,
+    "PROMPT_TUNING": _prompt,
+    "LN_TUNING": _norms,
+}

@@ -1,1 +1,0 @@
-"""Importer of PEFT's files."""

@@ -1,0 +1,186 @@
+"""The life of a version: it is published under a number that is never reused. It may be deprecated, deleted and
+undeleted, and is purged after the grace period."""
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+
+from peltier_store.registry import aliases
+from peltier_store.registry.claims import consume
+from peltier_store.registry.errors import RegistryConflict, VersionUnknown
+from peltier_store.registry.lookup import (
+    LIVE,
+    find_live_bytes,
+    find_version,
+    read_digests,
+    require_adapter,
+    require_live,
+)
+from peltier_store.registry.records import Reservation, VersionRecord, check_text
+from peltier_store.registry.tables import AdapterRow, VersionRow
+from peltier_store.registry.tenants import require_quotas, require_room_for_adapter, require_room_for_bytes
+from peltier_store.registry.transactions import WriteTransaction
+
+_INSERT_VERSION = insert(VersionRow).inline()
+_OF_ADAPTER = AdapterRow.id, AdapterRow.last_number
+_COUNT_VERSION = (
+    update(AdapterRow)
+    .where(AdapterRow.tenant == bindparam("its_tenant"), AdapterRow.name == bindparam("its_name"))
+    .values(last_number=AdapterRow.last_number + 1, revision=bindparam("its_revision"))
+    .returning(*_OF_ADAPTER)
+)
+_INSERT_ADAPTER = insert(AdapterRow).returning(*_OF_ADAPTER)
+
+
+def publish(
+    writing: WriteTransaction, draft: VersionRecord, reservation: Reservation, alias: str | None
+) -> tuple[VersionRecord, bool]:
+    """Numbers the draft and makes it live, unless a live version has its bytes; then points the alias to it."""
+    existing = require_room(writing.connection, draft)
+    consume(writing.connection, reservation)
+    version = existing or _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
+    if alias is not None:
+        aliases.set_alias(writing, version.tenant, version.name, alias, {version.number: 1.0})
+    return version, existing is None
+
+
+def require_room(connection: Connection, draft: VersionRecord) -> VersionRecord | None:
+    """Raises QuotaReached if the draft exceeds a quota; returns the live version that already has its bytes."""
+    quotas = require_quotas(connection, draft.tenant)
+    existing = find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
+    if existing is None:
+        require_room_for_adapter(connection, quotas, draft.tenant, draft.name)
+        require_room_for_bytes(connection, quotas, draft)
+    return existing
+
+
+def _insert(writing: WriteTransaction, draft: VersionRecord) -> VersionRecord:
+    adapter_id, number = _next_number(writing, draft)
+    row = {
+        "adapter_id": adapter_id,
+        "number": number,
+        "digest": draft.digest,
+        "size_bytes": draft.size_bytes,
+        "preset": draft.preset,
+        "manifest": draft.manifest,
+        "created_at": draft.created_at,
+        "created_by": draft.created_by,
+        "revision": writing.revision,
+    }
+    writing.connection.execute(_INSERT_VERSION, row)
+    writing.audit(draft.tenant, "publish", f"{draft.name}@{number}", digest=draft.digest)
+    return replace(draft, number=number)
+
+
+def _next_number(writing: WriteTransaction, draft: VersionRecord) -> tuple[int, int]:
+    # Writers are serialised, so no other one inserts the row in between.
+    its = {"its_tenant": draft.tenant, "its_name": draft.name, "its_revision": writing.revision}
+    row = writing.connection.execute(_COUNT_VERSION, its).one_or_none()
+    if row is None:
+        first = {"tenant": draft.tenant, "name": draft.name, "last_number": 1, "is_public": False}
+        row = writing.connection.execute(_INSERT_ADAPTER, {**first, "revision": writing.revision}).one()
+    return row.id, row.last_number
+
+
+def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, reason: str | None) -> VersionRecord:
+    """Marks a live version as deprecated; a `reason` of None removes the mark."""
+    check_text("reason", reason or "")
+    adapter_id = require_adapter(writing.connection, tenant, name)
+    require_live(writing.connection, adapter_id, name, number)
+    version = find_version(writing.connection, tenant, name, number)
+    assert version is not None
+    deprecated_at = None if reason is None else writing.at
+    mark(writing, version, deprecated_at=deprecated_at, deprecation=reason)
+    writing.audit(tenant, "deprecate", f"{name}@{number}", reason=reason)
+    return replace(version, deprecated_at=deprecated_at, deprecation=reason)
+
+
+def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) -> None:
+    """Allows or forbids other tenants to use a live adapter."""
+    adapter_id = require_adapter(writing.connection, tenant, name)
+    changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
+    writing.connection.execute(changed.values(is_public=public, revision=writing.revision))
+    writing.audit(tenant, "set_public", name, public=public)
+
+
+def mark(writing: WriteTransaction, version: VersionRecord, **marks: datetime | str | int | None) -> None:
+    """Sets columns of a version's row."""
+    owner = select(AdapterRow.id).where(AdapterRow.tenant == version.tenant, AdapterRow.name == version.name)
+    adapter_id = writing.connection.execute(owner).scalar_one()
+    chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, VersionRow.number == version.number)
+    writing.connection.execute(chosen.values(**marks))
+    writing.stamp_adapter(adapter_id)
+
+
+def delete_version(writing: WriteTransaction, tenant: str, name: str, number: int) -> None:
+    """Marks one live version as deleted."""
+    adapter_id = require_adapter(writing.connection, tenant, name)
+    require_live(writing.connection, adapter_id, name, number)
+    users = aliases.aliases_of_version(writing.connection, adapter_id, number)
+    if users:
+        raise RegistryConflict(
+            f"version {number} of adapter {name!r} is in use by its alias {users[0]!r}; move or delete the alias first"
+        )
+    _mark_deleted(writing, adapter_id, VersionRow.number == number)
+    writing.audit(tenant, "delete_version", f"{name}@{number}")
+
+
+def delete_adapter(writing: WriteTransaction, tenant: str, name: str) -> int:
+    """Marks every live version as deleted and deletes the aliases; returns how many versions there were."""
+    adapter_id = require_adapter(writing.connection, tenant, name)
+    live = select(VersionRow.number).where(VersionRow.adapter_id == adapter_id, LIVE).order_by(VersionRow.number)
+    numbers = list(writing.connection.execute(live).scalars())
+    aliases.delete_all(writing, adapter_id)
+    _mark_deleted(writing, adapter_id, LIVE)
+    writing.audit(tenant, "delete_adapter", name, versions=numbers)
+    return len(numbers)
+
+
+def undelete(writing: WriteTransaction, tenant: str, name: str, number: int) -> VersionRecord:
+    """Makes a deleted version live again; one that is live stays as it is."""
+    version = find_version(writing.connection, tenant, name, number)
+    if version is None:
+        raise VersionUnknown(
+            f"adapter {name!r} has no version {number} to undelete: it never existed, or its grace period is over"
+        )
+    if version.deleted_at is None:
+        return version
+    twin = find_live_bytes(writing.connection, tenant, name, version.digest)
+    if twin is not None:
+        raise RegistryConflict(f"the bytes of version {number} of adapter {name!r} are live as version {twin.number}")
+    quotas = require_quotas(writing.connection, tenant)
+    require_room_for_adapter(writing.connection, quotas, tenant, name)
+    mark(writing, version, deleted_at=None, revision=writing.revision)
+    writing.audit(tenant, "undelete", f"{name}@{number}")
+    return replace(version, deleted_at=None)
+
+
+def purge(writing: WriteTransaction, before: datetime) -> set[str]:
+    """Removes versions deleted before then; returns the digests that no remaining version has."""
+    condition = VersionRow.deleted_at < before
+    found = (
+        select(VersionRow.adapter_id, AdapterRow.tenant, AdapterRow.name, VersionRow.number, VersionRow.digest)
+        .join(AdapterRow, AdapterRow.id == VersionRow.adapter_id)
+        .where(condition)
+    )
+    over = writing.connection.execute(found).all()
+    writing.connection.execute(delete(VersionRow).where(condition))
+    purged: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+    for row in over:
+        purged[row.adapter_id, row.tenant, row.name].append(row.number)
+    for (adapter_id, tenant, name), numbers in purged.items():
+        writing.stamp_adapter(adapter_id)
+        writing.audit(tenant, "purge", name, versions=sorted(numbers))
+    return {row.digest for row in over} - read_digests(writing.connection)
+
+
+def _mark_deleted(writing: WriteTransaction, adapter_id: int, condition: ColumnElement[bool]) -> None:
+    chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, LIVE, condition)
+    writing.connection.execute(chosen.values(deleted_at=writing.at))
+    writing.stamp_adapter(adapter_id)
+    # A later upload under this name must not be public because an earlier adapter was.
+    live = select(VersionRow.number).where(VersionRow.adapter_id == adapter_id, LIVE).exists()
+    closed = update(AdapterRow).where(AdapterRow.id == adapter_id, ~live).values(is_public=False)
+    writing.connection.execute(closed)

@@ -1,0 +1,1 @@
+"""Attention over packed rows, and the places where adapters act on it."""

@@ -1,0 +1,161 @@
+"""The self-attention of encoders over packed rows. On the CPU rows attend one by one, without pads; on a GPU and in
+training this module pads them.
+
+A `Span` is a run of neighbouring rows that attend in one call. The native kernels read prefixes without a copy, so a
+batch is one span. Elsewhere rows with a prefix form their own spans, and other rows need no memory for the prefix.
+"""
+
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_backbone.attention.adaptation import Prefix
+from peltier_backbone.attention.groups import Groups
+from peltier_backbone.attention.near_attention import attend_near
+from peltier_backbone.attention.padding import Padding
+from peltier_backbone.native.choice import choose_kernels, serving_library
+from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
+from peltier_backbone.native.program import PlacedPrefixes
+from peltier_backbone.text.packing import Packed
+
+# Up to this many tokens, one padded call for rows of equal length is faster on the CPU than one call for each row.
+_MAX_PADDED_TOKENS = 16
+# For these numbers of keys plain products are faster than the fused kernel on the CPU: by a quarter with 25 keys.
+_UNFUSED_NUM_KEYS = range(17, 65)
+
+
+def kernel_name(device: torch.device, dtype: torch.dtype) -> str:
+    """The name of the attention kernel, as `/info` shows it."""
+    if device.type != "cpu":
+        return "sdpa-padded"
+    native = choose_kernels(dtype).library
+    return "by-row" if native is None else f"native-{native.name}"
+
+
+class Span:
+    """Rows `first..last` of a batch. All layers share the values that depend only on the lengths. `rounded`: the native
+    kernels may compute products of bfloat16. With a `window` a token attends to the tokens at most so far away and to
+    the whole prefix; then rows have no pads."""
+
+    rounded: ClassVar[bool] = False
+
+    def __init__(self, packed: Packed, first: int, last: int, num_heads: int, window: int | None = None) -> None:
+        self.tokens = slice(packed.starts[first], packed.starts[last])
+        self._lengths, self._seen, self._num_heads = packed.lengths[first:last], packed.seen[first:last], num_heads
+        self._device = packed.ids.device
+        self._window = None if window is None or max(self._lengths) <= window + 1 else window
+        assert self._window is None or self._seen == self._lengths, "a pad beyond the window would see no key"
+
+    def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | RowKernels | None) -> Tensor:
+        """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
+        if isinstance(prefix, RowKernels):
+            query, key, value = qkv.chunk(3, -1)
+            size = query.shape[1] // self._num_heads
+            rows = self._placed_rows if self._window is None else self._near_rows
+            return prefix.attend(query, key, value, size, rows, self._num_heads, scale=size**-0.5)
+        native = serving_library(qkv.device, qkv.dtype)
+        if native is None or isinstance(prefix, Prefix):
+            assert not isinstance(prefix, PlacedPrefixes), "only the native kernels read prefixes where they lie"
+            return self._attend(qkv, prefix)
+        query, key, value = qkv.chunk(3, -1)
+        size = query.shape[1] // self._num_heads
+        return native.attend(
+            query, key, value, size, self._placed_rows, self._num_heads, prefix, scale=size**-0.5, rounded=self.rounded,
+            window=self._window,
+        )  # fmt: skip
+
+    def _attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+        """`attend` in torch, without the native kernels."""
+        if qkv.device.type != "cpu":
+            return self._padded(qkv, prefix, self._padding)
+        if qkv.requires_grad:
+            return self._in_groups(qkv, prefix)
+        # Attention is slower in bfloat16 than in float32 on the CPU, at any length.
+        exact = qkv.float()
+        prefix = None if prefix is None else Prefix(prefix.keys.float(), prefix.values.float())
+        if self._padding.uniform and self._padding.width <= _MAX_PADDED_TOKENS:
+            return self._padded(exact, prefix, self._padding).to(qkv.dtype)
+        return self._by_row(exact, prefix).to(qkv.dtype)
+
+    @cached_property
+    def _padding(self) -> Padding:
+        return Padding(self._lengths, self._device, self._seen)
+
+    @cached_property
+    def _placed_rows(self) -> PlacedRows:
+        return PlacedRows.packed(self._lengths, self._seen)
+
+    @cached_property
+    def _near_rows(self) -> PlacedRows:
+        assert self._window is not None, "each token attends to its whole row"
+        return PlacedRows.near(self._lengths, self._window, self._device)
+
+    def _by_row(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+        heads = qkv.view(len(qkv), 3, self._num_heads, -1).permute(1, 2, 0, 3)  # [3, heads, tokens, head size]
+        context = []
+        for row, (own, seen) in enumerate(zip(torch.split(heads, list(self._lengths), 2), self._seen, strict=True)):
+            query, key, value = own.unbind()
+            if seen < query.shape[1]:
+                key, value = key[:, :seen], value[:, :seen]
+            front = None if prefix is None else (prefix.keys[row], prefix.values[row])
+            if self._window is not None and query.shape[1] > self._window + 1:
+                context.append(attend_near(query, key, value, front, self._window))
+                continue
+            if front is not None:
+                key, value = torch.cat((front[0], key), 1), torch.cat((front[1], value), 1)
+            context.append(_attend_row(query, key, value))
+        return torch.cat(context, 1).transpose(0, 1).flatten(1)
+
+    def _in_groups(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+        contexts = []
+        for group in self._groups:
+            own = None if prefix is None else Prefix(*(part.index_select(0, group.rows) for part in prefix))
+            contexts.append(self._padded(qkv, own, group.padding))
+        return self._groups.join(contexts)
+
+    @cached_property
+    def _groups(self) -> Groups:
+        return Groups(self._lengths, self._seen, self._device)
+
+    def _padded(self, qkv: Tensor, prefix: Prefix | None, padding: Padding) -> Tensor:
+        padded = padding.pad(qkv)  # [rows, width, 3 * hidden]
+        heads = padded.view(*padded.shape[:2], 3, self._num_heads, -1)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        if prefix is not None:
+            key, value = torch.cat((prefix.keys, key), 2), torch.cat((prefix.values, value), 2)
+        mask = self._mask(padding, qkv, key.shape[2] - padding.width)
+        attend = _differentiable if qkv.requires_grad else F.scaled_dot_product_attention
+        return padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
+
+    def _mask(self, padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:
+        """What is added to padded logits, broadcast to [rows, heads, queries, keys]."""
+        if self._window is not None and padding.width > self._window + 1:
+            return F.pad(padding.near_mask(like.dtype, self._window), (prefix_len, 0))[:, None]
+        if padding.all_seen:
+            return None
+        return F.pad(padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
+
+
+class RoundedSpan(Span):
+    """A span of queries, keys and values that come from coarse products."""
+
+    rounded = True
+
+
+def _attend_row(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """One row's context, [heads, tokens, head size]."""
+    if key.shape[1] not in _UNFUSED_NUM_KEYS:
+        return F.scaled_dot_product_attention(query[None], key[None], value[None])[0]
+    scale = query.shape[-1] ** -0.5
+    # With `beta` 0 torch never reads the first argument.
+    logits = torch.baddbmm(query.new_empty(1, 1, 1), query, key.transpose(1, 2), beta=0, alpha=scale)
+    return torch.bmm(logits.softmax(-1), value)
+
+
+def _differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention by plain products: on the CPU the backward pass of the fused kernel is several times slower."""
+    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
+    return torch.matmul((scores if mask is None else scores + mask).softmax(-1), value)

@@ -1,0 +1,32 @@
+"""The attention of a batch, span by span as its adaptation divides it."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from peltier_backbone.attention.adaptation import Adaptation
+from peltier_backbone.attention.attention import Span
+from peltier_backbone.text.packing import Packed
+
+
+class SpanKind(Protocol):
+    """A way to make a span."""
+
+    def __call__(self, packed: Packed, first: int, last: int, num_heads: int) -> Span: ...
+
+
+class SpanAttention:
+    """One attention for each span of the rows of a batch. All layers use it."""
+
+    def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, kind: SpanKind) -> None:
+        self._adaptation = adaptation
+        self._spans = [kind(packed, *rows, num_heads) for rows in adaptation.spans(len(packed.lengths))]
+
+    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
+        """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""
+        contexts = []
+        for number, span in enumerate(self._spans):
+            prefix = self._adaptation.prefix(layer, number, x[span.tokens])
+            contexts.append(span.attend(qkv[span.tokens], prefix))
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts)

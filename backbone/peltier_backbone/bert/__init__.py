@@ -1,0 +1,1 @@
+"""BERT and its relatives."""

@@ -1,0 +1,111 @@
+"""The padding-free forward of BERT and its relatives (post-LN encoders; docs/methods.md#sites)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.attention.attention import Span
+from peltier_backbone.attention.span_attention import SpanAttention
+from peltier_backbone.attention.view import PlacedView
+from peltier_backbone.bert.layer import Attention, Layer
+from peltier_backbone.bert.stack import lay_out
+from peltier_backbone.checkpoint.bert_config import BertConfig
+from peltier_backbone.linear.linear import Linear
+from peltier_backbone.linear.norm import LayerNorm
+from peltier_backbone.linear.table import Table
+from peltier_backbone.native import program
+from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.native.stack import NativeStack, StackRows
+from peltier_backbone.text.packing import Packed
+
+
+class Embedded(Protocol):
+    """The inputs of the embeddings, each [tokens]. `Packed` implements this protocol."""
+
+    @property
+    def ids(self) -> Tensor: ...
+
+    @property
+    def types(self) -> Tensor: ...
+
+    @property
+    def positions(self) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Token, position and token-type tables, each [entries, width], and their norm. DistilBERT has no token types;
+    ELECTRA may have a `projection` to the hidden size."""
+
+    tokens: Table
+    positions: Tensor
+    types: Tensor | None
+    norm: LayerNorm
+    projection: Linear | None
+
+    def __call__(self, read: Embedded) -> Tensor:
+        """The summed embeddings before the norm, [tokens, width]."""
+        x = self.tokens(read.ids) + F.embedding(read.positions, self.positions)
+        return x if self.types is None else x + F.embedding(read.types, self.types)
+
+
+@dataclass(frozen=True)
+class _View:
+    """Each token sees what its row may see."""
+
+    packed: Packed
+
+    def place(self, prefixes: program.Table | None) -> StackRows:
+        return StackRows(PlacedRows.packed(self.packed.lengths, self.packed.seen))
+
+
+@dataclass(frozen=True)
+class Bert:
+    """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`."""
+
+    config: BertConfig
+    embeddings: Embeddings
+    layers: Sequence[Layer]
+    pooler: Linear | None
+    span_kind: type[Span]
+
+    def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+        """Hidden states of the last layer, [tokens, hidden]."""
+        return self.advance(self.embed(packed, adaptation), packed, adaptation, range(len(self.layers)))
+
+    def advance(self, x: Tensor, packed: Packed, adaptation: Adaptation, layers: range) -> Tensor:
+        """The states after consecutive `layers` of the states x before them, both [tokens, hidden]."""
+        attention = SpanAttention(packed, adaptation, self.config.num_heads, self.span_kind)
+        return self._run(x, adaptation, attention, layers)
+
+    def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
+        """Like a call of the model, with the caller's `attention`: nothing else depends on where rows begin and end."""
+        return self._run(self.embed(read, adaptation), adaptation, attention, range(len(self.layers)))
+
+    def embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:
+        """The states before the first layer, [tokens, hidden]."""
+        x = adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
+        return x if self.embeddings.projection is None else self.embeddings.projection(x)
+
+    def _run(self, x: Tensor, adaptation: Adaptation, attention: Attention, layers: range) -> Tensor:
+        for index in layers:
+            x = self.layers[index](x, index, attention, adaptation)
+        return x
+
+    def view(self, packed: Packed) -> PlacedView:
+        """What each token sees, for the native kernels."""
+        return _View(packed)
+
+    @cached_property
+    def native(self) -> NativeStack | None:
+        """The layers for the native kernels; None if these do not compute all maps."""
+        return lay_out(self.layers, self.config.num_heads, rounded=self.span_kind.rounded)
+
+    def norms(self) -> list[LayerNorm]:
+        """All norms in the order of `Adaptation.norm`: the embedding norm, then two for each layer."""
+        return [self.embeddings.norm] + [norm for la in self.layers for norm in (la.attention_norm, la.output_norm)]

@@ -1,0 +1,37 @@
+"""The layers of BERT for one native call."""
+
+from collections.abc import Sequence
+from ctypes import addressof
+from itertools import starmap
+
+import torch
+
+from peltier_backbone.bert.layer import ACTIVATION, Layer
+from peltier_backbone.linear.placing import place_map, place_norm
+from peltier_backbone.native.program import ACTIVATIONS
+from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout
+
+
+def lay_out(layers: Sequence[Layer], num_heads: int, *, rounded: bool) -> NativeStack | None:
+    """`layers` for the kernels; None if these do not compute all maps. Attention is `rounded` as in `Span`."""
+    if any(linear.place() is None for layer in layers for linear in layer.maps()):
+        return None
+    placed = (StackLayer * len(layers))(*starmap(_lay_out_layer, enumerate(layers)))
+    like = layers[0].attention_norm
+    hidden = len(like.weight)
+    layout = StackLayout(
+        layers=addressof(placed), count=len(placed), norms_half=like.weight.dtype == torch.bfloat16, hidden=hidden,
+        heads=num_heads, size=hidden // num_heads, activation=ACTIVATIONS[ACTIVATION], post=True, centered=True,
+        rounded=rounded, eps=like.eps, scale=(hidden // num_heads) ** -0.5,
+    )  # fmt: skip
+    return NativeStack(layout, (placed, layers), layers[0].maps()[0].packed_by)
+
+
+def _lay_out_layer(index: int, layer: Layer) -> StackLayer:
+    query_key_value, attention_output, expand, contract = map(place_map, layer.maps())
+    return StackLayer(
+        own_norm=place_norm(layer.attention_norm, 2 * index + 1),
+        feed_norm=place_norm(layer.output_norm, 2 * index + 2),
+        query_key_value=query_key_value, output=attention_output, expand=expand, contract=contract,
+        block=index, attention=index,
+    )  # fmt: skip

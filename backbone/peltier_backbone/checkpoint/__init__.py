@@ -1,0 +1,1 @@
+"""What a checkpoint says: its configuration, tensors and identity."""

@@ -1,0 +1,97 @@
+"""The configuration of BERT and its relatives; imports no torch."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
+from peltier_backbone.checkpoint.fields import Fields
+from peltier_backbone.checkpoint.shape import EncoderConfig, PostNormFamily
+
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+}
+
+
+@dataclass(frozen=True)
+class BertConfig(EncoderConfig):
+    """The shape of an encoder with absolute positions. A layer, its block and its attention have the same number.
+    `embedding_size` is the width of embeddings and their norm; if it is not the hidden size, a map follows them."""
+
+    family: PostNormFamily
+    max_positions: int
+    num_token_types: int
+    embedding_size: int
+
+    @property
+    def num_norms(self) -> int:
+        """The embedding norm and two norms for each layer."""
+        return 2 * self.num_layers + 1
+
+    def place_norm(self, index: int) -> int:
+        return (index - 1) // 2
+
+    @property
+    def factored(self) -> bool:
+        """Whether a map follows the embeddings, which have another width than the hidden states."""
+        return self.embedding_size != self.hidden_size
+
+    @property
+    def narrow_norms(self) -> tuple[int, ...]:
+        return (0,) if self.factored else ()
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of the encoder, with a pooler in the families that have one."""
+        hidden, inner, width = self.hidden_size, self.intermediate_size, self.embedding_size
+        embeddings = (self.vocab_size + self.max_positions + self.num_token_types + 2) * width
+        projection = (width + 1) * hidden if self.factored else 0
+        layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + 5 * hidden
+        pooler = hidden * (hidden + 1) if self.pooled else 0
+        return embeddings + projection + self.num_layers * layer + pooler
+
+    @property
+    def max_tokens(self) -> int:
+        """The number of tokens of the longest row that has position embeddings."""
+        return self.max_positions - self.first_position
+
+    @cached_property
+    def first_position(self) -> int:
+        return self.pad_token_id + 1 if BERT_FAMILIES[self.family].after_pad else 0
+
+    @cached_property
+    def typed(self) -> bool:
+        return BERT_FAMILIES[self.family].typed and self.num_token_types > 1
+
+    @property
+    def pooled(self) -> bool:
+        return BERT_FAMILIES[self.family].pooled
+
+
+def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
+    """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
+    kind = BERT_FAMILIES[family]
+    for key, served in (("hidden_act", "gelu"), ("position_embedding_type", "absolute"), ("is_decoder", False)):
+        fields.only(kind.key(key), served)
+    values: dict[str, Any] = {name: fields.size(kind.key(key)) for name, key in _SIZES.items()}
+    if values["hidden_size"] % values["num_heads"]:
+        raise fields.error(
+            f"{kind.key('hidden_size')} {values['hidden_size']} is not divisible by its {values['num_heads']} heads"
+        )
+    config = BertConfig(
+        family=family,
+        pad_token_id=fields.token("pad_token_id", 1 if kind.after_pad else 0),
+        norm_eps=fields.epsilon("layer_norm_eps", 1e-12),
+        embedding_size=fields.size("embedding_size", 128) if kind.factored else values["hidden_size"],
+        num_token_types=fields.size("type_vocab_size") if kind.embeds_types else 0,
+        dropout=fields.rate(kind.key("hidden_dropout_prob"), 0.1),
+        **values,
+    )
+    if config.max_tokens < 1:
+        raise fields.error(f"max_position_embeddings {config.max_positions} leaves no position for a token")
+    return config

@@ -1,0 +1,71 @@
+"""Where the checkpoints of BERT's relatives differ from BERT's; imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from peltier_backbone.checkpoint.shape import PostNormFamily
+
+
+@dataclass(frozen=True)
+class BertFamily:
+    """A family of post-norm encoders with absolute positions. Its task models name the encoder's tensors with `prefix`,
+    and have `pretraining` heads, which the encoder lacks. `keys` are its names of BERT's keys in config.json, `modules`
+    BERT's names of its modules.
+
+    `embeds_types`: there is a table of token types. `typed`: token types are read; other families read every token as
+    type zero, also in pairs. `pooled`: the encoder has a pooler. `after_pad`: a row's first position is the padding
+    index plus one, otherwise zero. `factored`: embeddings have a width of their own, and a map to the hidden size.
+    """
+
+    prefix: str
+    pretraining: tuple[str, ...]
+    keys: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    embeds_types: bool = True
+    typed: bool = False
+    pooled: bool = False
+    after_pad: bool = False
+    factored: bool = False
+
+    def key(self, name: str) -> str:
+        """Its key in config.json for BERT's key `name`."""
+        return self.keys.get(name, name)
+
+    def bert_name(self, name: str) -> str:
+        """BERT's name of its tensor `name`, which may have the prefix."""
+        name = name.removeprefix(self.prefix)
+        for own, module in self.modules.items():
+            name = name.replace(own, module)
+        return name
+
+
+_DISTILBERT_KEYS = {
+    "hidden_size": "dim",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "intermediate_size": "hidden_dim",
+    "hidden_act": "activation",
+    "hidden_dropout_prob": "dropout",
+}
+_DISTILBERT_MODULES = {
+    "transformer.layer.": "encoder.layer.",
+    "attention.q_lin.": "attention.self.query.",
+    "attention.k_lin.": "attention.self.key.",
+    "attention.v_lin.": "attention.self.value.",
+    "attention.out_lin.": "attention.output.dense.",
+    "sa_layer_norm.": "attention.output.LayerNorm.",
+    "ffn.lin1.": "intermediate.dense.",
+    "ffn.lin2.": "output.dense.",
+    "output_layer_norm.": "output.LayerNorm.",
+}
+_ROBERTA = BertFamily("roberta.", ("lm_head.",), after_pad=True)
+BERT_FAMILIES: Mapping[PostNormFamily, BertFamily] = {
+    "bert": BertFamily("bert.", ("cls.",), typed=True, pooled=True),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "distilbert": BertFamily(
+        "distilbert.", ("vocab_",), keys=_DISTILBERT_KEYS, modules=_DISTILBERT_MODULES, embeds_types=False
+    ),
+    "electra": BertFamily("electra.", ("generator_", "discriminator_"), typed=True, factored=True),
+}

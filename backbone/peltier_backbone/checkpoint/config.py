@@ -1,0 +1,58 @@
+"""The fields of a checkpoint's `config.json` that the forward pass needs; imports no torch."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from peltier_backbone.checkpoint.bert_config import BertConfig, parse_bert
+from peltier_backbone.checkpoint.fields import Fields
+from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig, parse_modernbert
+from peltier_backbone.checkpoint.sentence_pooling import read_sentence_pooling
+from peltier_backbone.checkpoint.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
+from peltier_backbone.checkpoint.t5_config import T5Config, parse_t5
+from peltier_backbone.errors import BackboneError
+
+__all__ = [
+    "BackboneConfig",
+    "BertConfig",
+    "Config",
+    "Family",
+    "ModernBertConfig",
+    "T5Config",
+    "load_config",
+    "parse_config",
+]
+
+Config = BertConfig | ModernBertConfig | T5Config
+_Parse = Callable[[Fields], Config]
+_PARSERS: dict[str, _Parse] = {family: partial(parse_bert, family=family) for family in POST_NORM_FAMILIES}
+_PARSERS["modernbert"] = parse_modernbert
+_PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}
+
+
+def load_config(directory: Path) -> Config:
+    """Read `config.json` in `directory`, and the pooling file of a sentence-transformers encoder. Raises a
+    `BackboneError` that names a missing or unsupported field."""
+    path = directory / "config.json"
+    try:
+        raw = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise BackboneError(f"{directory} is not a checkpoint directory: it has no config.json") from None
+    except (ValueError, OSError, RecursionError) as error:
+        raise BackboneError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise BackboneError(f"{path} holds no JSON object")
+    config = parse_config(raw, str(path))
+    return config if config.generates else replace(config, sentence_pooling=read_sentence_pooling(directory))
+
+
+def parse_config(raw: dict[str, Any], source: str) -> Config:
+    """Build the configuration from a Hugging Face dictionary read from `source`."""
+    fields, family = Fields(raw, source), raw.get("model_type")
+    parse = _PARSERS.get(family) if isinstance(family, str) else None
+    if parse is None:
+        raise fields.error(f"model_type is {family!r}; a backbone is one of {', '.join(_PARSERS)}")
+    return parse(fields)

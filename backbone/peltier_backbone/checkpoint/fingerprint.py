@@ -1,0 +1,50 @@
+"""The hash that identifies a frozen backbone: an adapter fits only the weights it was trained on."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import torch
+
+from peltier_backbone.checkpoint.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
+
+# An explicit list: a field that a later version adds must not change the fingerprints of existing adapters.
+_COMMON = (
+    "family",
+    "vocab_size",
+    "hidden_size",
+    "num_layers",
+    "num_heads",
+    "intermediate_size",
+    "pad_token_id",
+    "norm_eps",
+)
+_BERT = ("max_positions", "num_token_types")
+_T5 = (
+    "num_decoder_layers",
+    "kv_size",
+    "num_buckets",
+    "max_distance",
+    "gated",
+    "activation",
+    "tied",
+    "start_token_id",
+    "eos_token_id",
+)
+_MODERNBERT = ("window", "is_local", "global_theta", "local_theta")
+_FIELDS: dict[Family, tuple[str, ...]] = dict.fromkeys(POST_NORM_FAMILIES, _COMMON + _BERT)
+_FIELDS["electra"] += ("embedding_size",)
+_FIELDS |= dict.fromkeys(TEXT_FAMILIES, _COMMON + _T5)
+_FIELDS["modernbert"] = _COMMON + _MODERNBERT
+_FIELDS["umt5"] += ("scaled",)
+
+
+def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> str:
+    """`sha256:<hex>` of the configuration and of the tensors sorted by name, in their stored dtype."""
+    shape = {name: getattr(config, name) for name in _FIELDS[config.family]}
+    digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,132 @@
+"""The configuration of ModernBERT; imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from peltier_backbone.checkpoint.fields import Fields
+from peltier_backbone.checkpoint.sentence_pooling import SentencePooling
+from peltier_backbone.checkpoint.shape import EncoderConfig
+
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+}
+_POOLINGS: Mapping[str, SentencePooling] = {"cls": "first", "mean": "mean"}
+_GLOBAL: Literal["full_attention"] = "full_attention"
+_LOCAL: Literal["sliding_attention"] = "sliding_attention"
+# The key of the angles' base and its default, of the global and of the local layers.
+_THETAS = {_GLOBAL: ("global_rope_theta", 160_000.0), _LOCAL: ("local_rope_theta", 10_000.0)}
+
+
+@dataclass(frozen=True)
+class ModernBertConfig(EncoderConfig):
+    """The shape of a ModernBERT (Warner et al. 2024). A layer, its block and its attention have the same number.
+
+    Layers whose `is_local` is true attend to tokens at most `window` away, the others to all. Rotary positions turn by
+    angles of base `local_theta` in local layers, else `global_theta`. `classifier_pooling` is that of the model's own
+    classifier.
+    """
+
+    pre_norm: ClassVar[bool] = True
+    biased: ClassVar[bool] = False
+    max_positions: int
+    window: int
+    is_local: tuple[bool, ...]
+    global_theta: float
+    local_theta: float
+    classifier_pooling: SentencePooling = "first"
+
+    @property
+    def num_norms(self) -> int:
+        """The embedding norm, which is also that before the first attention, one before every other sub-layer, and the
+        final norm."""
+        return 2 * self.num_layers + 1
+
+    def place_norm(self, index: int) -> int:
+        return index // 2 if index else -1
+
+    @property
+    def expansion_size(self) -> int:
+        """Width of `intermediate`: the activated columns, then their factors."""
+        return 2 * self.intermediate_size
+
+    @property
+    def num_parameters(self) -> int:
+        layer = 4 * self.hidden_size**2 + 3 * self.hidden_size * self.intermediate_size
+        return self.hidden_size * (self.vocab_size + self.num_norms) + self.num_layers * layer
+
+    @property
+    def max_tokens(self) -> int:
+        return self.max_positions
+
+
+def parse_modernbert(fields: Fields) -> ModernBertConfig:
+    """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
+    for key in ("attention_bias", "mlp_bias", "norm_bias"):
+        fields.only(key, False)
+    fields.only("hidden_activation", "gelu")
+    values: dict[str, Any] = {name: fields.size(key) for name, key in _SIZES.items()}
+    _check_heads(values["hidden_size"], values["num_heads"], fields)
+    return ModernBertConfig(
+        family="modernbert",
+        pad_token_id=fields.token("pad_token_id", 50283),
+        norm_eps=fields.epsilon("norm_eps", 1e-5),
+        window=_window(fields),
+        is_local=_local_layers(values["num_layers"], fields),
+        global_theta=_theta(_GLOBAL, fields),
+        local_theta=_theta(_LOCAL, fields),
+        classifier_pooling=_pooling(fields),
+        dropout=fields.rate("mlp_dropout", 0.0),
+        **values,
+    )
+
+
+def _check_heads(hidden_size: int, num_heads: int, fields: Fields) -> None:
+    if hidden_size % (2 * num_heads):
+        raise fields.error(f"hidden_size {hidden_size} does not give each of {num_heads} heads an even size")
+
+
+def _window(fields: Fields) -> int:
+    """How far a token of a local layer sees to each side."""
+    width = fields.size("local_attention", 128)
+    if width < 2:
+        raise fields.error(f"local_attention is {width}; it must be at least 2")
+    return width // 2
+
+
+def _local_layers(num_layers: int, fields: Fields) -> tuple[bool, ...]:
+    """Whether each layer is local: newer files name the type of each layer, older ones count from one global layer to
+    the next."""
+    kinds = fields.raw.get("layer_types")
+    if kinds is None:
+        interval = fields.size("global_attn_every_n_layers", 3)
+        return tuple(layer % interval > 0 for layer in range(num_layers))
+    if not isinstance(kinds, list) or len(kinds) != num_layers or not all(kind in _THETAS for kind in kinds):
+        raise fields.error(f"layer_types must name {_GLOBAL!r} or {_LOCAL!r} for each of {num_layers} layers")
+    return tuple(kind == _LOCAL for kind in kinds)
+
+
+def _theta(kind: Literal["full_attention", "sliding_attention"], fields: Fields) -> float:
+    """The base of the angles: newer files have it in `rope_parameters`, older ones in a key of its own."""
+    fields.only("rope_scaling", None)
+    known = fields.raw.get("rope_parameters")
+    own = {} if known is None else known.get(kind) if isinstance(known, dict) else None
+    if not isinstance(own, dict) or own.get("rope_type", "default") != "default":
+        raise fields.error(f"rope_parameters must have {kind!r} of rope_type 'default'")
+    key, default = _THETAS[kind]
+    found = own.get("rope_theta", fields.raw.get(key, default))
+    if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:
+        raise fields.error(f"{key} is {found!r}; it must be a positive number")
+    return float(found)
+
+
+def _pooling(fields: Fields) -> SentencePooling:
+    found = fields.raw.get("classifier_pooling", "cls")
+    if found not in _POOLINGS:
+        raise fields.error(f"classifier_pooling is {found!r}; it is one of {', '.join(_POOLINGS)}")
+    return _POOLINGS[found]

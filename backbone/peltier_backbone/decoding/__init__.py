@@ -1,0 +1,1 @@
+"""What a decoder keeps between its steps."""

@@ -1,0 +1,1 @@
+"""Frozen linear maps, tables and norms, in float32, bfloat16 and 8 bits."""

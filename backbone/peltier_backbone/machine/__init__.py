@@ -1,0 +1,1 @@
+"""The processor and the memory of this machine."""

@@ -1,0 +1,97 @@
+"""Builds a frozen ModernBERT from a checkpoint's tensors, and lists the model's weights by name."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from peltier_backbone.attention.attention import RoundedSpan, Span
+from peltier_backbone.attention.rotary import Rotary
+from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
+from peltier_backbone.checkpoint.weights import Weights
+from peltier_backbone.errors import BackboneError
+from peltier_backbone.linear.linear import Linear, LinearKernel
+from peltier_backbone.linear.norm import LayerNorm
+from peltier_backbone.linear.table import PlainTable, TableKernel
+from peltier_backbone.modernbert.layer import Layer, RotaryAttention
+from peltier_backbone.modernbert.modernbert import ModernBert
+from peltier_backbone.t5.sublayers import FeedForward
+
+# The head of the pretraining task: the published checkpoint has it, the encoder does not.
+_PRETRAINING = ("head.", "decoder.")
+
+
+def canonical_modernbert(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
+    """The tensors by their names in `ModernBertModel`, without the pretraining head."""
+    kept = {}
+    for name, tensor in tensors.items():
+        short = name.removeprefix("model.")
+        if short in kept:
+            raise BackboneError(f"{directory}: tensor {name!r} is there twice")
+        if not name.startswith(_PRETRAINING):
+            kept[short] = tensor
+    return kept
+
+
+def build_modernbert(
+    config: ModernBertConfig, weights: Weights, kernel: LinearKernel, table: TableKernel = PlainTable
+) -> ModernBert:
+    """Build the encoder from canonical `weights`, and consume all of them."""
+    tokens = weights.take("embeddings.tok_embeddings.weight", config.vocab_size, config.hidden_size)
+    rotary = partial(
+        Rotary.create, num_positions=config.max_positions, head_size=config.head_size, device=tokens.device
+    )
+    model = ModernBert(
+        config=config,
+        tokens=table(tokens),
+        norm=_norm(weights, "embeddings.norm", config),
+        layers=[_layer(weights, index, config, kernel) for index in range(config.num_layers)],
+        final_norm=_norm(weights, "final_norm", config),
+        global_rotary=rotary(config.global_theta),
+        local_rotary=rotary(config.local_theta),
+        span_kind=RoundedSpan if kernel.coarse else Span,
+    )
+    weights.finish("modernbert encoder")
+    return model
+
+
+def modernbert_weights(model: ModernBert) -> Iterator[tuple[str, Tensor]]:
+    """Every weight in memory with the name under which it is hashed."""
+    yield ("tokens", model.tokens.weight())
+    for index, norm in enumerate(model.norms()):
+        yield (f"norm.{index}", norm.weight)
+    for index, layer in enumerate(model.layers):
+        for name, linear in _maps(layer):
+            yield (f"{index}.{name}", linear.weights()[0])
+
+
+def _maps(layer: Layer) -> Iterator[tuple[str, Linear]]:
+    attention, feed_forward = layer.attention, layer.feed_forward
+    yield from (("query_key_value", attention.query_key_value), ("attention_output", attention.output))
+    yield from (("intermediate", feed_forward.intermediate), ("output", feed_forward.output))
+
+
+def _layer(weights: Weights, index: int, config: ModernBertConfig, kernel: LinearKernel) -> Layer:
+    name, hidden, inner = f"layers.{index}", config.hidden_size, config.intermediate_size
+    attention = RotaryAttention(
+        number=index,
+        norm=_norm(weights, f"{name}.attn_norm", config) if index else None,
+        query_key_value=kernel(weights.take(f"{name}.attn.Wqkv.weight", 3 * hidden, hidden)),
+        output=kernel(weights.take(f"{name}.attn.Wo.weight", hidden, hidden)),
+        local=config.is_local[index],
+    )
+    feed_forward = FeedForward(
+        block=index,
+        norm_index=2 * index + 1,
+        norm=_norm(weights, f"{name}.mlp_norm", config),
+        intermediate=kernel(weights.take(f"{name}.mlp.Wi.weight", 2 * inner, hidden)),
+        output=kernel(weights.take(f"{name}.mlp.Wo.weight", hidden, inner)),
+        activation="gelu",
+        gated=True,
+    )
+    return Layer(attention, feed_forward)
+
+
+def _norm(weights: Weights, name: str, config: ModernBertConfig) -> LayerNorm:
+    return LayerNorm(weights.take(f"{name}.weight", config.hidden_size), None, config.norm_eps)

@@ -1,0 +1,54 @@
+"""The layers of T5's encoder and decoder for one native call."""
+
+from collections.abc import Iterator, Sequence
+from ctypes import addressof
+
+import torch
+
+from peltier_backbone.attention.relative import RelativeBias
+from peltier_backbone.linear.linear import Linear
+from peltier_backbone.linear.norm import RMSNorm
+from peltier_backbone.linear.placing import place_map, place_norm
+from peltier_backbone.native.program import ACTIVATIONS
+from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout
+from peltier_backbone.t5.sublayers import CrossAttention, FeedForward, SelfAttention
+
+Layer = tuple[SelfAttention, CrossAttention | None, FeedForward]
+_NONE = FrozenMap(None, None, None, 0, 0)
+
+
+def lay_out(layers: Sequence[Layer], final: RMSNorm, final_index: int, bias: RelativeBias) -> NativeStack | None:
+    """`layers`, whose self-attentions have the `bias`, and their final norm for the kernels; None if these do not
+    compute all maps."""
+    if any(linear.place() is None for layer in layers for linear in _maps(layer)):
+        return None
+    placed = (StackLayer * len(layers))(*map(_lay_out_layer, layers))
+    own, _, feed_forward = layers[0]
+    layout = StackLayout(
+        layers=addressof(placed), count=len(layers), final=place_norm(final, final_index),
+        norms_half=final.weight.dtype == torch.bfloat16, hidden=len(final.weight), heads=bias.num_heads,
+        size=place_map(own.output).inner // bias.num_heads, activation=ACTIVATIONS[feed_forward.kind],
+        gated=feed_forward.gated, post=False, centered=False, rounded=False, block_biases=bias.by_block,
+        eps=final.eps, scale=1,
+    )  # fmt: skip
+    return NativeStack(layout, (placed, layers, final), next(_maps(layers[0])).packed_by)
+
+
+def _lay_out_layer(layer: Layer) -> StackLayer:
+    own, cross, feed_forward = layer
+    return StackLayer(
+        place_norm(own.norm, own.norm_index),
+        place_norm(own.norm, 0) if cross is None else place_norm(cross.norm, cross.norm_index),
+        place_norm(feed_forward.norm, feed_forward.norm_index),
+        place_map(own.query_key_value), place_map(own.output),
+        _NONE if cross is None else place_map(cross.query), _NONE if cross is None else place_map(cross.output),
+        place_map(feed_forward.intermediate), place_map(feed_forward.output),
+        own.block, own.attention, 0 if cross is None else cross.attention,
+    )  # fmt: skip
+
+
+def _maps(layer: Layer) -> Iterator[Linear]:
+    own, cross, feed_forward = layer
+    yield from (own.query_key_value, own.output, feed_forward.intermediate, feed_forward.output)
+    if cross is not None:
+        yield from (cross.query, cross.output)

@@ -1,0 +1,1 @@
+"""Tokens of texts: tokenizers, windows and packing."""

@@ -1,0 +1,248 @@
+"""Heads of models of transformers and sentence-transformers, compared with transformers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.options import TaskOptions
+from peltier_adapters.importers.run import Import, import_adapter
+from peltier_backbone.backbone import Backbone
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
+)
+
+from tests.adapters_store.importers.conftest import TEXTS, SavePeft, outputs
+
+CLASSIFIER = "base_model.model.classifier"
+TAGS = {"O": 0, "B-a": 1, "I-a": 2}
+
+
+@pytest.fixture
+def bare(save_peft: SavePeft) -> Path:
+    """An adapter without a head: LoRA on layer 0's query, whose scale is 2."""
+    return save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None})
+
+
+@torch.no_grad()
+def _adapt(model: Any, bare: Path) -> Any:
+    """The model of transformers with the adapter merged into it."""
+    lora = {name.rsplit(".", 2)[1]: tensor for name, tensor in load_file(bare / "adapter_model.safetensors").items()}
+    base = model.base_model
+    distilled = base.config.model_type == "distilbert"
+    query = base.transformer.layer[0].attention.q_lin if distilled else base.encoder.layer[0].attention.self.query
+    query.weight += 2 * lora["lora_B"] @ lora["lora_A"]
+    return model.eval()
+
+
+@torch.no_grad()
+def _answers(model: Any, backbone: Backbone) -> list[Any]:
+    return [model(torch.tensor([backbone.tokenizer.encode(text).ids])) for text in TEXTS]
+
+
+def test_tags_of_a_transformers_model(bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
+    """The directory says that its classifier reads tokens, and names the tags."""
+    labels = {"label2id": TAGS, "id2label": {number: tag for tag, number in TAGS.items()}}
+    model = BertForTokenClassification.from_pretrained(bert_directory, **labels)
+    model.save_pretrained(tmp_path / "model")
+    wanted = Import("peft", bare, "tags", head=tmp_path / "model")
+    task = import_adapter(wanted, bert).manifest.task
+    assert (task.type, task.labels, task.inputs) == ("token-classification", tuple(TAGS), "single")
+    expected = [answer.logits[0] for answer in _answers(_adapt(model, bare), bert)]
+    for found, own in zip(outputs(wanted, bert), expected, strict=True):
+        torch.testing.assert_close(found, own, rtol=0, atol=1e-4)
+
+
+def test_a_file_does_not_say_what_its_classifier_reads(bare: Path, bert: Backbone, tmp_path: Path) -> None:
+    """The task type decides."""
+    head = tmp_path / "head.safetensors"
+    save_file({"classifier.weight": torch.ones(3, bert.config.hidden_size), "classifier.bias": torch.ones(3)}, head)
+    options = TaskOptions(task_type="token-classification", labels=tuple(TAGS), stride=8)
+    task = import_adapter(Import("peft", bare, "tags", head, options=options), bert).manifest.task
+    assert (task.labels, task.stride) == (tuple(TAGS), 8)
+
+
+def test_spans_of_a_transformers_model(bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
+    """Start and end of each token; the task reads pairs."""
+    model = BertForQuestionAnswering.from_pretrained(bert_directory)
+    model.save_pretrained(tmp_path / "model")
+    for path in (tmp_path / "model", tmp_path / "model" / "model.safetensors"):
+        wanted = Import("peft", bare, "span", head=path)
+        task = import_adapter(wanted, bert).manifest.task
+        assert (task.type, task.labels, task.inputs) == ("span", ("start", "end"), "pair")
+    answers = _answers(_adapt(model, bare), bert)
+    for found, own in zip(outputs(wanted, bert), answers, strict=True):
+        expected = torch.stack((own.start_logits[0], own.end_logits[0]), -1)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+def test_a_ranking_is_a_classifier_of_one_label(
+    bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """A cross-encoder has one output; the user names the task type."""
+    model = BertForSequenceClassification.from_pretrained(bert_directory, num_labels=1)
+    model.save_pretrained(tmp_path / "model")
+    options = TaskOptions(task_type="ranking")
+    wanted = Import("peft", bare, "rank", tmp_path / "model", options=options)
+    task = import_adapter(wanted, bert).manifest.task
+    assert (task.type, task.labels, task.inputs) == ("ranking", ("score",), "pair")
+    expected = [answer.logits[0] for answer in _answers(_adapt(model, bare), bert)]
+    torch.testing.assert_close(torch.stack(outputs(wanted, bert)), torch.stack(expected), rtol=0, atol=1e-4)
+    options = TaskOptions(task_type="token-classification")
+    with pytest.raises(AdapterError, match="does not fit the checkpoint's head, which reads one vector of an input"):
+        import_adapter(Import("peft", bare, "rank", tmp_path / "model", options=options), bert)
+
+
+@pytest.mark.parametrize("family", ["distilbert", "electra"])
+def test_a_classifier_has_the_activation_of_its_family(
+    family: str, bare: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """DistilBERT has relu and ELECTRA gelu."""
+    backbone: Backbone = request.getfixturevalue(family)
+    model = AutoModelForSequenceClassification.from_pretrained(backbone.name, num_labels=3)
+    for name, weight in model.named_parameters():
+        if "classifier" in name:
+            torch.nn.init.normal_(weight, std=0.3)
+    model.save_pretrained(tmp_path / "model")
+    wanted = Import("peft", bare, "labels", head=tmp_path / "model")
+    expected = [answer.logits[0] for answer in _answers(_adapt(model, bare), backbone)]
+    torch.testing.assert_close(torch.stack(outputs(wanted, backbone)), torch.stack(expected), rtol=0, atol=1e-4)
+
+
+def test_a_classifier_without_the_layer_before_it_is_refused(bare: Path, distilbert: Backbone, tmp_path: Path) -> None:
+    """DistilBERT has no pooler that could replace the layer."""
+    save_file({"classifier.weight": torch.ones(3, 48)}, tmp_path / "head.safetensors")
+    with pytest.raises(AdapterError, match="reads 'pre_classifier', which the checkpoint does not have"):
+        import_adapter(Import("peft", bare, "labels", head=tmp_path / "head.safetensors"), distilbert)
+
+
+def _save_sentence_model(directory: Path, dense: dict[str, Any] | None = None, *, normalized: bool = True) -> Path:
+    """The files of sentence-transformers beside the encoder's own; `dense` are the settings of a layer of 48 inputs."""
+    kinds = ["Transformer", "Pooling", *(["Dense"] if dense else []), *(["Normalize"] if normalized else [])]
+    modules = [
+        {"idx": number, "path": f"{number}_{kind}" if number else "", "type": f"sentence_transformers.models.{kind}"}
+        for number, kind in enumerate(kinds)
+    ]
+    (directory / "1_Pooling").mkdir(parents=True)
+    (directory / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (directory / "modules.json").write_text(json.dumps(modules))
+    if dense:
+        (directory / "2_Dense").mkdir()
+        (directory / "2_Dense" / "config.json").write_text(json.dumps(dense))
+        drawn = {
+            "linear.weight": torch.randn(dense["out_features"], 48),
+            "linear.bias": torch.randn(dense["out_features"]),
+        }
+        save_file(drawn, directory / "2_Dense" / "model.safetensors")
+    return directory
+
+
+@pytest.mark.parametrize(("act", "size"), [(None, 48), ("torch.nn.modules.linear.Identity", 20), ("torch.nn.Tanh", 48)])
+def test_a_sentence_model_says_how_its_vectors_are_made(
+    act: str | None, size: int, bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """The mean of the states, optionally after a dense layer with or without a tanh."""
+    dense = {"out_features": size, "activation_function": act} if act else None
+    head = _save_sentence_model(tmp_path / "model", dense)
+    wanted = Import("peft", bare, "vectors", head=head)
+    artifact = import_adapter(wanted, bert)
+    assert (artifact.manifest.task.type, artifact.manifest.task.normalized) == ("embedding", True)
+    model = _adapt(BertModel.from_pretrained(bert_directory), bare)
+    expected = torch.stack([answer.last_hidden_state[0].mean(0) for answer in _answers(model, bert)])
+    if act:
+        linear = load_file(head / "2_Dense" / "model.safetensors")
+        expected = expected @ linear["linear.weight"].T + linear["linear.bias"]
+        expected = expected.tanh() if act.endswith("Tanh") else expected
+    torch.testing.assert_close(torch.stack(outputs(wanted, bert)), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dense", "sentence"),
+    [
+        (
+            {"out_features": 20, "activation_function": "torch.nn.Tanh"},
+            "after 20 outputs is Tanh; supported are Identity",
+        ),
+        ({"out_features": 48, "activation_function": "torch.nn.GELU"}, "after 48 outputs is GELU"),
+    ],
+)
+def test_vectors_that_no_head_makes_are_refused(
+    dense: dict[str, Any], sentence: str, bare: Path, bert: Backbone, tmp_path: Path
+) -> None:
+    """The error names the activation and the sizes."""
+    head = _save_sentence_model(tmp_path / "model", dense)
+    with pytest.raises(AdapterError, match=sentence):
+        import_adapter(Import("peft", bare, "vectors", head=head), bert)
+
+
+def test_features_are_embeddings_once_their_pooling_is_known(save_peft: SavePeft, bert: Backbone) -> None:
+    """The pooling comes from files beside the adapter or from an option; there is no default guess."""
+    path = save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None}, task_type="FEATURE_EXTRACTION")
+    with pytest.raises(AdapterError, match="does not say how its embeddings are pooled; give --pooling"):
+        import_adapter(Import("peft", path, "vectors"), bert)
+    found = import_adapter(Import("peft", path, "vectors", options=TaskOptions(pooling="max")), bert).manifest
+    assert (found.task.type, found.head.pooling, found.head.projection) == ("embedding", "max", False)
+    _save_sentence_model(path, normalized=False)
+    found = import_adapter(Import("peft", path, "vectors"), bert).manifest
+    assert (found.task.normalized, found.head.pooling) == (False, "mean")
+
+
+def test_a_pooling_other_than_the_heads_is_refused(save_peft: SavePeft, bert: Backbone) -> None:
+    """It is not ignored; the same pooling is accepted."""
+    path = save_peft({})
+    own = import_adapter(Import("peft", path, "labels"), bert).manifest.head.pooling
+    with pytest.raises(
+        AdapterError, match=f"has a head with the pooling {own}, and --pooling is max; --pooling is for"
+    ):
+        import_adapter(Import("peft", path, "labels", options=TaskOptions(pooling="max")), bert)
+    assert import_adapter(Import("peft", path, "labels", options=TaskOptions(pooling=own)), bert).manifest
+
+
+def test_a_pooling_other_than_that_of_the_modules_is_refused(save_peft: SavePeft, bert: Backbone) -> None:
+    """It would drop the dense layer and the normalisation of these modules."""
+    path = save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None}, task_type="FEATURE_EXTRACTION")
+    _save_sentence_model(path)
+    with pytest.raises(AdapterError, match="has a head with the pooling mean, and --pooling is max"):
+        import_adapter(Import("peft", path, "vectors", options=TaskOptions(pooling="max")), bert)
+
+
+@pytest.mark.parametrize(
+    ("family", "module"), [("bert", "encoder.layer.0.attention.self.query"), ("modernbert", "layers.0.attn.Wo")]
+)
+def test_features_are_pooled_as_those_of_the_backbone(
+    family: str, module: str, save_peft: SavePeft, request: pytest.FixtureRequest
+) -> None:
+    """A sentence-transformers backbone of any family names its pooling."""
+    backbone: Backbone = request.getfixturevalue(family)
+    dropped = ("bert.encoder.layer.0.attention.self.query.lora_A", "bert.encoder.layer.0.attention.self.query.lora_B")
+    tensors: dict[str, torch.Tensor | None] = {
+        f"base_model.model.{name}.weight": None for name in (*dropped, "classifier")
+    }
+    tensors |= {
+        f"{CLASSIFIER}.bias": None,
+        f"base_model.model.{module}.lora_A.weight": torch.randn(2, 48),
+        f"base_model.model.{module}.lora_B.weight": torch.randn(48, 2),
+    }
+    path = save_peft(tensors, task_type="FEATURE_EXTRACTION")
+    trained = replace(backbone, config=replace(backbone.config, sentence_pooling="mean"))
+    assert import_adapter(Import("peft", path, "vectors"), trained).manifest.head.pooling == "mean"
+
+
+def test_other_modules_are_refused(bare: Path, bert: Backbone, tmp_path: Path) -> None:
+    """An unsupported module, and a file that is not a list."""
+    head = _save_sentence_model(tmp_path / "model")
+    modules = head / "modules.json"
+    modules.write_text(modules.read_text().replace("models.Normalize", "models.LSTM"))
+    with pytest.raises(AdapterError, match="has the modules Transformer, Pooling, LSTM; supported are"):
+        import_adapter(Import("peft", bare, "vectors", head=head), bert)
+    modules.write_text('{"type": 1}')
+    with pytest.raises(AdapterError, match="is not a list of modules"):
+        import_adapter(Import("peft", bare, "vectors", head=head), bert)

@@ -1,0 +1,124 @@
+import json
+
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.peft import read_peft
+from peltier_adapters.importers.run import Import, import_adapter
+from peltier_adapters.importers.shared.prefix import prefix_width
+from peltier_adapters.spec.parts import LoraSpec
+from peltier_backbone.backbone import Backbone
+from safetensors.torch import load_file
+
+from tests.adapters_store.importers.conftest import SavePeft
+
+QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"peft_type": ["LORA"]}, r"peft_type is \['LORA'\]; supported are"),
+        ({"alpha_pattern": {"query": "big"}}, "alpha_pattern is {'query': 'big'}; it must map names to numbers"),
+        ({"alpha_pattern": {"query": None}}, "alpha_pattern is {'query': None}; it must map names to numbers"),
+        ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must map names to numbers"),
+        ({"lora_alpha": 10**400}, "lora_alpha is an integer of 401 digits; it must be smaller"),
+        ({"peft_type": "OFT"}, "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING"),
+        ({"task_type": "CAUSAL_LM"}, 'task_type is "CAUSAL_LM", which is not supported'),
+        ({"init_lora_weights": "pissa"}, 'init_lora_weights is "pissa"'),
+        ({"use_qalora": True}, "use_qalora is true, which this importer does not know"),
+        ({"lora_alpha": "four"}, "lora_alpha is 'four'; it must be a number"),
+        ({"alpha_pattern": {"(": 1}}, "alpha_pattern .* has an invalid regular expression"),
+    ],
+)
+def test_settings_that_change_the_answers_are_refused(
+    settings: dict[str, object], sentence: str, save_peft: SavePeft, bert: Backbone
+) -> None:
+    """The error names the unsupported or unknown setting with its value."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_peft(save_peft(**settings), bert)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        (f"{QUERY}.lora_A.weight", torch.ones(2, 32), r"has shape \[2, 32\]; on this backbone it must be \[any, 48\]"),
+        (f"{QUERY}.lora_A.weight", torch.ones(0, 48), r"has shape \[0, 48\]; it must not be empty"),
+        (f"{QUERY}.lora_B.weight", None, "is missing"),
+        (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "DoRA"),
+        (
+            "base_model.model.bert.embeddings.word_embeddings.weight",
+            torch.ones(2, 48),
+            "that this importer does not support",
+        ),
+        (QUERY.replace("layer.0", "layer.7") + ".lora_A.weight", torch.ones(2, 48), "linear maps of this backbone's"),
+        ("base_model.model.classifier.weight", torch.ones(2, 32), r"it must be \[any, 48\]"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(
+    name: str, tensor: torch.Tensor | None, sentence: str, save_peft: SavePeft, bert: Backbone
+) -> None:
+    """The error names the missing, unknown or wrongly shaped tensor, and what was expected."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_peft(save_peft({name: tensor}), bert)
+
+
+def test_maps_of_every_shape_keep_their_own_ranks_and_scales(save_peft: SavePeft, bert: Backbone) -> None:
+    """Ranks are padded with zeros to the largest, and each map's scale is in its up map; a pooler is merged into the
+    head."""
+    hidden, inner = bert.config.hidden_size, bert.config.intermediate_size
+    layer, pooler = QUERY.removesuffix(".attention.self.query"), "base_model.model.bert.pooler.dense"
+    shapes = {f"{layer}.intermediate.dense": (3, hidden, inner), f"{layer}.output.dense": (1, inner, hidden)}
+    drawn = {
+        f"{module}.lora_{side}.weight": torch.randn((rank, before) if side == "A" else (after, rank))
+        for module, (rank, before, after) in (shapes | {pooler: (2, hidden, hidden)}).items()
+        for side in "AB"
+    }
+    found = read_peft(save_peft(drawn, alpha_pattern={"intermediate.dense": 6, "pooler.dense": 1}), bert)
+    (lora, head), tensors = found.parts, found.tensors
+    assert isinstance(lora, LoraSpec)
+    assert (lora.targets, lora.rank, lora.alpha) == (("query", "intermediate", "ffn_output"), 3, 3.0)
+    for module, (rank, _, _) in shapes.items():
+        suffix, scale = (".intermediate", 6 / 3) if "intermediate" in module else (".ffn_output", 4 / 1)
+        a, b = (drawn[f"{module}.lora_{side}.weight"] for side in "AB")
+        down, up = tensors[f"lora.down{suffix}"], tensors[f"lora.up{suffix}"]
+        assert not down[0, 1:].any()
+        assert not down[0, 0, :, rank:].any()
+        torch.testing.assert_close(down[0, 0] @ up[0, 0], scale * (b @ a).T)
+    a, b = (drawn[f"{pooler}.lora_{side}.weight"] for side in "AB")
+    assert bert.bert.pooler is not None
+    assert (head.kind, head.pooling, head.hidden) == ("head", "first", True)
+    torch.testing.assert_close(tensors["head.dense.weight"], (bert.bert.pooler.weights()[0] + b @ a / 2).T)
+
+
+def test_a_prefix_leaves_the_rest_of_the_positions_to_the_text(save_peft: SavePeft, bert: Backbone) -> None:
+    """The longest text is shorter by the length of the prefix; a prefix that leaves no room for a text is refused."""
+    config, length = bert.config, bert.config.max_tokens - 3
+    settings = {"peft_type": "PREFIX_TUNING", "num_virtual_tokens": length, "num_transformer_submodules": 1}
+    off = {"r": None, "lora_alpha": None, "target_modules": None}
+    tensors = {f"{QUERY}.lora_A.weight": None, f"{QUERY}.lora_B.weight": None}
+    table = torch.randn(length + 1, prefix_width(config))
+    path = save_peft({**tensors, "prompt_embeddings": table[:length]}, **settings, **off)
+    assert import_adapter(Import("peft", path, "short"), bert).manifest.task.max_length == 3
+    settings["num_virtual_tokens"] = length + 1
+    (path / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(AdapterError, match=f"num_virtual_tokens is {length + 1}; PEFT counts them among the 96 pos"):
+        read_peft(path, bert)
+
+
+def test_integer_tensors_are_refused(save_peft: SavePeft, bert: Backbone) -> None:
+    """Quantised weights are not read as numbers."""
+    with pytest.raises(AdapterError, match=r"has dtype torch.int64; weights are floating point"):
+        read_peft(save_peft({f"{QUERY}.lora_A.weight": torch.ones(2, 48, dtype=torch.int64)}), bert)
+
+
+def test_files_of_torch_are_read_as_well(save_peft: SavePeft, bert: Backbone) -> None:
+    """A directory saved with `safe_serialization=False` gives the same tensors."""
+    directory = save_peft()
+    whole = directory / "adapter_model.safetensors"
+    expected = read_peft(directory, bert).tensors
+    torch.save(load_file(whole), directory / "adapter_model.bin")
+    whole.unlink()
+    found = read_peft(directory, bert).tensors
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())

@@ -1,0 +1,239 @@
+"""The life of a version: its number, its marks, and what a deletion removes, leaves and allows to undo."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from peltier_store.blobs.blobs import digest_of
+from peltier_store.registry import (
+    AdapterUnknown,
+    InvalidRecord,
+    Registry,
+    RegistryConflict,
+    TenantUnknown,
+    VersionRecord,
+    VersionUnknown,
+)
+
+from tests.adapters_store.store.registry.conftest import publish
+
+
+async def test_a_version_says_what_was_published(registry: Registry) -> None:
+    """The first version has number 1, all fields as given, and its time in UTC."""
+    before = datetime.now(UTC)
+    version, created = await publish(registry, b"one")
+    assert created
+    assert before <= version.created_at <= datetime.now(UTC)
+    expected = VersionRecord(
+        "acme", "sst2", 1, digest_of(b"one"), 3, "compacter", '{"name": "é"}', version.created_at, "ann"
+    )
+    assert version == expected
+    assert await registry.versions() == [expected]
+
+
+async def test_publishing_the_same_bytes_again_is_the_same_version(registry: Registry) -> None:
+    """A repeated upload returns the version that has these bytes, even if newer versions exist."""
+    first, _ = await publish(registry, b"one")
+    await publish(registry, b"two")
+    assert await publish(registry, b"one") == (first, False)
+    assert len(await registry.versions()) == 2
+
+
+async def test_names_and_tenants_are_numbered_apart(registry: Registry) -> None:
+    """The same bytes under another name, or in another tenant, become the first version of that adapter."""
+    for tenant, name in [("acme", "sst2"), ("acme", "trec"), ("zenith", "sst2")]:
+        version, created = await publish(registry, b"one", tenant=tenant, name=name)
+        assert created
+        assert version.number == 1
+    listed = [(version.tenant, version.name) for version in await registry.versions()]
+    assert listed == [("acme", "sst2"), ("acme", "trec"), ("zenith", "sst2")]
+
+
+async def test_concurrent_publishes_of_the_same_bytes_make_one_version(registry: Registry, url: str) -> None:
+    """Callers without a common connection all get the same version, and exactly one of them created it."""
+    other = await Registry.open(url)
+    results = await asyncio.gather(*(publish(opened, b"one") for opened in [registry, other] * 10))
+    await other.close()
+    assert sorted(created for _, created in results) == [False] * 19 + [True]
+    assert len({version for version, _ in results}) == 1
+
+
+async def test_concurrent_publishes_of_different_bytes_get_different_numbers(registry: Registry, url: str) -> None:
+    """The numbers have no gaps and no duplicates."""
+    other = await Registry.open(url)
+    uploads = (publish(opened, bytes([index])) for index, opened in enumerate([registry, other] * 10))
+    results = await asyncio.gather(*uploads)
+    await other.close()
+    assert sorted(version.number for version, _ in results) == list(range(1, 21))
+    assert len(await registry.versions()) == 20
+
+
+async def test_an_alias_names_a_version_from_the_moment_it_is_live(registry: Registry) -> None:
+    """One transaction does both: an invalid alias creates no version. An alias may also name bytes that are already
+    live."""
+    given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
+    seen = await registry.revision()
+    reservation = await registry.reserve(digest_of(b"one"))
+    with pytest.raises(InvalidRecord, match="the alias '7' looks like a version number"):
+        await registry.publish("acme", "a", reservation, alias="7", **given)
+    assert await registry.versions() == []
+    await registry.publish("acme", "a", reservation, alias="live", **given)
+    assert await registry.revision() == seen + 2
+    await publish(registry, b"two", name="a")
+    again = await registry.reserve(digest_of(b"one"))
+    assert not (await registry.publish("acme", "a", again, alias="canary", **given))[1]
+    (adapter,) = (await registry.snapshot()).adapters
+    assert {alias.alias: alias.split for alias in adapter.aliases} == {"live": {1: 1.0}, "canary": {1: 1.0}}
+
+
+async def test_an_unknown_tenant_owns_nothing(registry: Registry) -> None:
+    """Only operators create tenants; an upload does not."""
+    with pytest.raises(TenantUnknown, match=r"^tenant 'nobody' does not exist$"):
+        await publish(registry, b"one", tenant="nobody")
+    assert [tenant.name for tenant in (await registry.snapshot()).tenants] == ["acme", "default", "zenith"]
+
+
+async def test_a_deprecated_version_is_live_and_says_why(registry: Registry) -> None:
+    """A second reason replaces the first, and None removes the mark."""
+    version, _ = await publish(registry, b"one")
+    for reason in ("old data", "a bug"):
+        deprecated = await registry.deprecate("acme", "sst2", 1, reason, actor="ann")
+        assert (deprecated.deprecation, deprecated.deprecated_at is None) == (reason, False)
+        assert await registry.versions() == [deprecated]
+    assert await registry.deprecate("acme", "sst2", 1, None, actor="ann") == version
+    assert await registry.versions() == [version]
+
+
+async def test_only_what_is_live_is_marked(registry: Registry) -> None:
+    """A deleted version cannot be deprecated, and a deleted adapter cannot be made public."""
+    await publish(registry, b"one")
+    await publish(registry, b"two")
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
+    with pytest.raises(VersionUnknown):
+        await registry.deprecate("acme", "sst2", 1, "old", actor="ann")
+    await registry.delete_adapter("acme", "sst2", actor="ann")
+    with pytest.raises(AdapterUnknown):
+        await registry.set_public("acme", "sst2", True, actor="ann")
+
+
+async def test_a_reason_is_text_that_can_be_kept(registry: Registry) -> None:
+    """Both databases refuse text that one of them cannot store."""
+    await publish(registry, b"one")
+    with pytest.raises(InvalidRecord, match="the reason"):
+        await registry.deprecate("acme", "sst2", 1, "a\0b", actor="ann")
+    assert (await registry.deprecate("acme", "sst2", 1, "naïve 🙂", actor="ann")).deprecation == "naïve 🙂"
+
+
+async def test_an_adapter_is_private_until_it_is_opened(registry: Registry) -> None:
+    """It is private again after it is closed."""
+    await publish(registry, b"one")
+    for public in (False, True, False):
+        await registry.set_public("acme", "sst2", public, actor="ann")
+        assert [adapter.is_public for adapter in (await registry.snapshot()).adapters] == [public]
+
+
+async def test_a_deleted_number_is_never_given_out_again(registry: Registry) -> None:
+    """Neither a deletion of the newest version nor of the adapter frees a number, even for the same bytes."""
+    await publish(registry, b"one")
+    await publish(registry, b"two")
+    await registry.delete_version("acme", "sst2", 2, actor="ann")
+    assert (await publish(registry, b"two"))[0].number == 3
+    assert await registry.delete_adapter("acme", "sst2", actor="ann") == 2
+    assert await registry.versions() == []
+    version, created = await publish(registry, b"one")
+    assert created
+    assert version.number == 4
+
+
+async def test_a_deletion_takes_nothing_else_with_it(registry: Registry) -> None:
+    """Other versions of the adapter and adapters of other tenants stay."""
+    await publish(registry, b"one")
+    kept, _ = await publish(registry, b"two")
+    other, _ = await publish(registry, b"one", tenant="zenith")
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
+    assert await registry.versions() == [kept, other]
+    await registry.delete_adapter("acme", "sst2", actor="ann")
+    assert await registry.versions() == [other]
+
+
+async def test_deleting_what_is_not_there_says_so(registry: Registry) -> None:
+    """The class and the sentence of the error say whether the adapter or the version is unknown."""
+    await publish(registry, b"one")
+    with pytest.raises(AdapterUnknown, match=r"^adapter 'trec' does not exist$"):
+        await registry.delete_adapter("acme", "trec", actor="ann")
+    with pytest.raises(VersionUnknown, match=r"^adapter 'sst2' has no version 2$"):
+        await registry.delete_version("acme", "sst2", 2, actor="ann")
+    with pytest.raises(AdapterUnknown, match=r"^adapter 'sst2' does not exist$"):
+        await registry.delete_version("zenith", "sst2", 1, actor="ann")
+
+
+async def test_digests_are_those_of_versions_that_are_not_purged(registry: Registry) -> None:
+    """A digest stays until the last version that has it is purged."""
+    await publish(registry, b"one")
+    await publish(registry, b"one", tenant="zenith")
+    await publish(registry, b"two")
+    await registry.delete_adapter("acme", "sst2", actor="ann")
+    assert await registry.digests() == {digest_of(b"one"), digest_of(b"two")}
+    assert await registry.purge(datetime.now(UTC), actor="gc") == {digest_of(b"two")}
+    assert await registry.digests() == {digest_of(b"one")}
+
+
+async def test_an_undeleted_version_is_what_it_was(registry: Registry) -> None:
+    """Its number, its bytes and its marks come back; doing it twice changes nothing."""
+    version, _ = await publish(registry, b"one")
+    await registry.deprecate("acme", "sst2", 1, "old data", actor="ann")
+    deprecated = (await registry.versions())[0]
+    await registry.delete_adapter("acme", "sst2", actor="ann")
+    assert await registry.versions() == []
+    for _ in range(2):
+        assert await registry.undelete("acme", "sst2", 1, actor="ann") == deprecated
+    assert await registry.versions() == [deprecated]
+    assert replace(deprecated, deprecated_at=None, deprecation=None) == version
+
+
+async def test_a_version_is_not_undeleted_beside_its_own_bytes(registry: Registry) -> None:
+    """The error names the live version that has the same bytes."""
+    await publish(registry, b"one")
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
+    assert (await publish(registry, b"one"))[0].number == 2
+    with pytest.raises(RegistryConflict, match=r"version 1 of adapter 'sst2' are live as version 2$"):
+        await registry.undelete("acme", "sst2", 1, actor="ann")
+
+
+async def test_purging_ends_what_was_deleted_before_and_nothing_else(registry: Registry) -> None:
+    """A version within its grace period stays. A purged version is gone, and its number is not reused."""
+    await publish(registry, b"one")
+    await publish(registry, b"two")
+    kept, _ = await publish(registry, b"three")
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
+    between = datetime.now(UTC)
+    await registry.delete_version("acme", "sst2", 2, actor="ann")
+    assert await registry.purge(between, actor="gc") == {digest_of(b"one")}
+    with pytest.raises(VersionUnknown, match=r"no version 1 to undelete: .* its grace period is over$"):
+        await registry.undelete("acme", "sst2", 1, actor="ann")
+    assert (await registry.undelete("acme", "sst2", 2, actor="ann")).number == 2
+    await registry.delete_adapter("acme", "sst2", actor="ann")
+    await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
+    assert (await publish(registry, b"one"))[0].number == kept.number + 1
+
+
+async def test_a_version_that_an_alias_names_is_not_deleted(registry: Registry) -> None:
+    """Callers of the alias still get answers. Deleting the whole adapter deletes its aliases."""
+    await publish(registry, b"one")
+    await publish(registry, b"two")
+    await registry.set_alias("acme", "sst2", "production", {1: 0.5, 2: 0.5}, actor="ann")
+    with pytest.raises(RegistryConflict, match=r"^version 2 of adapter 'sst2' is in use by its alias 'production'"):
+        await registry.delete_version("acme", "sst2", 2, actor="ann")
+    assert await registry.delete_adapter("acme", "sst2", actor="ann") == 2
+    await publish(registry, b"three")
+    assert (await registry.snapshot()).adapters[0].aliases == ()
+
+
+async def test_a_name_that_is_taken_up_again_is_private(registry: Registry) -> None:
+    """A new adapter is private even if a deleted adapter of the same name was public."""
+    await publish(registry, b"one")
+    await registry.set_public("acme", "sst2", True, actor="ann")
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
+    await publish(registry, b"two")
+    assert not (await registry.snapshot()).adapters[0].is_public

@@ -1,0 +1,57 @@
+"""The pooling file of a sentence-transformers checkpoint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint.config import BertConfig, load_config
+from peltier_backbone.checkpoint.sentence_pooling import POOLING_FILE, read_sentence_pooling
+from peltier_backbone.errors import BackboneError
+
+
+def _write(directory: Path, content: Any) -> Path:
+    path = directory / POOLING_FILE
+    path.parent.mkdir()
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("content", "pooling"),
+    [
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
+        ({"embedding_dimension": 384, "pooling_mode": "mean"}, "mean"),
+        ({"embedding_dimension": 384, "pooling_mode": "cls"}, "first"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, None),
+        ({"pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode": "max"}, "max"),
+        ({"pooling_mode": ["cls", "mean"]}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_a_head_has_the_pooling_that_the_file_names(tmp_path: Path, content: Any, pooling: str | None):
+    """In the older form and in the newer one; poolings that no head has are left aside."""
+    assert read_sentence_pooling(_write(tmp_path, content)) == pooling
+
+
+def test_most_checkpoints_have_no_such_file(tmp_path: Path):
+    """They were not trained for sentences."""
+    assert read_sentence_pooling(tmp_path) is None
+
+
+@pytest.mark.parametrize(("content", "rule"), [("{", "cannot be read as JSON"), ("[]", "holds no JSON object")])
+def test_a_damaged_file_is_refused(tmp_path: Path, content: str, rule: str):
+    """It is not taken for a missing one: adapters would be trained with another pooling."""
+    with pytest.raises(BackboneError, match=rule):
+        read_sentence_pooling(_write(tmp_path, content))
+
+
+def test_the_configuration_carries_it():
+    """MiniLM is a sentence encoder whose file says mean."""
+    config = load_config(find_checkpoint("minilm"))
+    assert isinstance(config, BertConfig)
+    assert config.sentence_pooling == "mean"

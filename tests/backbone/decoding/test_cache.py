@@ -1,0 +1,154 @@
+"""Rows join and leave the decoder between two steps; each has the same states as alone."""
+
+import pytest
+import torch
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.cache import Cache
+from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.text.packing import Encoded
+from torch import Tensor
+
+LENGTHS = (5, 1, 17, 30, 8, 2, 11)
+STEPS = 9
+
+
+@pytest.fixture(params=["t5", "t5_gated"])
+def backbone(request: pytest.FixtureRequest) -> Backbone:
+    """Both kinds of T5."""
+    return request.getfixturevalue(request.param)
+
+
+def _cache(backbone: Backbone) -> Cache:
+    return Cache(backbone.t5.config, backbone.device, backbone.dtype)
+
+
+def _rows(num: int) -> list[Encoded]:
+    generator = torch.Generator().manual_seed(1)
+    ids = [torch.randint(3, 58, (length,), generator=generator).tolist() for length in LENGTHS[:num]]
+    return [Encoded(tuple(row), (0,) * len(row)) for row in ids]
+
+
+def _texts(num: int) -> Tensor:
+    """What each row is fed, [rows, steps]."""
+    return torch.randint(3, 58, (num, STEPS), generator=torch.Generator().manual_seed(2))
+
+
+def _remember(backbone: Backbone, rows: list[Encoded]) -> EncoderKV:
+    packed = backbone.pack(rows)
+    return backbone.t5.project_kv(packed, backbone.encode(packed))
+
+
+@torch.inference_mode()
+def _alone(backbone: Backbone, row: Encoded, text: Tensor) -> Tensor:
+    """A row's decoder states by itself, [steps, hidden]."""
+    cache = _cache(backbone)
+    (slots,) = cache.join(_remember(backbone, [row]))
+    rows = backbone.t5.arrange(slots, cache)
+    return torch.cat([backbone.step(token[None], rows) for token in text])
+
+
+@torch.inference_mode()
+def test_rows_join_and_leave_between_steps(backbone: Backbone):
+    """Rows begin and end at different steps, in batches of any order; slots are reused without an effect."""
+    num = len(LENGTHS)
+    rows, texts, cache = _rows(num), _texts(num), _cache(backbone)
+    begins = [0, 0, 2, 3, 9, 5, 11]
+    slots: dict[int, int] = {}
+    used: set[int] = set()
+    found: dict[int, list[Tensor]] = {row: [] for row in range(num)}
+    for step in range(max(begins) + STEPS):
+        for row in [row for row in slots if len(found[row]) == STEPS]:
+            cache.leave([slots.pop(row)])
+        arriving = [row for row in range(num) if begins[row] == step]
+        if arriving:
+            joined = cache.join(_remember(backbone, [rows[row] for row in arriving]))
+            slots |= {row: own for row, (own,) in zip(arriving, joined, strict=True)}
+            used.update(slots.values())
+        live = sorted(slots, key=lambda row: (row * 5) % 7)  # an order of its own, as adapters sort a batch
+        tokens = torch.stack([texts[row, len(found[row])] for row in live])
+        states = backbone.step(tokens, backbone.t5.arrange([slots[row] for row in live], cache))
+        for row, state in zip(live, states, strict=True):
+            found[row].append(state)
+    assert len(used) < num, "slots were not reused"
+    for row in range(num):
+        torch.testing.assert_close(torch.stack(found[row]), _alone(backbone, rows[row], texts[row]), atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_the_lowest_free_slots_come_first(t5: Backbone):
+    """So that the slots in use stay dense; copies of a row are neighbours."""
+    cache, memory = _cache(t5), _remember(t5, _rows(3))
+    assert cache.join(memory) == [[0], [1], [2]]
+    cache.leave([1])
+    assert cache.join(memory, [1, 2, 1]) == [[1], [3, 4], [5]]
+    assert cache.lengths == dict.fromkeys(range(6), 0)
+    cache.leave([0, 4])
+    assert cache.join(_remember(t5, _rows(1))) == [[0]]
+
+
+@torch.inference_mode()
+def test_an_empty_cache_takes_no_memory(t5: Backbone):
+    """The longest row of a day does not stay for the night."""
+    cache = _cache(t5)
+    cache.join(_remember(t5, _rows(4)))
+    cache.leave([0, 1, 2, 3])
+    assert cache.lengths == {}
+    assert cache.memory.data.untyped_storage().nbytes() == cache.own.data.untyped_storage().nbytes() == 0
+
+
+@torch.inference_mode()
+def test_a_rows_infinities_die_with_it(backbone: Backbone):
+    """NaN keys and values do not reach the next row of the slot, nor other rows of the step."""
+    rows, texts, cache = _rows(3), _texts(3), _cache(backbone)
+    cache.join(_remember(backbone, rows))
+    for step in range(6):
+        backbone.step(texts[:, step], backbone.t5.arrange([0, 1, 2], cache))
+    for store in (cache.own, cache.memory):
+        store.data[:, :, 1] = torch.nan
+    neighbour = backbone.step(texts[:, 6], backbone.t5.arrange([0, 1, 2], cache))
+    assert neighbour[[0, 2]].isfinite().all()
+    assert neighbour[1].isnan().any()
+    cache.leave([1])
+    cache.join(_remember(backbone, rows[:1]))
+    expected = _alone(backbone, rows[0], texts[0])[:2]
+    found = [backbone.step(texts[[0, 2], step], backbone.t5.arrange([1, 2], cache))[0] for step in range(2)]
+    torch.testing.assert_close(torch.stack(found), expected, atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_beams_go_on_from_their_sources(backbone: Backbone):
+    """After a reorder each beam continues its source's text, another row's beams are left alone."""
+    rows, cache = _rows(2), _cache(backbone)
+    cache.join(_remember(backbone, rows), [3, 1])
+    histories = [[3, 9], [4, 10], [5, 11], [6, 12]]
+    for step in range(2):
+        backbone.step(torch.tensor([history[step] for history in histories]), backbone.t5.arrange([0, 1, 2, 3], cache))
+    cache.reorder([0, 1, 2], [2, 0, 0])
+    histories = [histories[2], histories[0], histories[0], histories[3]]
+    found = backbone.step(torch.tensor([20, 21, 22, 23]), backbone.t5.arrange([0, 1, 2, 3], cache))
+    for beam, (history, token) in enumerate(zip(histories, (20, 21, 22, 23), strict=True)):
+        alone = _alone(backbone, rows[beam // 3], torch.tensor([*history, token]))
+        torch.testing.assert_close(found[beam], alone[-1], atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_a_slot_that_waits_loses_nothing(t5: Backbone):
+    """A step over some of the slots leaves the others as they were."""
+    rows, texts, cache = _rows(3), _texts(3), _cache(t5)
+    cache.join(_remember(t5, rows))
+    t5.step(texts[:, 0], t5.t5.arrange([0, 1, 2], cache))
+    t5.step(texts[[2], 1], t5.t5.arrange([2], cache))
+    found = t5.step(texts[:2, 1], t5.t5.arrange([0, 1], cache))
+    for row in range(2):
+        torch.testing.assert_close(found[row], _alone(t5, rows[row], texts[row])[1], atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_rows_that_cannot_join_leave_no_slots(t5: Backbone):
+    """Their pass may fail after they were admitted; the others stay."""
+    cache, first = _cache(t5), _remember(t5, _rows(2))
+    assert cache.join(first) == [[0], [1]]
+    with pytest.raises(MemoryError), cache.admit([3, 4], [2, 1]):
+        raise MemoryError
+    assert list(cache.lengths) == [0, 1]
+    assert cache.join(first) == [[2], [3]]

@@ -1,0 +1,109 @@
+"""Both linear kernels give the same results, and the choice between them is right."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_backbone.linear.linear_choice import choose_linear
+from peltier_backbone.linear.native_linear import NativeLinear
+from peltier_backbone.native.choice import kernels_in_use
+from peltier_backbone.native.program import Activation
+from torch import Tensor
+from torch.nn import functional as F
+
+from tests.support.levels import fastest_level
+
+SIZES = [(1, 1), (3, 5), (48, 48), (88, 48), (33, 130), (97, 34)]  # out, in
+TOKENS = (1, 2, 17, 300)
+
+
+def _draw(out: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(out)
+    return (torch.randn(out, width, generator=generator) / width**0.5).to(dtype), torch.randn(
+        out, generator=generator
+    ).to(dtype)
+
+
+def _close(one: Tensor, other: Tensor) -> None:
+    """float32 to another order of summation; bfloat16 to one unit in its last place."""
+    tolerance = 1e-5 if one.dtype == torch.float32 else 2**-7
+    torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_native_equals_plain(size: tuple[int, int], dtype: torch.dtype, biased: bool):
+    """Both kernels, with and without a bias and the fused activations, for any number of tokens."""
+    weight, bias = _draw(*size, dtype)
+    native, plain = (kernel(weight, bias if biased else None) for kernel in (NativeLinear, PlainLinear))
+    for tokens in TOKENS:
+        x = torch.randn(tokens, size[1], generator=torch.Generator().manual_seed(tokens)).to(dtype)
+        _close(native(x), plain(x))
+        _close(native(x, "gelu"), plain(x, "gelu"))
+        _close(native(x, "relu"), plain(x, "relu"))
+        assert native(x).shape == (tokens, size[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_packed_weight_is_the_weight(size: tuple[int, int], dtype: torch.dtype):
+    """Un-packing gives the very bits back: hashing the weights in memory is honest."""
+    weight, bias = _draw(*size, dtype)
+    dense, kept = NativeLinear(weight, bias).weights()
+    assert torch.equal(dense, weight)
+    assert torch.equal(kept, bias)
+
+
+@given(tokens=st.integers(2, 300), first=st.integers(0, 298), dtype=st.sampled_from([torch.float32, torch.bfloat16]))
+def test_a_row_is_the_same_among_any_others(tokens: int, first: int, dtype: torch.dtype):
+    """To the last bit, wherever it stands and however many there are."""
+    weight, bias = _draw(100, 70, dtype)
+    native = NativeLinear(weight, bias)
+    x = torch.randn(tokens, 70, generator=torch.Generator().manual_seed(tokens)).to(dtype)
+    row = first % tokens
+    assert torch.equal(native(x, "gelu")[row:], native(x[row:], "gelu"))
+
+
+@pytest.mark.parametrize("activation", ["none", "gelu", "relu"])
+def test_gradients_pass_through_the_frozen_map(activation: Activation):
+    """The backward of the native kernel is autograd's own, and the weight asks for no gradient."""
+    weight, bias = _draw(33, 20, torch.float32)
+    gradients = []
+    for kernel in (NativeLinear, PlainLinear):
+        x = torch.randn(6, 20, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        y = kernel(weight, bias)(x, activation)
+        (y * torch.linspace(-1, 1, 33)).sum().backward()
+        gradients.append(x.grad)
+    assert gradients[0] is not None
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-5)
+
+
+def test_the_gradient_is_numerically_right():
+    """Of a sum of outputs: the sums of the weight's columns."""
+    weight, bias = _draw(5, 7, torch.float32)
+    x = torch.randn(3, 7, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    NativeLinear(weight, bias)(x).sum().backward()
+    torch.testing.assert_close(x.grad, weight.sum(0).expand(3, 7), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("window", [(slice(None), slice(4, 8)), (slice(None, None, 2), slice(0, 12, 3))], ids=str)
+def test_a_non_contiguous_input_is_fine(window: tuple[slice, slice]):
+    """Slices of the fused projection reach the kernels as views."""
+    weight, bias = _draw(5, 4, torch.float32)
+    x = torch.randn(6, 12)[window]
+    _close(NativeLinear(weight, bias)(x), F.linear(x, weight, bias))
+
+
+def test_off_the_cpu_the_plain_kernel_runs():
+    """The native kernels are for a CPU."""
+    assert choose_linear(torch.device("cuda"), torch.float32) is PlainLinear
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_maps_are_those_of_the_kernels_in_use(dtype: torch.dtype):
+    """Native at a level, and torch's where torch computes."""
+    for kernels, chosen in ((fastest_level(), NativeLinear), ("torch", PlainLinear)):
+        with kernels_in_use(kernels):
+            assert choose_linear(torch.device("cpu"), dtype) is chosen

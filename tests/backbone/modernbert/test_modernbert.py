@@ -1,0 +1,203 @@
+"""Parity of ModernBERT's padding-free forward with transformers."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_backbone.attention.adaptation import NoAdaptation
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.linear.norm import Norm
+from peltier_backbone.load import load_backbone
+from peltier_backbone.native.choice import kernels_in_use
+from peltier_backbone.text.packing import Encoded
+from torch import Tensor
+from transformers import ModernBertConfig, ModernBertModel
+
+from tests.support.levels import fastest_level
+
+LENGTHS = (1, 2, 3, 7, 16, 31, 33, 64, 90, 5, 5, 1)
+SHAPES = [  # hidden, layers, heads, intermediate, local_attention
+    (24, 3, 3, 50, 8),
+    (48, 1, 1, 7, 2),
+    (16, 7, 4, 33, 32),
+    (64, 2, 8, 128, 128),
+]
+# The fields of the published config.json files that the forward pass reads; vocabularies are cut.
+MODERNBERT = {
+    "attention_bias": False, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0,
+    "hidden_activation": "gelu",
+    "layer_norm_eps": 1e-05, "local_attention": 128, "local_rope_theta": 10000.0, "max_position_embeddings": 8192,
+    "mlp_bias": False, "model_type": "modernbert", "norm_bias": False, "norm_eps": 1e-05, "classifier_bias": False,
+    "classifier_pooling": "mean", "position_embedding_type": "absolute", "tie_word_embeddings": True, "vocab_size": 300,
+    "pad_token_id": 283, "bos_token_id": 281, "cls_token_id": 281, "eos_token_id": 282, "sep_token_id": 282,
+    "decoder_bias": True, "deterministic_flash_attn": False, "sparse_prediction": False,
+}  # fmt: skip
+MMBERT = MODERNBERT | {"local_rope_theta": 160000.0, "pad_token_id": 0, "position_embedding_type": "sans_pos"}
+PUBLISHED = {
+    "ModernBERT-base": MODERNBERT | {"hidden_size": 768, "intermediate_size": 1152, "num_attention_heads": 12},
+    "ModernBERT-large": MODERNBERT | {"hidden_size": 1024, "intermediate_size": 2624, "num_attention_heads": 16},
+    "mmBERT-small": MMBERT | {"hidden_size": 384, "intermediate_size": 1152, "num_attention_heads": 6},
+    "mmBERT-base": MMBERT | {"hidden_size": 768, "intermediate_size": 1152, "num_attention_heads": 12},
+}
+
+
+def _random_model(config: ModernBertConfig) -> ModernBertModel:
+    torch.manual_seed(config.hidden_size)
+    model = ModernBertModel(config)
+    for weight in model.parameters():
+        if weight.dim() == 1:
+            torch.nn.init.normal_(weight, mean=1.0, std=0.3)
+        else:
+            torch.nn.init.normal_(weight, std=1.2 * weight.shape[1] ** -0.5)
+    return model.eval()
+
+
+def _small_model(hidden: int, layers: int, heads: int, inner: int, local: int) -> ModernBertModel:
+    config = ModernBertConfig(
+        vocab_size=300, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+        intermediate_size=inner, max_position_embeddings=96, local_attention=local, pad_token_id=0, bos_token_id=2,
+        cls_token_id=2, eos_token_id=3, sep_token_id=3,
+    )  # fmt: skip
+    return _random_model(config)
+
+
+def _rows(lengths: tuple[int, ...] = LENGTHS) -> list[Encoded]:
+    generator = torch.Generator().manual_seed(0)
+    ids = [torch.randint(5, 280, (length,), generator=generator).tolist() for length in lengths]
+    return [Encoded(tuple(row), (0,) * len(row)) for row in ids]
+
+
+@torch.inference_mode()
+def _reference(model: ModernBertModel, rows: list[Encoded]) -> Tensor:
+    """transformers on the padded batch; real tokens only, back to back."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row.ids, *[0] * (width - len(row))] for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    return model(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()]
+
+
+@torch.inference_mode()
+def _ours(backbone: Backbone, rows: list[Encoded]) -> Tensor:
+    return backbone.encode(backbone.pack(rows))
+
+
+def _distance(one: Tensor, other: Tensor) -> float:
+    return float((one.double() - other.double()).abs().max())
+
+
+def _save(model: ModernBertModel, directory: Path, tokenizer: Path) -> str:
+    model.save_pretrained(directory)
+    (directory / "tokenizer.json").write_bytes((tokenizer / "tokenizer.json").read_bytes())
+    return str(directory)
+
+
+@pytest.fixture(params=["native", "torch"])
+def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With native kernels, and without any."""
+    with kernels_in_use("torch" if request.param == "torch" else fastest_level()):
+        yield
+
+
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_float32_equals_transformers(shape: tuple[int, int, int, int, int], tmp_path: Path, bert_directory: Path):
+    """We are as near to the float64 result as transformers is, give or take a factor for another order of summation,
+    and within 1e-4, for rows shorter and longer than the local window."""
+    model = _small_model(*shape)
+    ours = load_backbone(_save(model, tmp_path, bert_directory))
+    found, theirs, exact = _ours(ours, _rows()), _reference(model, _rows()), _reference(model.double(), _rows())
+    assert _distance(found, theirs) < 1e-4
+    assert _distance(found, exact) < 4 * _distance(theirs, exact) + 1e-6
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_bfloat16_is_as_exact_as_transformers(
+    shape: tuple[int, int, int, int, int], tmp_path: Path, bert_directory: Path
+):
+    """In bfloat16 we are as near to the float64 result of the rounded weights as transformers in bfloat16 is."""
+    model = _small_model(*shape).bfloat16()
+    ours = load_backbone(_save(model, tmp_path, bert_directory), dtype="bfloat16")
+    found, theirs, exact = _ours(ours, _rows()), _reference(model, _rows()), _reference(model.double(), _rows())
+    assert found.dtype == torch.bfloat16
+    assert (found.double() - exact).norm() < 1.5 * (theirs.double() - exact).norm()
+
+
+def _published(name: str, layers: int, directory: Path, tokenizer: Path) -> tuple[ModernBertModel, Backbone]:
+    """A random checkpoint with the published fields, in their published spelling."""
+    raw = PUBLISHED[name] | {"num_hidden_layers": layers}
+    model = _random_model(ModernBertConfig(**{key: value for key, value in raw.items() if key != "model_type"}))
+    _save(model, directory, tokenizer)
+    (directory / "config.json").write_text(json.dumps(raw))
+    return model, load_backbone(str(directory))
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("mmBERT-small", 4),
+        # One width stays; these have all layers of the smallest model, and four of the others.
+        pytest.param("mmBERT-small", 22, marks=pytest.mark.slow),
+        pytest.param("mmBERT-base", 4, marks=pytest.mark.slow),
+        pytest.param("ModernBERT-base", 4, marks=pytest.mark.slow),
+        pytest.param("ModernBERT-large", 4, marks=pytest.mark.slow),
+    ],
+)
+def test_published_shapes_equal_transformers(name: str, layers: int, tmp_path: Path, bert_directory: Path):
+    """To 1e-4, from the published config.json with a smaller vocabulary, also for a text of several local windows."""
+    model, ours = _published(name, layers, tmp_path, bert_directory)
+    rows = _rows((5, 129, 300))
+    assert _distance(_ours(ours, rows), _reference(model, rows)) < 1e-4
+
+
+def test_newer_files_are_the_same_backbone(
+    modernbert: Backbone, modernbert_directory: Path, edited: Callable[..., Path]
+):
+    """`layer_types` and `rope_parameters` say the same as the keys of older files, and a pretraining checkpoint has the
+    same encoder."""
+    raw = json.loads((modernbert_directory / "config.json").read_text())
+    assert "layer_types" in raw
+    assert "rope_parameters" in raw
+
+    def wrap(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        wrapped = {f"model.{name}": tensor for name, tensor in tensors.items()}
+        return wrapped | {"head.dense.weight": torch.ones(3, 3), "decoder.bias": torch.ones(3)}
+
+    directory = edited(wrap, modernbert_directory)
+    for key in ("layer_types", "rope_parameters"):
+        del raw[key]
+    older = {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+    (directory / "config.json").write_text(json.dumps(raw | older))
+    assert load_backbone(str(directory)).fingerprint == modernbert.fingerprint
+
+
+def test_rows_do_not_see_their_neighbours(modernbert: Backbone):
+    """A row's hidden states are the same alone and between rows of any length."""
+    rows = [Encoded(tuple(one % 60 for one in row.ids), row.types) for row in _rows()]
+    together = _ours(modernbert, rows).split([len(row) for row in rows])
+    for row, found in zip(rows, together, strict=True):
+        assert _distance(found, _ours(modernbert, [row])) < 1e-5
+
+
+class _Leaf(NoAdaptation):
+    """Adds a number to the embeddings, so that gradients are recorded."""
+
+    def __init__(self) -> None:
+        self.leaf = torch.zeros(1, requires_grad=True)
+
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        return base(x, residual) + (self.leaf if index == 0 else 0)
+
+
+def test_gradients_pass_through_the_frozen_encoder(modernbert: Backbone):
+    """The states with gradients recorded, where attention is padded, are those without, and the gradient is finite."""
+    rows = [Encoded(tuple(one % 60 for one in row.ids), row.types) for row in _rows()]
+    packed = modernbert.pack(rows)
+    expected = _ours(modernbert, rows)
+    adaptation = _Leaf()
+    found = modernbert.bert(packed, adaptation)
+    assert _distance(found.detach(), expected) < 1e-4
+    found.square().sum().backward()
+    assert adaptation.leaf.grad is not None
+    assert bool(adaptation.leaf.grad.isfinite().all())

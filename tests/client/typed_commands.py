@@ -1,0 +1,66 @@
+"""The command line, run in this process or another, as if typed."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_client import cli
+from peltier_client.commands import plugins
+from stamina.instrumentation import set_on_retry_hooks
+
+Refuse = Callable[..., Any]
+
+
+@dataclass
+class Outcome:
+    """How a command ended."""
+
+    status: object
+    out: str
+    err: str
+
+
+class Peltier:
+    """The command, run in this process as if typed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.monkeypatch, self.capsys = monkeypatch, capsys
+
+    def __call__(self, *words: str) -> Outcome:
+        self.monkeypatch.setattr(sys, "argv", ["peltier", *words])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        streams = self.capsys.readouterr()
+        return Outcome(caught.value.code or 0, streams.out, streams.err)
+
+    def announce(self, name: str, value: str) -> None:
+        """Let a package announce a command."""
+        entry_points = [EntryPoint(name, value, plugins.GROUP)]
+        self.monkeypatch.setattr(plugins, "entry_points", lambda group: entry_points)
+
+
+@pytest.fixture
+def peltier(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: Any) -> Iterator[Peltier]:
+    """The command, with the little server as its default and a wide terminal."""
+    monkeypatch.setenv("PELTIER_URL", server.url)
+    monkeypatch.setenv("PELTIER_API_KEY", "plt_env")
+    monkeypatch.setenv("COLUMNS", "160")
+    yield Peltier(monkeypatch, capsys)
+    set_on_retry_hooks(None)
+
+
+def run_in_a_process(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    return subprocess.run([sys.executable, "-m", "peltier_client", *words], capture_output=True, text=True, check=False)
+
+
+def bring(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> None:
+    """Make `brought` an importable module with this source."""
+    (folder / "brought.py").write_text(source)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "brought", raising=False)

@@ -1,0 +1,268 @@
+"""Every route needs a scope by default: the answer of each route to each kind of key."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from peltier_backbone.backbone import Backbone
+from peltier_server.app import create_app
+from peltier_server.http.request_middleware import OPEN_PATHS
+from peltier_server.http.scoped_route import ScopedRoute, refuse_open_routes, require_scope
+from peltier_server.routes.pages import KEYED_PATHS
+from peltier_server.settings import Settings
+
+from tests.server.conftest import Running, Serve, make_client
+
+ADMIN_KEY = "plt_the-right-key"
+PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias": "live", "tenant": "b"}
+
+# A route that is not here, or no longer, fails the walk.
+SCOPES = {
+    "POST /v1/tasks/{task}/predict": "predict",
+    "POST /v1/predict": "predict",
+    "POST /v1/completions": "predict",
+    "POST /v1/embeddings": "predict",
+    "POST /embed": "predict",
+    "POST /rerank": "predict",
+    "POST /v1/rerank": "predict",
+    "GET /v1/models": "predict",
+    "GET /v1/models/{model}": "predict",
+    "GET /v1/adapters": "predict",
+    "GET /v1/adapters/{name}": "predict",
+    "GET /v1/adapters/{name}/versions": "predict",
+    "GET /v1/adapters/{name}/versions/{version}": "predict",
+    "GET /v1/adapters/{name}/versions/{version}/artifact": "predict",
+    "GET /v1/adapters/{name}/versions/{version}/manifest": "predict",
+    "GET /v1/activity": "predict",
+    "GET /v1/adapters/{name}/aliases": "predict",
+    "GET /v1/adapters/{name}/aliases/{alias}/history": "predict",
+    "GET /info": "predict",
+    "GET /v1/schema/artifact": "predict",
+    "POST /v1/adapters": "publish",
+    "PATCH /v1/adapters/{name}": "publish",
+    "DELETE /v1/adapters/{name}": "publish",
+    "DELETE /v1/adapters/{name}/versions/{version}": "publish",
+    "POST /v1/adapters/{name}/versions/{version}/undelete": "publish",
+    "POST /v1/adapters/{name}/versions/{version}/deprecate": "publish",
+    "PUT /v1/adapters/{name}/aliases/{alias}": "publish",
+    "DELETE /v1/adapters/{name}/aliases/{alias}": "publish",
+    "POST /v1/adapters/{name}/aliases/{alias}/rollback": "publish",
+    "GET /v1/tenants": "admin",
+    "POST /v1/tenants": "admin",
+    "GET /v1/tenants/{tenant}": "admin",
+    "PUT /v1/tenants/{tenant}": "admin",
+    "GET /v1/tenants/{tenant}/usage": "admin",
+    "GET /v1/keys": "admin",
+    "POST /v1/keys": "admin",
+    "DELETE /v1/keys/{prefix}": "admin",
+    "GET /v1/audit": "admin",
+    "GET /metrics": "metrics",
+    "GET /v1/live": "metrics",
+}
+# Pages that any key may read.
+PAGES = ("/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openapi.json")
+
+
+@dataclass
+class House:
+    """A server with keys of every kind: by scope, of two tenants, expired, revoked."""
+
+    running: Running
+    keys: dict[str, str] = field(default_factory=dict)
+
+    async def call(self, route: str, key: str | None, body: bytes = b"") -> httpx2.Response:
+        """A route with a body that it cannot use: `key` is one of `keys`, or what is sent in its place."""
+        method, _, path = route.partition(" ")
+        headers = {"content-type": "application/json"}
+        if key is not None:
+            headers["authorization"] = f"Bearer {self.keys.get(key, key)}"
+        path = path.format(**PATHS, prefix="zzzzzzzz")
+        return await self.running.client.request(method, path, headers=headers, content=body)
+
+    async def make(self, name: str, *scopes: str, tenant: str = "default", **given: object) -> str:
+        """Makes a key, which `name` then stands for; returns its prefix."""
+        body = {"tenant": tenant, "scopes": scopes, **given}
+        headers = {"authorization": f"Bearer {self.keys['admin']}"} if "admin" in self.keys else {}
+        answer = await self.running.client.post("/v1/keys", json=body, headers=headers)
+        assert answer.status_code == 201, answer.text
+        self.keys[name] = answer.json()["key"]
+        prefix: str = answer.json()["prefix"]
+        return prefix
+
+
+@pytest.fixture
+async def house(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> House:
+    """Adapter demo belongs to the default tenant; the server was open until the first key."""
+    assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
+    assert (await running.client.post("/v1/tenants", json={"name": "b"})).status_code == 201
+    house = House(running)
+    await house.make("admin", "admin")
+    await house.make("predict", "predict")
+    await house.make("publish", "publish")
+    await house.make("metrics", "metrics")
+    await house.make("b", "predict", "publish", tenant="b")
+    prefix = await house.make("revoked", "predict", "publish", "admin")
+    gone = await running.client.delete(f"/v1/keys/{prefix}", headers={"authorization": f"Bearer {house.keys['admin']}"})
+    assert gone.status_code == 204
+    await _make_expired(house)
+    return house
+
+
+async def _make_expired(house: House) -> None:
+    issued = house.running.app.state.keyring.credentials.issue()
+    await house.running.service.store.registry.create_key(
+        "default",
+        prefix=issued.prefix,
+        digest=issued.digest,
+        scopes=["predict", "publish", "admin"],
+        expires_at=datetime.now(UTC) - timedelta(seconds=1),
+        actor="test",
+    )
+    await house.running.service.store.sync.catch_up()
+    house.keys["expired"] = issued.text
+
+
+def shown(app: FastAPI) -> set[str]:
+    """Every call in OpenAPI."""
+    return {f"{method.upper()} {path}" for path, item in app.openapi()["paths"].items() for method in item}
+
+
+STRANGERS = [
+    (None, "this server needs an API key in the header 'authorization: Bearer <key>'; no key was sent"),
+    ("plt_wrong", "the API key is not one of this server's"),
+    (f"plt_zzzzzzzz_{'x' * 43}", "the API key is not one of this server's"),
+    ("expired", "expired"),
+    ("revoked", "was revoked"),
+]
+
+
+@pytest.mark.parametrize(("stranger", "sentence"), STRANGERS)
+async def test_no_route_answers_a_stranger(house: House, stranger: str | None, sentence: str) -> None:
+    """No key, no key's form, an unknown, an expired and a revoked key: 401 everywhere, also where nothing is.
+
+    The sentence tells a missing key from a wrong one, and whether a wrong one has a key's form is not told."""
+    for route in [*SCOPES, *(f"GET {path}" for path in PAGES), "GET /v1/nothing", "PUT /info"]:
+        answer = await house.call(route, stranger)
+        assert answer.status_code == 401, (route, answer.text)
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert sentence in answer.text
+        assert "unauthorized" in answer.text or "invalid_api_key" in answer.text or "authentication" in answer.text
+
+
+@pytest.mark.parametrize("held", ["predict", "publish", "admin", "metrics"])
+async def test_each_scope_opens_its_own_routes_alone(house: House, held: str) -> None:
+    """The walk over all routes, each of which is named here with its scope; metrics are an admin's too."""
+    opened = {held, "metrics"} if held == "admin" else {held}
+    assert set(SCOPES) == shown(house.running.app) - {f"GET {path}" for path in OPEN_PATHS}
+    # What deletes comes last.
+    for route in sorted(SCOPES, key=lambda route: route.startswith("DELETE")):
+        answer = await house.call(route, held)
+        if SCOPES[route] in opened:
+            assert answer.status_code not in (401, 403), (route, answer.text)
+        else:
+            assert answer.status_code == 403, (route, answer.text)
+            assert f"this needs the scope '{SCOPES[route]}'" in answer.text
+
+
+async def test_another_tenants_key_finds_nothing(house: House) -> None:
+    """Its scopes open the routes, behind which there is no adapter of its own."""
+    named = [route for route in SCOPES if "{name}" in route or "{model}" in route]
+    assert len(named) > 10
+    for route in named:
+        answer = await house.call(route, "b", b"{}")
+        assert answer.status_code in (404, 422), (route, answer.text)
+    assert (await house.call("GET /v1/adapters", "b")).json()["adapters"] == []
+    assert [one["id"] for one in (await house.call("GET /v1/models", "b")).json()["data"]] == ["_backbone"]
+    assert (await house.call("GET /v1/adapters", "predict")).json()["adapters"] != []
+
+
+async def test_openapi_shows_the_scopes(house: House) -> None:
+    """Each route with the one that it asks for."""
+    for path, item in house.running.app.openapi()["paths"].items():
+        for method, operation in item.items():
+            scope = SCOPES.get(f"{method.upper()} {path}")
+            assert operation.get("security") == (None if scope is None else [{"HTTPBearer": [scope]}])
+
+
+async def test_any_key_reads_the_pages(house: House) -> None:
+    """What calls there are is no secret of the operator."""
+    for path in PAGES:
+        assert (await house.call(f"GET {path}", "predict")).status_code == 200, path
+
+
+async def test_what_is_not_there_is_not_there_for_any_key(house: House) -> None:
+    """Unknown addresses are 404, known ones with another method 405."""
+    assert (await house.call("GET /v1/nothing", "predict")).status_code == 404
+    assert (await house.call("PUT /info", "predict")).status_code == 405
+
+
+@pytest.mark.parametrize("key", [None, "publish"])
+async def test_a_body_is_not_read_before_the_scope(house: House, key: str | None) -> None:
+    """For a caller without the scope the server parses and measures nothing."""
+    for body in (b"{", b"x" * 10_000_000):
+        answer = await house.call("POST /v1/tasks/{task}/predict", key, body)
+        assert answer.status_code == (401 if key is None else 403)
+
+
+async def test_the_probes_are_open(house: House) -> None:
+    """Orchestrators have no keys."""
+    assert (await house.call("GET /health", None)).status_code == 200
+    assert (await house.call("GET /ready", None)).status_code == 200
+
+
+@pytest.fixture
+def unstarted(settings_of: Callable[..., Settings]) -> FastAPI:
+    """An app with an admin key that has loaded nothing yet."""
+    return create_app(settings_of(admin_key=ADMIN_KEY))
+
+
+@pytest.fixture
+async def early(unstarted: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    async with make_client(unstarted) as opened:
+        yield opened
+
+
+async def test_strangers_are_turned_away_while_the_server_loads(early: httpx2.AsyncClient) -> None:
+    """It need not be ready for that; only of what may be a key it cannot tell yet."""
+    assert (await early.get("/info")).status_code == 401
+    assert (await early.get("/info", headers={"authorization": f"Basic {ADMIN_KEY}"})).status_code == 401
+    assert (await early.get("/info", headers={b"authorization": "Bearer schlüssel".encode()})).status_code == 401
+    perhaps = await early.get("/info", headers={"authorization": f"Bearer plt_zzzzzzzz_{'x' * 43}"})
+    assert (perhaps.status_code, perhaps.json()["error"]["code"]) == (503, "not_ready")
+    assert perhaps.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
+async def test_the_admin_key_opens_at_any_time(early: httpx2.AsyncClient, scheme: str) -> None:
+    """The scheme's name has no case."""
+    answer = await early.get("/openapi.json", headers={"authorization": f"{scheme} {ADMIN_KEY}"})
+    assert answer.status_code == 200
+
+
+def test_a_route_without_a_scope_keeps_the_app_from_being_made(unstarted: FastAPI) -> None:
+    """For a route of any class and name; a test that walks the routes might run too late."""
+    refuse_open_routes(unstarted, KEYED_PATHS)
+    for route in (
+        APIRoute("/v1/open", lambda: None),
+        APIRoute("/v1/open", lambda: None, name="openapi"),
+        ScopedRoute("/v1/open", lambda: None),
+    ):
+        unstarted.router.routes.append(route)
+        with pytest.raises(RuntimeError, match="route /v1/open names no scope"):
+            refuse_open_routes(unstarted, KEYED_PATHS)
+        unstarted.router.routes.remove(route)
+
+
+async def test_a_route_without_a_scope_answers_nobody(serve: Serve) -> None:
+    """Also one that is added later."""
+    async with serve() as running:
+        running.app.router.routes.append(ScopedRoute("/v1/open", lambda: "secret"))
+        running.app.router.routes.append(
+            ScopedRoute("/v1/shut", lambda: "shown", dependencies=[require_scope("predict")])
+        )
+        assert (await running.client.get("/v1/open")).status_code == 403
+        assert (await running.client.get("/v1/shut")).json() == "shown"

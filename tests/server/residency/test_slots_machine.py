@@ -1,0 +1,165 @@
+"""The device tier, for any sequence of leases, releases, cancellations, failures and deletions."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakSet
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from peltier_server.residency.slots import Slots
+
+from tests.server.residency.fake_loader import (
+    DEVICE_BYTES,
+    SIZES,
+    WEIGHTS,
+    FakeLoader,
+    FakeResident,
+    Holder,
+    make_slots,
+    settle,
+)
+
+TENANTS = st.sampled_from(sorted(WEIGHTS))
+
+
+class SlotsMachine(RuleBasedStateMachine):
+    """Rules run until the loop is quiet, so that every invariant is about a settled state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.loader = FakeLoader()
+        self.slots = self.loop.run_until_complete(self._make())
+        self.holders: list[Holder] = []
+        self.retired: WeakSet[FakeResident] = WeakSet()
+
+    async def _make(self) -> Slots:
+        return make_slots(self.loader)
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        yield
+        self.loop.run_until_complete(settle())
+        for holder in self.holders:
+            if holder.task.done() and not holder.task.cancelled():
+                assert holder.task.exception() is None or holder.digest in self.loader.failing
+
+    @rule(wanted=st.lists(st.tuples(st.sampled_from(sorted(SIZES)), TENANTS), min_size=1, max_size=4))
+    def lease(self, wanted: list[tuple[str, str]]) -> None:
+        with self.settling():
+            self.holders += self.loop.run_until_complete(self._start(wanted))
+
+    async def _start(self, wanted: list[tuple[str, str]]) -> list[Holder]:
+        return [Holder(self.slots, digest, tenant) for digest, tenant in wanted]
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        with self.settling():
+            data.draw(st.sampled_from(self.holders)).release.set()
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        with self.settling():
+            holder = data.draw(st.sampled_from(self.holders))
+            holder.task.cancel()
+            self.loop.run_until_complete(settle())
+            self.holders.remove(holder)  # its traceback would go on naming what it held
+
+    @rule(digest=st.sampled_from(sorted(SIZES)), tenant=TENANTS)
+    def prefetch(self, digest: str, tenant: str) -> None:
+        async def act() -> None:
+            self.slots.prefetch(digest, tenant)
+
+        with self.settling():
+            self.loop.run_until_complete(act())
+
+    @rule(digest=st.sampled_from(sorted(SIZES)), again=st.booleans())
+    def retire(self, digest: str, again: bool) -> None:
+        async def act() -> None:
+            self.retired.update(one for one in self.loader.installed if one.digest == digest)
+            for holder in self.holders:
+                holder.wants_deleted |= holder.waits and holder.digest == digest
+            self.slots.retire(digest)
+            if again:
+                self.slots.retire(digest)
+
+        with self.settling():
+            self.loop.run_until_complete(act())
+
+    @rule(digest=st.sampled_from(sorted(SIZES)))
+    def fail_or_heal(self, digest: str) -> None:
+        # A holder that failed is forgotten first, so that a healed adapter may be held to never failing.
+        self.holders = [one for one in self.holders if not one.task.done()]
+        if not any(one.waits for one in self.holders):
+            self.loader.failing ^= {digest}
+
+    @invariant()
+    def leases_are_whole(self) -> None:
+        for holder in self.holders:
+            if holder.holds:
+                assert holder.resident.digest == holder.digest
+
+    @invariant()
+    def the_device_is_never_overfull(self) -> None:
+        assert self.slots.used_bytes <= DEVICE_BYTES
+        assert self.loader.held_bytes <= DEVICE_BYTES
+
+    @invariant()
+    def room_is_for_what_is_there(self) -> None:
+        held = {holder.resident for holder in self.holders if holder.holds}
+        assert sum(resident.nbytes for resident in held) <= self.slots.used_bytes <= self.loader.held_bytes
+
+    @invariant()
+    def a_tenant_is_charged_for_what_it_holds(self) -> None:
+        for tenant in WEIGHTS:
+            assert self.slots.leased_bytes(tenant) == sum(one.nbytes for one in self.held_by(tenant))
+
+    @invariant()
+    def who_waits_waits_for_a_lease(self) -> None:
+        """Its own tenant's, if that has its share; else for room, which the first of those who wait for it gets."""
+        rest = DEVICE_BYTES - sum(resident.nbytes for resident in self.held_by(*WEIGHTS))
+        could_go = {tenant: self._verdicts(tenant, rest) for tenant in WEIGHTS}
+        if not any("no room" in verdicts for verdicts in could_go.values()):
+            assert not any(verdicts == {"may go"} for verdicts in could_go.values())
+
+    def _verdicts(self, tenant: str, rest: int) -> set[str]:
+        held = self.held_by(tenant)
+        found = set()
+        for holder in self.holders:
+            if holder.waits and holder.tenant == tenant:
+                there = {one.digest for one in self.holders if one.holds and not self._holds_deleted(one)}
+                room = 0 if holder.digest in there and not holder.wants_deleted else SIZES[holder.digest]
+                charge = sum(one.nbytes for one in held) + SIZES[holder.digest]
+                within = not held or charge <= 3 * (rest - room)
+                found.add("over share" if not within else "may go" if room <= rest else "no room")
+        return found
+
+    def _holds_deleted(self, holder: Holder) -> bool:
+        return holder.wants_deleted or holder.resident in self.retired
+
+    def held_by(self, *tenants: str) -> set[FakeResident]:
+        return {one.resident for one in self.holders if one.holds and one.tenant in tenants}
+
+    def teardown(self) -> None:
+        try:
+            self.loop.run_until_complete(asyncio.wait_for(self._end(), 5))
+        finally:
+            self.loop.close()
+
+    async def _end(self) -> None:
+        for holder in self.holders:
+            holder.release.set()
+        await asyncio.gather(*(holder.task for holder in self.holders), return_exceptions=True)
+        await settle()
+        assert not any(map(self.slots.leased_bytes, WEIGHTS))
+        assert not self.slots._line.waiting
+        assert not self.slots._fetches._line.waiting
+        await self.slots.close()
+
+
+TestSlots = SlotsMachine.TestCase
+TestSlots.settings = settings(stateful_step_count=40)
