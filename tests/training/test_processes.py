@@ -110,7 +110,7 @@ try:
     main()
 except SystemExit as end:
     assert end.code == 1
-import torch, scipy.sparse
+import torch, sklearn.metrics
 """
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     environment |= {"OMP_DISPLAY_ENV": "TRUE", "HF_HUB_OFFLINE": "1"}
