@@ -79,8 +79,7 @@ class QuotaEnforcer:
         rate = _rate("tokens", self._quotas_of(tenant).tokens_per_second)
         if rate is not None and await self.rates.take(rate, tenant, min(tokens, rate.amount)) is None:
             raise QuotaExceeded(
-                f"what cannot be answered costs a token each, and {tokens} are not left of the {rate} that tenant "
-                f"{tenant!r} may use",
+                f"each rejected input costs one token; tenant {tenant!r} has fewer than {tokens} left of {rate}",
                 retry_after=float(rate.seconds),
             )
 
