@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from peltier_adapters.spec.tasks import MAX_TAGS
 from peltier_backbone.backbone import Backbone
 from peltier_server.http.uploads import MAX_RECEIVED_AT_ONCE
 
@@ -235,6 +236,23 @@ def test_hostile_json_is_answered(target: AttackedServer, body: str) -> None:
         status, seconds = target.say(post(path, content, "connection: close"), 60)
     assert status in wanted
     assert seconds < 30
+
+
+def test_tokens_of_many_tags_take_the_memory_of_a_batch(
+    target: AttackedServer, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """48,000 tokens have 188 MiB of logits for 1,024 tags, but each batch leaves only the likeliest tags of them."""
+    tags = [f"B-{number}" for number in range(MAX_TAGS)]
+    data = make_artifact(bert, "bitfit", labels=tags, task_type="token-classification")
+    with httpx2.Client(base_url=target.url, timeout=60) as client:
+        client.post("/v1/adapters", files={"file": ("a", data)}, data={"name": "tags"}).raise_for_status()
+        warm = {"inputs": ["a " * 64] * 50, "parameters": {"stride": 0}}
+        client.post("/v1/tasks/tags/predict", json=warm)
+        inputs = ["a " * 64] * 750
+        with target.bounded(96 * _MIB):
+            answer = client.post("/v1/tasks/tags/predict", json={"inputs": inputs})
+        client.delete("/v1/adapters/tags").raise_for_status()
+    assert answer.status_code == 200
 
 
 def test_uploads_at_once_take_the_memory_of_two(target: AttackedServer) -> None:

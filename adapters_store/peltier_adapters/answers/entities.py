@@ -1,17 +1,18 @@
 """Converts the logits of a text's tokens to entities, as transformers' token-classification pipeline does."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import NO_WORD, Span
 from torch import Tensor
 
 from peltier_adapters.answers.tags import OUTSIDE, split_tag
+from peltier_adapters.batch.row import Gates, Row, RowOutput
 
 AggregationStrategy = Literal["none", "simple", "first", "average", "max"]
 
@@ -25,20 +26,46 @@ class EntitySpan(NamedTuple):
     score: float
 
 
+@dataclass(frozen=True)
+class TaggedRow:
+    """What entities are found from: the likeliest tags of a row's tokens. `tags` is [tokens, 4]: the number of a
+    token's likeliest tag and its probability, then both for the average of the probabilities of its word's tokens.
+    `gates` are those of a `RowOutput`."""
+
+    tags: Tensor
+    gates: Gates | None
+
+
+def tag_row(row: Row, output: RowOutput) -> TaggedRow:
+    """The tags of a row from its logits [tokens, labels], which are much larger for many labels."""
+    probabilities = output.logits.softmax(-1)
+    best = probabilities.max(-1)
+    found = torch.stack((best.indices.to(best.values.dtype), best.values) * 2, 1)
+    words = np.asarray(row.encoded.words)
+    starts = np.flatnonzero(np.diff(words, prepend=NO_WORD))
+    sizes = np.diff(starts, append=len(words))
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        if size > 1 and words[start] != NO_WORD:
+            score, label = probabilities[start : start + size].mean(0).max(0)
+            found[start : start + size, 2:] = torch.stack((label.float(), score))
+    return TaggedRow(found, output.gates)
+
+
 class TextTokens(NamedTuple):
-    """The tokens of a text in order, with the numbers of their words and their logits [tokens, labels]."""
+    """The tokens of a text in order, with the numbers of their words and their values [tokens, columns]: logits, or the
+    tags of a `TaggedRow`."""
 
     offsets: Sequence[Span]
     words: Sequence[int]
-    logits: Tensor
+    values: Tensor
 
 
-def join_windows(rows: Sequence[Encoded], logits: Sequence[Tensor]) -> TextTokens:
+def join_windows(rows: Sequence[Encoded], values: Sequence[Tensor]) -> TextTokens:
     """The tokens of a text from its windows. The tokens that two windows share are divided between them: the first half
     is taken from the first window, so that each token has the most context. Words are not divided."""
     cuts = [_cut(before, after) for before, after in pairwise(rows)]
     offsets, words, kept = list[Span](), list[int](), list[Tensor]()
-    for row, own, first, end in zip(rows, logits, [0, *cuts], [*cuts, _end(rows[-1])], strict=True):
+    for row, own, first, end in zip(rows, values, [0, *cuts], [*cuts, _end(rows[-1])], strict=True):
         tokens = enumerate(zip(row.offsets, row.words, strict=True))
         places = [place for place, ((start, _), word) in tokens if word != NO_WORD and first <= start < end]
         offsets += [row.offsets[place] for place in places]
@@ -68,7 +95,8 @@ def _cut(before: Encoded, after: Encoded) -> int:
 
 
 def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: AggregationStrategy) -> list[EntitySpan]:
-    """The entities of a text, in order. `labels` are those of the logits: tags such as `B-person`, and `O`.
+    """The entities of a text, in order. The values of `tokens` are tags; `labels` are the names of the tags, such as
+    `B-person`, and `O`.
 
     `none` gives each token with its tag, `simple` joins neighbouring tokens of an entity. The others give all tokens of
     a word one tag: that of its `first` token, of the `average` probabilities, or of the token with the `max` one."""
@@ -82,29 +110,17 @@ def _units(tokens: TextTokens, aggregation: AggregationStrategy) -> Iterator[tup
     """The characters, the best label and its probability of each token, or of each word."""
     if not tokens.words:
         return
-    probabilities = tokens.logits.softmax(-1).numpy()  # unlike torch, numpy does not release the GIL
-    starts = np.arange(len(tokens.words))
+    tags = tokens.values.numpy()  # unlike torch, numpy does not release the GIL
+    starts = chosen = np.arange(len(tokens.words))
     if aggregation not in ("none", "simple"):
-        starts = np.flatnonzero(np.diff(tokens.words, prepend=NO_WORD))
-        probabilities = _of_words(probabilities, starts, aggregation)
+        starts = chosen = np.flatnonzero(np.diff(tokens.words, prepend=NO_WORD))
+    if aggregation == "max":
+        chosen = starts + np.array([own.argmax() for own in np.split(tags[:, 1], starts[1:])])
+    label_column = 2 if aggregation == "average" else 0
+    best, top = tags[chosen, label_column].astype(int).tolist(), tags[chosen, label_column + 1].tolist()
     ends = [*starts[1:].tolist(), len(tokens.words)]
-    best, top = probabilities.argmax(-1).tolist(), probabilities.max(-1).tolist()
     for start, end, label, score in zip(starts.tolist(), ends, best, top, strict=True):
         yield tokens.offsets[start][0], tokens.offsets[end - 1][1], label, score
-
-
-def _of_words(probabilities: NDArray[Any], starts: NDArray[Any], aggregation: AggregationStrategy) -> NDArray[Any]:
-    """The probabilities [words, labels] of words from those of their tokens; `starts` are their first tokens."""
-    match aggregation:
-        case "average":
-            sizes = np.diff(starts, append=len(probabilities)).astype(probabilities.dtype)
-            averages: NDArray[Any] = np.add.reduceat(probabilities, starts) / sizes[:, None]
-            return averages
-        case "max":
-            top = np.split(probabilities.max(-1), starts[1:])
-            starts = starts + [own.argmax() for own in top]
-    chosen: NDArray[Any] = probabilities[starts]
-    return chosen
 
 
 def _groups(units: Sequence[EntitySpan]) -> Iterator[tuple[str, list[EntitySpan]]]:

@@ -137,7 +137,7 @@ class Frame:
             if spec is None or not spec.projection:
                 outputs.append(own[width:])
             elif spec.pooling == "tokens":
-                outputs.append(tokens[start : start + row.num_inputs, : spec.outputs])
+                outputs.append(tokens[start : start + row.num_inputs, : spec.outputs].clone())
             else:
                 outputs.append(own[: spec.outputs])
         return outputs
@@ -148,7 +148,8 @@ class Frame:
         if not self._shape.reads_tokens:
             return found.cpu(), tokens
         host = torch.cat((found.flatten(), tokens.flatten())).cpu()
-        return host[: found.numel()].view_as(found), host[found.numel() :].view_as(tokens)
+        # Copied again, so that the outputs of rows do not keep the memory of all tokens' logits.
+        return host[: found.numel()].view_as(found).clone(), host[found.numel() :].view_as(tokens)
 
 
 def _sizes(shape: Shape) -> dict[str, int]:

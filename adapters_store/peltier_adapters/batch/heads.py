@@ -18,6 +18,9 @@ from peltier_adapters.residency.bank import Resident, head_spec
 
 Pooling = Callable[[str], Tensor]
 
+# Heads of at most so many outputs share a matrix of logits, which is as wide as the widest of them.
+_SHARED_OUTPUTS = 64
+
 
 class Pooled:
     """One vector per row of a batch, [rows, hidden], computed once for each kind of pooling that a head of the batch
@@ -69,8 +72,18 @@ class _Read:
         return self.end - self.start
 
     @property
-    def order(self) -> tuple[int, int]:
-        return (-1, -1) if self.resident is None else (self.resident.head.number, self.resident.head_slot.number)
+    def matrix(self) -> int:
+        """Reads with the same number are computed in one matrix of logits. A wide head has its own, so that it makes
+        no row of another head wider."""
+        if self.resident is None or head_spec(self.resident.head).outputs <= _SHARED_OUTPUTS:
+            return -1
+        return self.resident.head.number
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        if self.resident is None:
+            return (-1, -1, -1)
+        return (self.matrix, self.resident.head.number, self.resident.head_slot.number)
 
 
 def read_heads(rows: Sequence[Row], pooled: Pooling, device: torch.device) -> list[Tensor]:
@@ -80,16 +93,22 @@ def read_heads(rows: Sequence[Row], pooled: Pooling, device: torch.device) -> li
     reads = _list_reads(rows)
     headed = sorted((read for read in reads if read.resident is not None), key=lambda read: read.order)
     given = [read for read in reads if read.resident is None]
-    pieces = [_logits(headed, pooled, device)] if headed else []
+    parts = [list(members) for _, members in groupby(headed, key=lambda read: read.matrix)]
+    pieces = [_logits(members, pooled, device) for members in parts]
     if given:
+        parts.append(given)
         pieces.append(_vectors(given, pooled, device))
-    # One copy for all rows, so that the host waits for the device only once.
-    flat = torch.split(torch.cat([one.flatten() for one in pieces]).cpu(), [one.numel() for one in pieces])
     found = dict[int, Tensor]()
-    for own, piece, members in zip(flat, pieces, [one for one in (headed, given) if one], strict=True):
-        outputs = torch.split(own.view_as(piece), [len(read) for read in members])
+    for own, members in zip(pieces if device.type == "cpu" else _copy_to_host(pieces), parts, strict=True):
+        outputs = torch.split(own, [len(read) for read in members])
         found |= {read.number: output for read, output in zip(members, outputs, strict=True)}
     return [_cut(row, found[number]) for number, row in enumerate(rows)]
+
+
+def _copy_to_host(pieces: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Copies of the pieces, made at once, so that the host waits for the device only once."""
+    flat = torch.split(torch.cat([one.flatten() for one in pieces]).cpu(), [one.numel() for one in pieces])
+    return [own.view_as(piece) for own, piece in zip(flat, pieces, strict=True)]
 
 
 def _list_reads(rows: Sequence[Row]) -> list[_Read]:
@@ -114,7 +133,7 @@ def _cut(row: Row, output: Tensor) -> Tensor:
 
 
 def _logits(headed: Sequence[_Read], pooled: Pooling, device: torch.device) -> Tensor:
-    """The logits of all vectors of `headed`, in one matrix that is as wide as the widest head."""
+    """The logits of all vectors of `headed`, in one matrix that is as wide as the widest head of them."""
     x = _vectors(headed, pooled, device)
     runs = [list(run) for _, run in groupby(headed, key=lambda read: read.resident and read.resident.head_slot)]
     widest = max(head_spec(run[0].resident.head).outputs for run in runs if run[0].resident)

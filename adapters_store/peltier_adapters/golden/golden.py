@@ -64,13 +64,23 @@ _TOLERANCES: Mapping[str, _Tolerance] = {
 def golden_rows(backbone: Backbone, manifest: Manifest, resident: Resident) -> list[Row]:
     """The rows to run: every golden example with the adapter, then the shortest one with only the adapter's head.
 
-    Raises `ArtifactError` for a golden input that does not fit the task.
+    Raises `ArtifactError` for a golden input that does not fit the task, or whose recorded output has another number of
+    tokens. So the outputs to be computed are no larger than the recorded ones.
     """
     encoded = [_encode(backbone, manifest.task, number, golden) for number, golden in enumerate(manifest.golden)]
     trees = [None if golden.text is None else text_tree(golden.text, backbone) for golden in manifest.golden]
     short = _shortest(manifest)
     rows = [Row(tokens, resident, tree=tree) for tokens, tree in zip(encoded, trees, strict=True)]
+    if reasons := _other_num_tokens(manifest, rows):
+        raise ArtifactError(reasons)
     return [*rows, Row(encoded[short], resident, bare=True, tree=trees[short])]
+
+
+def _other_num_tokens(manifest: Manifest, rows: Sequence[Row]) -> list[str]:
+    if not manifest.task.reads_tokens:
+        return []
+    sizes = [row.num_inputs * manifest.task.num_outputs for row in rows]
+    return _other_sizes(sizes, [len(golden.output) for golden in manifest.golden])
 
 
 def _shortest(manifest: Manifest) -> int:
@@ -145,7 +155,7 @@ def _tolerance(
 def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], tolerance: float) -> list[str]:
     task, golden = manifest.task, manifest.golden
     recorded = [torch.tensor(example.output) for example in golden]
-    if reasons := _other_lengths(found, recorded):
+    if reasons := _other_sizes([own.numel() for own in found], [own.numel() for own in recorded]):
         return reasons
     recorded = [one.view_as(logits) for one, logits in zip(recorded, found, strict=True)]
     off = [_distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
@@ -164,12 +174,12 @@ def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor]
     return [reason for number, pair in enumerate(pairs) for reason in _another_label(task, number, *pair, tolerance)]
 
 
-def _other_lengths(found: Sequence[Tensor], recorded: Sequence[Tensor]) -> list[str]:
-    """Why outputs cannot be compared: another number of tokens."""
+def _other_sizes(found: Sequence[int], recorded: Sequence[int]) -> list[str]:
+    """Why outputs of these numbers of values cannot be compared: another number of tokens."""
     return [
-        f"golden example {number}: this server's output has {logits.numel()} values, the recorded one {one.numel()}"
-        for number, (logits, one) in enumerate(zip(found, recorded, strict=True))
-        if logits.numel() != one.numel()
+        f"golden example {number}: this server's output has {own} values, the recorded one {wanted}"
+        for number, (own, wanted) in enumerate(zip(found, recorded, strict=True))
+        if own != wanted
     ]
 
 

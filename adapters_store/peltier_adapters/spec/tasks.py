@@ -14,6 +14,8 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec.maps import Spec
 
 MAX_NEW_TOKENS = 4096
+# A batch has a logit for each tag of each of its tokens: 16 MiB for 4,096 tokens.
+MAX_TAGS = 1024
 MAX_BEAMS = 16
 LONGEST_ANSWER = 512
 MAX_TEMPERATURE = 2.0
@@ -100,6 +102,8 @@ class TaskSpec(Spec):
             raise ValueError("two labels have the same name")
         if self.type in ("regression", "ranking") and len(self.labels) != 1:
             raise ValueError(f"{self.type} has one label, not {len(self.labels)}")
+        if self.type == "token-classification" and len(self.labels) > MAX_TAGS:
+            raise ValueError(f"token-classification has at most {MAX_TAGS:,} labels, not {len(self.labels):,}")
         if self.type in ("classification", "token-classification") and len(self.labels) < 2:
             raise ValueError(f"{self.type} needs at least two labels")
         if self.type == "multilabel" and not self.labels:

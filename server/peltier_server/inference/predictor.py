@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from peltier_adapters.answers.entities import tag_row
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
@@ -223,7 +224,7 @@ class Predictor:
                 if request.stream is not None:
                     request.stream.open(opening)
                 leased_at = time.monotonic()
-                outcome = await self._compute(encoded, lease.resident, decoding, request)
+                outcome = await self._compute(task, encoded, lease.resident, decoding, request)
         except BlobNotFound:
             # Another version may answer instead and takes its own bytes and windows.
             budget.give_back(size, count_windows(encoded))
@@ -258,8 +259,9 @@ class Predictor:
         return encoded
 
     async def _compute(
-        self, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None, request: PredictionRequest
-    ) -> RowsOutcome[Any]:
+        self, task: TaskSpec, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None,
+        request: PredictionRequest,
+    ) -> RowsOutcome[Any]:  # fmt: skip
         parameters, tenant, bare = request.parameters, request.tenant, request.target.artifact is not None
         rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
         deadline = math.inf if request.deadline is None else request.deadline
@@ -268,7 +270,8 @@ class Predictor:
             inputs = None
             if len(rows) > len(encoded):
                 inputs = [number for number, own in enumerate(encoded) for _ in own]
-            return await self._batcher.compute(rows, terms, inputs=inputs, record_gates=parameters.return_gates)
+            gates, reduce = parameters.return_gates, tag_row if task.type == "token-classification" else None
+            return await self._batcher.compute(rows, terms, inputs=inputs, record_gates=gates, reduce=reduce)
         listener = None if request.stream is None else request.stream.on_progress
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from peltier_adapters.answers import embeddings
-from peltier_adapters.answers.entities import find_entities, join_windows
+from peltier_adapters.answers.entities import TaggedRow, find_entities, join_windows
 from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
 from peltier_adapters.answers.texts import text_answer
@@ -36,7 +36,7 @@ class WindowedOutput(NamedTuple):
 
     value: Input
     rows: EncodedInput
-    outputs: Sequence[RowOutput]
+    outputs: Sequence[RowOutput | TaggedRow]
 
     @property
     def gates(self) -> Gates | None:
@@ -57,7 +57,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def group_windows(
-    inputs: Sequence[Input], encoded: Sequence[EncodedInput], outputs: Iterable[RowOutput]
+    inputs: Sequence[Input], encoded: Sequence[EncodedInput], outputs: Iterable[RowOutput | TaggedRow]
 ) -> list[WindowedOutput]:
     """The outputs of each input. They are in the order of the rows of all inputs."""
     rest = iter(outputs)
@@ -127,7 +127,8 @@ def _read_windows(task: TaskSpec, found: WindowedOutput, parameters: Parameters)
 
 def _read_span(task: TaskSpec, found: WindowedOutput, parameters: Parameters) -> dict[str, Any]:
     """The part of the context that answers the question."""
-    windows = [(row, output.logits) for row, output in zip(found.rows, found.outputs, strict=True)]
+    outputs = [output for output in found.outputs if isinstance(output, RowOutput)]
+    windows = [(row, output.logits) for row, output in zip(found.rows, outputs, strict=True)]
     best = best_span(found.value[-1], windows, task.span or SpanSpec(), raw_scores=parameters.raw_scores)
     return best._asdict()
 
@@ -136,7 +137,7 @@ def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters
     """The entities of a text."""
     text, rows = found.value, found.rows
     assert isinstance(text, str), "a token classification has single texts"
-    tokens = join_windows(rows, [output.logits for output in found.outputs])
+    tokens = join_windows(rows, [output.tags for output in found.outputs if isinstance(output, TaggedRow)])
     entities = find_entities(task.labels, tokens, parameters.aggregation)
     answer: dict[str, Any] = {
         "entities": [

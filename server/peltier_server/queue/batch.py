@@ -3,9 +3,9 @@
 import time
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
-from peltier_adapters.batch.row import Row, RowOutput
-from peltier_client.errors import PeltierError
+from peltier_adapters.batch.row import Row
 
 from peltier_server.queue.ticket import RowsOutcome, Ticket, settle
 from peltier_server.tracing.batch_trace import BatchTrace
@@ -52,8 +52,9 @@ class TicketBatch:
         sizes = {"rows": self.num_rows, "tokens": self.tokens, "adapters": self.num_adapters}
         return BatchTrace(traces, {f"peltier.batch.{name}": size for name, size in sizes.items()})
 
-    def resolve(self, outputs: Sequence[RowOutput | PeltierError], trace: BatchTrace | None = None) -> None:
-        """Gives each caller the outputs or errors of its rows. `trace` has the span of the batch."""
+    def resolve(self, outputs: Sequence[Any], trace: BatchTrace | None = None) -> None:
+        """Gives each caller the outputs of its rows, each of which may be a `PeltierError`. `trace` has the span of the
+        batch."""
         span = None if trace is None else trace.span_context
         compute, num_adapters, rest = time.monotonic() - self.started_at, self.num_adapters, iter(outputs)
         settle(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, TypeVar
 
-from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import Draft
 from peltier_adapters.generation.search import Decoding
 from peltier_client.errors import DeadlinePassed, Draining
@@ -19,7 +19,7 @@ from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batch_limit import Admission, BatchBounds, BatchLimit
 from peltier_server.queue.fair_queue import BatchRoom, FairQueue
 from peltier_server.queue.prices import Price, Prices, price_tokens
-from peltier_server.queue.ticket import Results, RowsOutcome, Terms, Ticket, TokenListener, settle
+from peltier_server.queue.ticket import Reduce, Results, RowsOutcome, Terms, Ticket, TokenListener, settle
 
 logger = logging.getLogger(__name__)
 
@@ -90,18 +90,18 @@ class Batcher:
         *,
         inputs: Sequence[int] | None = None,
         record_gates: bool = False,
-    ) -> RowsOutcome[RowOutput]:
+        reduce: Reduce | None = None,
+    ) -> RowsOutcome[Any]:
         """The outcome of one request's rows; the caller holds the leases of their adapters. `inputs` has the number of
-        each row's input, if inputs have several rows.
+        each row's input, if inputs have several rows. Outputs are `RowOutput`s, or what `reduce` makes of them.
 
         Raises the first error, but only after every row has ended, because the leases must outlive all rows.
         """
-        results: Results[RowOutput] = Results(len(rows), inputs)
+        results: Results[Any] = Results(len(rows), inputs)
         tickets, start = list[Ticket](), 0
         for run in _runs(rows):
-            tickets.append(
-                _ticket(run, self._price(run), terms, results=results, start=start, record_gates=record_gates)
-            )
+            given = {"results": results, "start": start, "record_gates": record_gates, "reduce": reduce}
+            tickets.append(_ticket(run, self._price(run), terms, **given))
             start += len(run)
         return await self._outcome(results, tickets)
 

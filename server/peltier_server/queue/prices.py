@@ -102,7 +102,9 @@ class _Tariff:
     def __init__(self, units: _BackboneUnits, rates: _AdapterRates, resident: Resident | None) -> None:
         self._units = units
         self._encoder, self._decoder, self._prefix = (rate / units.size for rate in rates)
-        self._head = 0.0 if resident is None else resident.head.cost.row / units.size
+        head = 0.0 if resident is None else resident.head.cost.row / units.size
+        reads_tokens = resident is not None and resident.task.reads_tokens
+        self._row_head, self._token_head = (0.0, head) if reads_tokens else (head, 0.0)
         self._weights = 0.0 if resident is None else resident.nbytes / 4 / units.size
         self._rates: _RowRates | None = None
 
@@ -112,7 +114,7 @@ class _Tariff:
         units, scored = self._units, num_rows * targets
         return Work(
             tokens=inputs * units.input + scored * units.target,
-            products=inputs * self._encoder + num_rows * self._head + scored * self._decoder,
+            products=inputs * (self._encoder + self._token_head) + num_rows * self._row_head + scored * self._decoder,
             pairs=squares * units.input_pair
             + (inputs + scored) * self._prefix
             + targets * (inputs + scored) * units.target_pair,

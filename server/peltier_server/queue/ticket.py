@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from opentelemetry.trace import SpanContext
-from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.generation.search import Decoding
 from peltier_client.errors import PeltierError
 
@@ -85,6 +85,8 @@ class NewTokens:
 
 
 TokenListener = Callable[[NewTokens], None]
+# Makes what a request needs of the output of one of its rows, so that the rest of the output is freed with the batch.
+Reduce = Callable[[Row, RowOutput], Any]
 
 
 class Terms(NamedTuple):
@@ -114,6 +116,7 @@ class Ticket:
     start: int = 0
     deadline: float = math.inf
     record_gates: bool = False
+    reduce: Reduce | None = None
     decoding: Decoding | None = None
     listener: TokenListener | None = None
     tenant: str = TENANT

@@ -26,6 +26,7 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 # The whole message of oneDNN when it has no memory for the code that it generates for each new size of a batch. For an
 # unsupported size the message is longer: "could not create a primitive descriptor for …".
 _NO_MEMORY_FOR_CODE = "could not create a primitive"
+_FEW_VALUES = 1024
 
 
 class Bisection:
@@ -104,7 +105,9 @@ def _is_out_of_memory(failure: BaseException) -> bool:
 
 
 def _finite(output: RowOutput) -> RowOutput | PeltierError:
-    # The sum is finite only if all values are. torch's `isfinite` would release the GIL for every row.
-    if math.isfinite(sum(output.logits.flatten().tolist())):
+    # The sum is finite only if all values are. For few values a call of torch, which also releases the GIL, is slower.
+    logits = output.logits
+    total = sum(logits.flatten().tolist()) if logits.numel() <= _FEW_VALUES else float(logits.sum(dtype=torch.float64))
+    if math.isfinite(total):
         return output
     return InferenceFailed("the model's output for this input is not finite")

@@ -6,9 +6,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from peltier_adapters.batch.forward import computed_share
+from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.graphs.choice import create_graphs
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
@@ -16,8 +18,8 @@ from peltier_client.errors import InferenceFailed, PeltierError
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.ticket import Ticket, settle
-from peltier_server.runner.bisection import Bisection
+from peltier_server.queue.ticket import Reduce, Ticket, settle
+from peltier_server.runner.bisection import Bisection, blame
 from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 from peltier_server.runner.decoder import TextDecoder
 
@@ -135,7 +137,7 @@ class Worker:
             self._resources.batcher.learn(batch.tickets, seconds, computed=computed)
         if trace is not None:
             trace.end(len(errors))
-        batch.resolve(outputs, trace)
+        batch.resolve(_reduce(batch.tickets, outputs), trace)
 
     def _write(self, drafts: Sequence[Ticket]) -> None:
         decoder = self._decoder = self._decoder or self._new_decoder()
@@ -154,3 +156,19 @@ class Worker:
         self._taken = []
         self._decoder = None
         time.sleep(_PAUSE_SECONDS)
+
+
+def _reduce(tickets: Sequence[Ticket], outputs: Sequence[RowOutput | PeltierError]) -> list[Any]:
+    """What the requests of `tickets` need of the outputs of their rows."""
+    rest = iter(outputs)
+    return [_reduce_row(ticket.reduce, row, next(rest)) for ticket in tickets for row in ticket.rows]
+
+
+def _reduce_row(reduce: Reduce | None, row: Row, output: RowOutput | PeltierError) -> Any:
+    if reduce is None or isinstance(output, PeltierError):
+        return output
+    try:
+        return reduce(row, output)
+    except Exception as error:
+        logger.warning("the output of a row cannot be reduced", exc_info=True)
+        return blame(error)

@@ -9,8 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.answers.entities import AggregationStrategy, TextTokens, find_entities, join_windows
+from peltier_adapters.answers.entities import AggregationStrategy, TextTokens, find_entities, join_windows, tag_row
 from peltier_adapters.answers.tags import split_tag
+from peltier_adapters.batch.row import Row, RowOutput
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.text.packing import Encoded
@@ -42,12 +43,16 @@ def _logits(row: Encoded) -> Tensor:
     return logits
 
 
+def _tags(row: Encoded) -> Tensor:
+    return tag_row(Row(row), RowOutput(_logits(row))).tags
+
+
 @pytest.mark.parametrize("aggregation", get_args(AggregationStrategy))
 @pytest.mark.parametrize("text", TEXTS)
 def test_entities_equal_those_of_the_pipeline(text: str, aggregation: AggregationStrategy, minilm: Backbone):
     """Characters and labels are equal, and scores to 1e-6."""
     (row,) = minilm.tokenizer.read_windows(text, max_tokens=128).rows()
-    found = find_entities(LABELS, join_windows([row], [_logits(row)]), aggregation)
+    found = find_entities(LABELS, join_windows([row], [_tags(row)]), aggregation)
     expected = _pipeline()(text, aggregation_strategy=aggregation)
     label = "entity" if aggregation == "none" else "entity_group"
     assert [one[:3] for one in found] == [(one["start"], one["end"], one[label]) for one in expected]
@@ -66,8 +71,8 @@ def test_windows_join_to_the_tokens_of_the_text(num_words: int, stride: int, min
     joined = join_windows(rows, logits)
     assert tuple(joined.offsets) == whole.offsets[1:-1]
     assert tuple(joined.words) == whole.words[1:-1]
-    assert joined.logits[:, 0].tolist() == [start for start, _ in joined.offsets]
-    assert joined.logits[:, 1].tolist() == sorted(joined.logits[:, 1].tolist())
+    assert joined.values[:, 0].tolist() == [start for start, _ in joined.offsets]
+    assert joined.values[:, 1].tolist() == sorted(joined.values[:, 1].tolist())
 
 
 def test_a_word_in_two_windows_is_taken_from_one(minilm: Backbone):
@@ -75,7 +80,7 @@ def test_a_word_in_two_windows_is_taken_from_one(minilm: Backbone):
     rows = minilm.tokenizer.read_windows("good Jyväskylä " * 4, max_tokens=14, stride=6).rows()
     joined = join_windows(rows, [torch.full((len(row), 1), float(number)) for number, row in enumerate(rows)])
     windows: dict[int, set[float]] = {}
-    for word, (window,) in zip(joined.words, joined.logits.tolist(), strict=True):
+    for word, (window,) in zip(joined.words, joined.values.tolist(), strict=True):
         windows.setdefault(word, set()).add(window)
     assert all(len(own) == 1 for own in windows.values())
     assert len(rows) > 2
@@ -84,13 +89,14 @@ def test_a_word_in_two_windows_is_taken_from_one(minilm: Backbone):
 def test_bilou_tags_join_like_bio():
     """A tag L continues an entity, and a tag U begins one."""
     labels = ("O", "B-x", "I-x", "L-x", "U-x")
-    tokens = TextTokens([(2 * at, 2 * at + 1) for at in range(6)], range(6), torch.eye(5)[[1, 2, 3, 4, 4, 0]] * 9)
+    tags = torch.tensor([[float(tag), 0.9] * 2 for tag in (1, 2, 3, 4, 4, 0)])
+    tokens = TextTokens([(2 * at, 2 * at + 1) for at in range(6)], range(6), tags)
     assert [one[:3] for one in find_entities(labels, tokens, "first")] == [(0, 5, "x"), (6, 7, "x"), (8, 9, "x")]
 
 
 def test_a_text_without_words_has_no_entities():
     """A text without tokens is accepted."""
-    assert find_entities(LABELS, TextTokens([], [], torch.zeros(0, 5)), "average") == []
+    assert find_entities(LABELS, TextTokens([], [], torch.zeros(0, 4)), "average") == []
 
 
 def test_tags_without_a_prefix_are_labels():

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_adapters.batch.heads import read_heads
+from peltier_adapters.batch.heads import _copy_to_host, read_heads
 from peltier_adapters.batch.row import Row
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.torch import TORCH
@@ -103,15 +103,26 @@ def test_all_heads_are_one_call(bert: Backbone, make_artifact: Callable[..., byt
     assert sizes == [6]
 
 
-def test_the_host_waits_for_a_gpu_once(
-    bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-):
+def test_the_host_waits_for_a_gpu_once(monkeypatch: pytest.MonkeyPatch):
     """The outputs of all heads come in one copy."""
-    banks = Banks(bert)
-    residents = [banks.add(read_artifact(make_artifact(bert, "lora", seed=seed), bert)) for seed in range(3)]
-    rows = [Row(bert.tokenizer.encode("bad"), one) for one in (*residents, None)]
+    pieces = [torch.ones(3, 2), torch.zeros(1, 48)]
     copies: list[int] = []
     to_host = Tensor.cpu
     monkeypatch.setattr(Tensor, "cpu", lambda tensor: copies.append(tensor.numel()) or to_host(tensor))
-    read_heads(rows, lambda kind: torch.zeros(len(rows), bert.config.hidden_size), CPU)
-    assert copies == [3 * 2 + bert.config.hidden_size]
+    copied = _copy_to_host(pieces)
+    assert copies == [3 * 2 + 48]
+    assert all(torch.equal(one, other) for one, other in zip(copied, pieces, strict=True))
+
+
+def test_a_wide_head_makes_no_other_row_wider(bert: Backbone, make_artifact: Callable[..., bytes]):
+    """An output keeps the memory of its matrix, which is that of the wide head for rows of this head alone."""
+    banks, tags = Banks(bert), [f"B-{number}" for number in range(200)]
+    narrow = banks.add(read_artifact(make_artifact(bert, "lora", task_type="span", inputs="pair"), bert))
+    wide = banks.add(read_artifact(make_artifact(bert, "lora", labels=tags, task_type="token-classification"), bert))
+    encoded = bert.tokenizer.encode("a good film")
+    rows = [Row(encoded, one) for one in (narrow, wide, None)]
+    states = torch.randn(len(encoded) * len(rows), bert.config.hidden_size)
+    with torch.inference_mode():
+        outputs = read_heads(rows, lambda kind: states if kind == "tokens" else states[: len(rows)], CPU)
+    kept = [output.untyped_storage().nbytes() // output.itemsize for output in outputs]
+    assert kept == [2 * len(encoded), 200 * len(encoded), bert.config.hidden_size]

@@ -246,3 +246,15 @@ def test_servers_that_round_run_four_twins(bert: Backbone, bert_int8: Backbone, 
     """A server in float32 runs none."""
     half = load_backbone(str(bert_directory), dtype="bfloat16")
     assert [num_twins(backbone) for backbone in (bert, half, bert_int8)] == [0, 4, 4]
+
+
+def test_an_output_of_other_tokens_is_refused_before_it_is_computed(
+    bert: Backbone, make_artifact: Callable[..., bytes]
+):
+    """So the outputs of an upload are bounded by the size of its header."""
+    artifact = read_artifact(make_artifact(bert, "bitfit", task_type="token-classification", labels=["O", "B-x"]), bert)
+    first, *others = artifact.manifest.golden
+    short = first.model_copy(update={"output": first.output[:-2]})
+    manifest = artifact.manifest.model_copy(update={"golden": (short, *others)})
+    with pytest.raises(ArtifactError, match=f"output has {len(first.output)} values, the recorded one"):
+        golden_rows(bert, manifest, Banks(bert).add(artifact))

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from peltier_adapters.answers.entities import find_entities, join_windows
+from peltier_adapters.answers.entities import find_entities, join_windows, tag_row
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -62,10 +62,10 @@ def _expected(
     rows = encode_windows(bert, resident.task, text, LongTexts(**how))
     if spaces:
         rows = at_words(rows, words_at_spaces(text))
-    outputs = [forward(bert, [Row(row, resident)])[0].logits for row in rows]
+    tags = [tag_row(one := Row(row, resident), forward(bert, [one])[0]).tags for row in rows]
     return [
         {**one._asdict(), "text": text[one.start : one.end], "score": pytest.approx(one.score, abs=1e-5)}
-        for one in find_entities(TAGS, join_windows(rows, outputs), aggregation)
+        for one in find_entities(TAGS, join_windows(rows, tags), aggregation)
     ]
 
 

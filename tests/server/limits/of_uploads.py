@@ -84,6 +84,15 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "bitfit", add_labels))
 
 
+@probe("labels of a token classification", "peltier_adapters.spec.tasks.MAX_TAGS")
+def _(servers: Servers) -> Met:
+    def make_tags(manifest: dict[str, Any]) -> None:
+        manifest["task"] |= {"type": "token-classification", "inputs": "single"}
+        manifest["task"]["labels"] = [f"B-{number}" for number in range(1025)]
+
+    return servers.bert.upload(_changed(servers, "bitfit", make_tags))
+
+
 @probe("sizes in a part: bottleneck, rank, `n`", "peltier_adapters.spec.maps.MAX_SIZE")
 def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "pfeiffer", lambda manifest: manifest["parts"][0].update(size=4097)))

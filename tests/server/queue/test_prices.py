@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
@@ -57,6 +58,19 @@ def test_an_adapter_costs_what_it_computes(make_row: MakeRow, minilm: Backbone):
     assert 1.8 * plain.rows[0] < large.rows[0] < 2.1 * plain.rows[0]
     assert 10 < large.weights < 25
     assert plain.rows[0] + 20 < prefix.rows[0] < plain.rows[0] + 40
+
+
+def test_a_head_of_tokens_costs_its_products_for_each_token(minilm: Backbone, make_artifact: Callable[..., bytes]):
+    """A head of 1,024 tags takes a twenty-seventh of the blocks for each token; other heads are computed once a row."""
+    prices, tokens = Prices(minilm.config), 40
+    tags = [f"B-{number}" for number in range(1024)]
+
+    def products(**task: Any) -> float:
+        artifact = read_artifact(make_artifact(minilm, "bitfit", labels=tags, **task), minilm)
+        return prices.price([Row(_encoded(tokens), Banks(minilm).add(artifact))]).work.products
+
+    assert products(task_type="token-classification") == pytest.approx(tokens * products())
+    assert products() == pytest.approx(1 / 27)
 
 
 def test_a_step_costs_what_a_decoder_computes(t5: Backbone, make_artifact: Callable[..., bytes]):

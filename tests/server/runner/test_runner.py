@@ -310,3 +310,19 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
     await asyncio.to_thread(runner.join, 10)
     assert passes == [2]
     assert sum(steps) == sum(len(draft.ids) + (draft.finish == "stop") for draft in found.outputs)
+
+
+async def test_an_output_that_cannot_be_reduced_fails_alone(runner: Runner, batcher: Batcher, rows: list[Row]) -> None:
+    """Requests get what they make of their outputs; another request of the batch is answered."""
+
+    def reduce(row: Row, output: RowOutput) -> float:
+        if row is rows[1]:
+            fail()
+        return float(output.logits[0])
+
+    requests = [asyncio.ensure_future(batcher.compute([row], reduce=reduce)) for row in rows]
+    first, second, third = await asyncio.gather(*requests, return_exceptions=True)
+    assert isinstance(second, InferenceFailed)
+    assert not isinstance(first, BaseException)
+    assert not isinstance(third, BaseException)
+    assert [type(value) for value in (*first.outputs, *third.outputs)] == [float, float]

@@ -171,7 +171,7 @@ def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
 def _find_tags(task: TaskSpec, text: TaggedText, logits: Sequence[Tensor]) -> list[str]:
     tags = [OUTSIDE] * len(text.words)
     tokens = join_windows(text.rows, logits)
-    best = tokens.logits.argmax(-1).tolist()
+    best = tokens.values.argmax(-1).tolist()
     for word, place in _first_tokens(tokens.words):
         tags[word] = task.labels[best[place]]
     return tags
