@@ -14,7 +14,7 @@ from peltier_adapters.commands import JsonOption
 
 from peltier_store.backup.backup import BackupSummary
 from peltier_store.backup.export import export_store
-from peltier_store.backup.restore import import_store
+from peltier_store.backup.restore import import_store, read_backup
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.garbage import Collected, Collector
 from peltier_store.location import StoreLocation
@@ -122,9 +122,11 @@ async def _export(location: StoreLocation, output: Path) -> BackupSummary:
         return await export_store(registry, blobs, output)
 
 
-async def _import(location: StoreLocation, backup: Path) -> BackupSummary:
-    async with _opened(location) as (registry, blobs):
-        return await import_store(registry, blobs, backup)
+async def _import(location: StoreLocation, path: Path) -> BackupSummary:
+    # Opening a location creates the store, which a damaged backup must not leave behind.
+    with read_backup(path) as backup:
+        async with _opened(location) as (registry, blobs):
+            return await import_store(registry, blobs, backup)
 
 
 async def _verify(location: StoreLocation) -> VerificationReport:

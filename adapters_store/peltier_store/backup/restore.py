@@ -99,39 +99,40 @@ class BackupReader:
 
 @contextmanager
 def read_backup(path: Path) -> Iterator[BackupReader]:
-    """The backup at `path`; raises BackupError if the file is not a backup or is cut short."""
+    """The backup at `path`, whose contents are verified. Raises BackupError if the file is not a backup, is cut short
+    or is damaged."""
     try:
         with tarfile.open(path, "r:") as tar:
-            yield BackupReader(str(path), tar)
+            backup = BackupReader(str(path), tar)
+            backup.check()
+            yield backup
     except (tarfile.TarError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise BackupError(f"the backup {str(path)!r} cannot be read: {reason}") from error
 
 
-async def import_store(registry: Registry, blobs: Blobs, path: Path) -> BackupSummary:
-    """Restores a backup into an empty registry and blob store; the registry's commit is the last step.
+async def import_store(registry: Registry, blobs: Blobs, backup: BackupReader) -> BackupSummary:
+    """Restores a verified backup into an empty registry and blob store; the registry's commit is the last step.
 
     The blob store may already hold blobs of this backup, so that an interrupted import can be repeated. It may also be
-    the store of the exported registry; from then on it belongs to the new one. Raises BackupError for an incomplete
-    backup, before anything is stored; RegistryConflict or BackupError if the store holds something else; BlobError or
-    RegistryError if the store fails. Then the registry stays empty, and the collector deletes the blobs.
+    the store of the exported registry; from then on it belongs to the new one. Raises RegistryConflict or BackupError
+    if the store holds something else, before anything is stored; BlobError or RegistryError if the store fails. Then
+    the registry stays empty, and the collector deletes the blobs.
     """
-    with read_backup(path) as backup:
-        await registry.contents.require_empty()
-        foreign = await _stored(blobs) - backup.digests
-        if foreign:
-            raise BackupError(f"the blob store is not empty: it holds {len(foreign)} blobs that the backup does not")
-        await asyncio.to_thread(backup.check)
+    await registry.contents.require_empty()
+    foreign = await _stored(blobs) - backup.digests
+    if foreign:
+        raise BackupError(f"the blob store is not empty: it holds {len(foreign)} blobs that the backup does not")
 
-        async def ready() -> None:
-            missing = backup.digests - await _stored(blobs)
-            if missing:
-                raise BackupError(f"{len(missing)} blobs were deleted while they were imported, such as {min(missing)}")
+    async def ready() -> None:
+        missing = backup.digests - await _stored(blobs)
+        if missing:
+            raise BackupError(f"{len(missing)} blobs were deleted while they were imported, such as {min(missing)}")
 
-        async with _take_over(registry, blobs):
-            await _put_blobs(backup, blobs)
-            await registry.contents.restore(backup.lines(), ready)
-        return backup.summary
+    async with _take_over(registry, blobs):
+        await _put_blobs(backup, blobs)
+        await registry.contents.restore(backup.lines(), ready)
+    return backup.summary
 
 
 @asynccontextmanager
@@ -152,7 +153,11 @@ async def _put_blobs(backup: BackupReader, blobs: Blobs) -> None:
     ordered = sorted(backup.digests)
     for start in range(0, len(ordered), _BATCH):
         batch = ordered[start : start + _BATCH]
-        await asyncio.gather(*(blobs.put(backup.blob(digest)) for digest in batch))
+        # All of them end before an error is raised, so that none is stored after the import has failed.
+        stored = await asyncio.gather(*(blobs.put(backup.blob(digest)) for digest in batch), return_exceptions=True)
+        for error in stored:
+            if isinstance(error, BaseException):
+                raise error
 
 
 async def _stored(blobs: Blobs) -> AbstractSet[str]:

@@ -169,3 +169,14 @@ def test_a_store_may_be_named_by_the_environment(store: Path, monkeypatch: pytes
     assert "cannot hold a registry: also give" in str(peltier_store("verify").exception)
     monkeypatch.setenv("PELTIER_REGISTRY", f"sqlite+aiosqlite:///{store / 'registry.db'}")
     assert peltier_store("verify").stdout.endswith("2 problems\n")
+
+
+def test_a_refused_backup_leaves_no_store(tmp_path: Path, store: Path) -> None:
+    """A damaged backup is refused before the store is created; the complete one is imported there."""
+    peltier_store("export", tmp_path / "backup.tar", "--store", store)
+    data = (tmp_path / "backup.tar").read_bytes()
+    (tmp_path / "cut.tar").write_bytes(data[: len(data) // 2])
+    new = tmp_path / "new"
+    assert peltier_store("import", tmp_path / "cut.tar", "--store", new).exit_code != 0
+    assert not new.exists()
+    assert peltier_store("import", tmp_path / "backup.tar", "--store", new).exit_code == 0

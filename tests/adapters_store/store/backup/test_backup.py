@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_store.backup.backup import BackupError
+from peltier_store.backup.backup import BackupError, BackupSummary
 from peltier_store.backup.export import export_store
 from peltier_store.backup.restore import import_store, read_backup
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
@@ -38,6 +38,12 @@ async def opened(url: str) -> AsyncIterator[Registry]:
 
 def names_in(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
+
+
+async def restored(registry: Registry, blobs: Blobs, path: Path) -> BackupSummary:
+    """Imports the backup at `path`."""
+    with read_backup(path) as backup:
+        return await import_store(registry, blobs, backup)
 
 
 def sqlite(directory: Path) -> str:
@@ -120,13 +126,13 @@ async def test_a_backup_comes_back_in_another_kind_of_store(
     assert {line.table for line in rows} == {"tenants", "keys", "adapters", "versions", "aliases", "audit"}
     async with opened(postgres_url) as registry:
         blobs = Blobs.open(s3_store)
-        summary = await import_store(registry, blobs, backup)
+        summary = await restored(registry, blobs, backup)
         assert (summary.num_blobs, summary.blob_bytes) == (4, 100_011)
         assert (await contents(registry), await stored(blobs)) == (rows, data)
         await export_store(registry, blobs, tmp_path / "again.tar")
     async with opened(sqlite(tmp_path / "back")) as registry:
         blobs = Blobs.open(tmp_path / "back" / "blobs")
-        await import_store(registry, blobs, tmp_path / "again.tar")
+        await restored(registry, blobs, tmp_path / "again.tar")
         assert (await contents(registry), await stored(blobs)) == (rows, data)
 
 
@@ -138,7 +144,7 @@ async def test_an_imported_registry_goes_on(
     url = sqlite(tmp_path / "new") if database == "sqlite" else request.getfixturevalue("postgres_url")
     async with opened(url) as registry:
         blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.revision()
-        await import_store(registry, blobs, backup)
+        await restored(registry, blobs, backup)
         changed = await registry.snapshot(seen)
         assert [(adapter.tenant, len(adapter.versions)) for adapter in changed.adapters] == [
             ("acme", 1),
@@ -181,7 +187,7 @@ async def test_a_backup_is_of_one_moment_while_servers_write(source: tuple[Regis
     for number in range(8):
         summary = await export_store(registry, blobs, tmp_path / f"{number}.tar")
         async with opened(sqlite(tmp_path / f"{number}")) as other:
-            await import_store(other, Blobs.open(tmp_path / f"{number}" / "blobs"), tmp_path / f"{number}.tar")
+            await restored(other, Blobs.open(tmp_path / f"{number}" / "blobs"), tmp_path / f"{number}.tar")
         counts.append(summary.num_rows["audit"])
     running = False
     assert await writer > 8
@@ -192,8 +198,8 @@ async def test_a_backup_is_never_overwritten(source: tuple[Registry, Blobs], bac
     """An existing file is refused and not changed."""
     with pytest.raises(BackupError, match=r"backup\.tar' exists already; a backup is never overwritten"):
         await export_store(*source, backup)
-    with read_backup(backup) as reader:
-        reader.check()
+    with read_backup(backup):
+        pass
 
 
 async def test_a_store_that_lacks_bytes_cannot_be_exported(source: tuple[Registry, Blobs], tmp_path: Path) -> None:
@@ -214,7 +220,7 @@ async def test_only_an_empty_registry_takes_a_backup(source: tuple[Registry, Blo
     """Another registry is refused in one sentence and not changed."""
     before = await contents(source[0])
     with pytest.raises(RegistryConflict, match=r"^the registry is not empty: its table '[a-z]+' holds [0-9]+ rows$"):
-        await import_store(*source, backup)
+        await restored(*source, backup)
     assert await contents(source[0]) == before
 
 
@@ -227,9 +233,9 @@ async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: P
         with pytest.raises(
             BackupError, match=r"^the blob store is not empty: it holds 1 blobs that the backup does not"
         ):
-            await import_store(registry, blobs, backup)
+            await restored(registry, blobs, backup)
         await blobs.delete(stranger)
-        await import_store(registry, blobs, backup)
+        await restored(registry, blobs, backup)
 
 
 async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp_path: Path) -> None:
@@ -243,12 +249,12 @@ async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp
 
     async with opened(sqlite(tmp_path)) as registry:
         with pytest.raises(BlobError, match="is full"):
-            await import_store(registry, Failing.open(tmp_path / "new"), backup)
+            await restored(registry, Failing.open(tmp_path / "new"), backup)
         blobs = Old.open(tmp_path / "new")
         assert await registry.versions() == []
         assert len(await stored(blobs)) == 3
         assert (await Collector(registry, blobs).run()).num_deleted == 3
-        await import_store(registry, blobs, backup)
+        await restored(registry, blobs, backup)
 
 
 async def test_a_store_follows_its_registry_into_a_new_one(
@@ -260,10 +266,10 @@ async def test_a_store_follows_its_registry_into_a_new_one(
     async with opened(sqlite(tmp_path)) as new:
         collecting = await new.begin_collection([digest_of(b"two")])
         with pytest.raises(RegistryError, match="are being deleted"):
-            await import_store(new, blobs, backup)
+            await restored(new, blobs, backup)
         await require_own(old, blobs)
         await new.end_collection(collecting)
-        await import_store(new, blobs, backup)
+        await restored(new, blobs, backup)
         await require_own(new, blobs)
     with pytest.raises(BlobError, match="belongs to the registry"):
         await Collector(old, blobs).run()
@@ -281,7 +287,7 @@ async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_pat
 
     async with opened(sqlite(tmp_path)) as registry:
         with pytest.raises(BackupError, match=f"^1 blobs were deleted .* such as {digest_of(b'two')}$"):
-            await import_store(registry, Losing.open(tmp_path / "new"), backup)
+            await restored(registry, Losing.open(tmp_path / "new"), backup)
         await registry.contents.require_empty()
 
 
@@ -290,7 +296,7 @@ async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path) ->
     async with opened(sqlite(tmp_path)) as registry:
         await registry.begin_collection([digest_of(b"two")])
         with pytest.raises(RegistryError, match="are being deleted; try again"):
-            await import_store(registry, Blobs.open(tmp_path / "new"), backup)
+            await restored(registry, Blobs.open(tmp_path / "new"), backup)
         await registry.contents.require_empty()
 
 
@@ -362,7 +368,7 @@ async def test_a_damaged_backup_is_refused_as_a_whole(backup: Path, tmp_path: Pa
     change, sentence = CHANGES[name]
     async with opened(sqlite(tmp_path)) as registry:
         with pytest.raises((BackupError, RegistryError), match=rf"\A[^\n]*{sentence}[^\n]*\Z"):
-            await import_store(registry, Blobs.open(tmp_path / "new"), rewritten(backup, change))
+            await restored(registry, Blobs.open(tmp_path / "new"), rewritten(backup, change))
         await registry.contents.require_empty()
 
 
@@ -383,6 +389,6 @@ async def test_a_backup_that_breaks_off_is_refused(backup: Path, tmp_path: Path)
         blobs = Blobs.open(tmp_path / "new")
         for cut in cut_anywhere(backup):
             with pytest.raises(BackupError, match=r"\A[^\n]+\Z"):
-                await import_store(registry, blobs, cut)
+                await restored(registry, blobs, cut)
         await registry.contents.require_empty()
         assert await stored(blobs) == {}
