@@ -87,6 +87,8 @@ def create_app(settings: Settings) -> FastAPI:
         # FastAPI's own documentation pages load scripts from the internet.
         docs_url=None,
         redoc_url=None,
+        # The framework would send callers of a path with a slash at its end to the host that they name themselves.
+        redirect_slashes=False,
     )
     app.add_middleware(
         RequestMiddleware, state=state, settings=settings, authenticator=authenticator, tracer=telemetry.tracer

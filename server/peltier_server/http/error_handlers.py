@@ -57,4 +57,4 @@ def _method_not_allowed(request: Request) -> Response:
     routes = request.app.routes
     allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
     error = MethodNotAllowed(f"this address accepts {allowed}, not {request.method}")
-    return error_response(error, request.scope, {"allow": allowed})
+    return error_response(error, request.scope, {"allow": allowed.replace("GET", "GET, HEAD")})

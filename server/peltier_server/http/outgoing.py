@@ -21,6 +21,8 @@ class Outgoing:
     request ends. A prediction reserves the bytes of its answer through the context before anything is computed. Any
     other answer is replaced by a 503 if its bytes exceed the bound. Answers are sent in pieces of 64 KiB, each after
     most of the piece before it has left: the server cannot see how much of the bytes in the transport is still unsent.
+
+    With `only_head` the answer ends after its head; what else the app sends is dropped.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Outgoing:
         self._incoming = incoming
         self._send = send
         self._is_last = is_last
+        self.only_head = False
         # The head of a long answer waits for the first bytes of the body, because the answer can still be replaced
         # until then.
         self._head: Message | None = None
@@ -42,6 +45,11 @@ class Outgoing:
     async def send(self, message: Message) -> None:
         """Sends a message of the answer."""
         if self._refusal is not None:
+            return
+        if self.only_head:
+            if message["type"] == "http.response.start":
+                await self._send_head(message)
+                await self._send_piece({"type": "http.response.body", "body": b"", "more_body": False})
             return
         if message["type"] == "http.response.body":
             await self._send_body(message)

@@ -54,6 +54,8 @@ class RequestMiddleware:
     It authenticates the caller before the router sees the request, because the framework reads and parses a body before
     it runs dependencies. An unauthenticated caller must not make the server receive an upload, or learn which addresses
     exist.
+
+    HEAD is answered as GET without the body.
     """
 
     def __init__(
@@ -70,12 +72,16 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, lifecycle = time.monotonic(), self._state.lifecycle
+        started, lifecycle, method = time.monotonic(), self._state.lifecycle, scope["method"]
+        if method == "HEAD":
+            # A copy, because the HTTP server still reads its own.
+            scope = {**scope, "method": "GET"}
         context = self._begin(scope, started, admitted=lifecycle.begin_request())
         state = scope["state"]
         incoming = Incoming(context, receive, self._settings.stall_seconds, is_whole=state.get(WHOLE, False))
         is_surplus = state.get("surplus", False)
         outgoing = Outgoing(context, lifecycle, incoming, send, is_last=is_surplus)
+        outgoing.only_head = method == "HEAD"
         # Log records name this request until its answer has ended.
         token = current_context.set(context)
         try:
@@ -84,6 +90,7 @@ class RequestMiddleware:
             if context.answer_bytes is not None:
                 context.answer_bytes.end()
             lifecycle.end_request(admitted=context.admitted)
+            scope["method"] = method
             self._measure(scope, context, outgoing, time.monotonic() - started)
             current_context.reset(token)
 

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import hashlib
 import mimetypes
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,12 +46,23 @@ class BuiltFile:
         if self._etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         content = self.content
-        if "gzip" in request.headers.get("accept-encoding", ""):
+        if accepts_gzip(request.headers.get("accept-encoding", "")):
             content = await asyncio.to_thread(getattr, self, "gzipped")
             headers["content-encoding"] = "gzip"
         headers["content-length"] = str(len(content))
         media_type = mimetypes.guess_type(self.path)[0] or "application/octet-stream"
         return StreamingResponse(_pieces(content), headers=headers, media_type=media_type)
+
+
+def accepts_gzip(header: str) -> bool:
+    """Whether a header `accept-encoding` allows gzip: by its name or by `*`, with a quality above 0 (RFC 9110, section
+    12.5.3)."""
+    qualities = {}
+    for item in header.lower().split(","):
+        name, _, parameters = item.partition(";")
+        quality = re.fullmatch(r"\s*q\s*=\s*([\d.]+)\s*", parameters)
+        qualities[name.strip()] = quality is None or quality[1].strip("0.") != ""
+    return qualities.get("gzip", qualities.get("x-gzip", qualities.get("*", False)))
 
 
 def read_build(folder: Path) -> dict[str, BuiltFile]:

@@ -1,5 +1,6 @@
 """The app has no middleware but this server's own."""
 
+import pytest
 from fastapi import APIRouter
 from peltier_server.http.request_middleware import RequestMiddleware
 
@@ -25,3 +26,29 @@ async def test_an_unknown_address_and_method_are_answered(running: Running) -> N
     ):
         answer = await running.client.request(method, path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_slash_at_the_end_redirects_nobody(running: Running, method: str) -> None:
+    """A redirect would name the host that the caller sent."""
+    answer = await running.client.request(method, "/v1/adapters/")
+    assert answer.status_code == 404
+    assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/health", "/ready", "/docs", "/openapi.json", "/info", "/metrics", "/v1/adapters", "/v1/live", "/v1/models"],
+)
+async def test_head_answers_as_get_does(running: Running, path: str) -> None:
+    """With the same status and headers, and no body."""
+    wanted, found = [await running.client.request(method, path) for method in ("GET", "HEAD")]
+    changing = {"x-request-id", "content-length", "date"}
+    assert (found.status_code, found.content) == (wanted.status_code, b"")
+    assert set(found.headers) - changing == set(wanted.headers) - changing
+
+
+async def test_head_is_refused_where_get_is(running: Running) -> None:
+    """A path that accepts POST alone names it."""
+    answer = await running.client.head("/v1/predict")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

@@ -268,5 +268,5 @@ async def test_a_wrong_method_names_the_right_ones(running: Running) -> None:
     """Of all routes at the address."""
     answer = await running.client.put("/v1/adapters")
     assert answer.status_code == 405
-    assert answer.headers["allow"] == "GET, POST"
+    assert answer.headers["allow"] == "GET, HEAD, POST"
     assert answer.json()["error"]["message"] == "this address accepts GET, POST, not PUT"

@@ -101,6 +101,25 @@ async def test_files_are_compressed_for_those_who_accept_it(visitor: httpx2.Asyn
     assert packed.headers["vary"] == plain.headers["vary"] == "accept-encoding"
 
 
+@pytest.mark.parametrize(
+    ("header", "packed"),
+    [
+        ("gzip;q=0", False),
+        ("gzip;q=0.000, *", False),
+        ("br, identity", False),
+        ("", False),
+        ("*;q=0", False),
+        ("deflate, GZIP; q=0.5", True),
+        ("*", True),
+    ],
+)
+async def test_a_quality_of_0_refuses_compression(visitor: httpx2.AsyncClient, header: str, packed: bool) -> None:
+    """As RFC 9110 says, also where a caller names every coding by a star."""
+    answer = await visitor.get("/console/assets/index-Ab12.js", headers={"accept-encoding": header})
+    assert ("content-encoding" in answer.headers) is packed
+    assert answer.content == SCRIPT
+
+
 async def test_a_browser_confines_the_page(visitor: httpx2.AsyncClient) -> None:
     """To its own scripts, styles and server; nobody may frame it, guess types or read where a link came from."""
     headers = (await visitor.get("/console/")).headers
