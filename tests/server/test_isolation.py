@@ -130,6 +130,32 @@ async def test_another_tenants_adapter_does_not_exist(street: Street) -> None:
     assert (untouched["public"], untouched["num_versions"], list(untouched["aliases"])) == (False, 1, ["live"])
 
 
+async def test_no_route_shows_one_tenant_the_metrics_of_all(street: Street) -> None:
+    """A key of b with the scope, which an earlier release could create, is refused on each route of the scope."""
+    issued = street.running.app.state.keyring.credentials.issue()
+    store = street.running.service.store
+    scopes = ["metrics", "predict"]
+    await store.registry.create_key("b", prefix=issued.prefix, digest=issued.digest, scopes=scopes, actor="test")
+    await store.sync.catch_up()
+    street.keys["old"] = issued.text
+    measured = {"GET /metrics", "GET /v1/live"}
+    assert measured == {f"GET {path}" for path in await _paths_of("metrics", street)}
+    for call in sorted(measured):
+        answer = await street.ask("old", *call.split())
+        assert answer.status_code == 403, call
+        assert "shows all tenants' adapters" in answer.json()["error"]["message"]
+    assert (await street.ask("old", "GET", "/v1/adapters")).status_code == 200
+
+
+async def _paths_of(scope: str, street: Street) -> set[str]:
+    """The paths of the OpenAPI that need the scope."""
+    paths = (await street.ask("operator", "GET", "/openapi.json")).json()["paths"]
+    calls = [(path, call) for path, item in paths.items() for call in item.values()]
+    return {
+        path for path, call in calls if any(scope in own for one in call.get("security", []) for own in one.values())
+    }
+
+
 async def test_a_missing_tenant_is_like_a_silent_one(street: Street) -> None:
     """Who else is here cannot be found out by asking for adapters of theirs."""
     for path in ("/v1/models/{tenant}:x", "/v1/models/{tenant}:x@1"):

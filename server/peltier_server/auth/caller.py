@@ -1,5 +1,6 @@
 """The caller: a tenant's key, the operator, or any caller on loopback while there are no keys."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import get_args
 
@@ -9,9 +10,8 @@ from peltier_client.protocol import Scope
 # The tenant that always exists.
 TENANT = "default"
 ALL_SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
-# The second scope includes the first. An admin can create any key, and could read metrics before metrics had a scope of
-# their own.
-_INCLUDED: dict[Scope, Scope] = {"metrics": "admin"}
+# An admin can create any key, and could read metrics before metrics had a scope of their own.
+_METRICS, _ADMIN = "metrics", "admin"
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,22 @@ class Caller:
     actor: str
 
     def require(self, scope: Scope) -> None:
-        """Raises `Forbidden` if the caller lacks `scope`."""
-        if scope not in self.scopes and _INCLUDED.get(scope) not in self.scopes:
+        """Raises `Forbidden` if the caller lacks `scope`, or if one tenant asks for the metrics of all."""
+        if scope == _METRICS and _ADMIN in self.scopes:
+            return
+        if scope not in self.scopes:
             held = ", ".join(sorted(self.scopes)) or "none"
             raise Forbidden(f"this needs the scope {scope!r}; the key's scopes are: {held}")
+        if scope == _METRICS and (problem := metrics_problem(self.tenant, self.scopes)):
+            raise Forbidden(problem)
+
+
+def metrics_problem(tenant: str, scopes: Collection[Scope]) -> str | None:
+    """Why a key with these scopes may not read the metrics, which name every tenant and the adapters in use; None if it
+    may, or has no such scope."""
+    if _METRICS not in scopes or _ADMIN in scopes or tenant == TENANT:
+        return None
+    return f"the scope 'metrics' shows all tenants' adapters, so its key is of the tenant {TENANT!r}, not {tenant!r}"
 
 
 # On a server that asks for no key, every caller is its operator.

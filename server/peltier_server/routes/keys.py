@@ -8,7 +8,7 @@ from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, N
 from peltier_client.protocol import KeyInfo, KeyList, KeyRequest, NewKey
 from peltier_store.registry import Key
 
-from peltier_server.auth.caller import LOCAL
+from peltier_server.auth.caller import LOCAL, metrics_problem
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, Changing, Context, Keys
 from peltier_server.http.scoped_route import scoped_router
@@ -40,6 +40,8 @@ async def create_key(
         raise InvalidInput(f"expires_at is {body.expires_at.isoformat()}: a key must have some time left")
     if context.caller == LOCAL and "admin" not in body.scopes:
         raise Conflict("the first key must have the scope admin: it shuts the server, and nobody could make another")
+    if problem := metrics_problem(body.tenant, body.scopes):
+        raise InvalidInput(problem)
     issued = keyring.credentials.issue()
     key = await service.store.registry.create_key(
         body.tenant,

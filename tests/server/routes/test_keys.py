@@ -101,6 +101,20 @@ async def test_what_cannot_be_a_key(running: Running) -> None:
         assert (await running.client.get("/v1/keys")).json()["keys"] == []
 
 
+async def test_a_key_of_one_tenant_cannot_read_the_metrics_of_all(serve: Serve) -> None:
+    """The operator's tenant may have such keys, and so may an admin of any tenant."""
+    operator = "plt_of-the-operator"
+    async with serve(admin_key=operator) as running:
+        await running.client.post("/v1/tenants", json={"name": "a"}, headers=bearer(operator))
+        refused = await make(running, "metrics", "predict", key=operator, tenant="a")
+        assert (refused.status_code, refused.json()["error"]["message"]) == (
+            422,
+            "the scope 'metrics' shows all tenants' adapters, so its key is of the tenant 'default', not 'a'",
+        )
+        assert (await make(running, "metrics", "admin", key=operator, tenant="a")).status_code == 201
+        assert (await make(running, "metrics", key=operator)).status_code == 201
+
+
 async def test_the_last_admin_key_cannot_be_revoked(serve: Serve) -> None:
     """Unless the bearer of the settings' admin key can still make others."""
     async with serve() as running:
