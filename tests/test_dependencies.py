@@ -22,7 +22,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 OPTIONAL = ("cuda", "minilm", "oidc", "otel", "ray")
 EXTRAS = {
     "client": (),
-    "backbone": ("adapters", *OPTIONAL),
+    "backbone": ("adapters", "convert", *OPTIONAL),
     "adapters_store": ("adapters", *OPTIONAL),
     "server": ("adapters", "server", *OPTIONAL),
     "training": ("adapters", "training", *OPTIONAL),

@@ -12,6 +12,42 @@ for top in ("peltier_backbone", "peltier_adapters", "peltier_server", "peltier_t
 """
 
 
+SERVE = """
+import importlib.abc, sys
+from pathlib import Path
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks
+from peltier_backbone.load import load_backbone
+import peltier_server.app, peltier_server.cli, peltier_server.service
+
+backbone = load_backbone("minilm")
+artifact = read_artifact(Path("examples/adapters/banking77.safetensors").read_bytes(), backbone)
+(output,) = forward(backbone, [Row(backbone.tokenizer.encode("a good film"), Banks(backbone).add(artifact))])
+print(len(output.logits))
+"""
+# What the extra training installs, and the package of MiniLM's weights.
+OF_TRAINING = (
+    "accelerate", "grpc", "matplotlib", "nltk", "rouge_score", "sacrebleu", "scipy", "sentence_transformers", "sklearn",
+    "tensorboard", "transformers",
+)  # fmt: skip
+
+
+def test_serving_needs_nothing_of_training() -> None:
+    """`make serve` installs none of these."""
+    code = SERVE.format(missing=OF_TRAINING)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("77\n", "")
+
+
 def test_every_module_is_imported_without_a_warning() -> None:
     """With what the extras bring; a warning tells of a version that does not fit another."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", IMPORT_ALL], capture_output=True, text=True)

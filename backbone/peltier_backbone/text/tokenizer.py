@@ -20,8 +20,9 @@ from peltier_backbone.text.windows import RowFrame, WindowedText, window_starts
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
 _FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
-# SentencePiece models, which transformers converts with these packages.
 _SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model")
+# Packages by their modules: what converts any file but tokenizer.json, and what SentencePiece models need beside it.
+_CONVERTER = {"transformers": "transformers"}
 _SENTENCEPIECE_PACKAGES = {"sentencepiece": "sentencepiece", "google.protobuf": "protobuf"}
 _ALL_FILES = _FILES + _SENTENCEPIECE_FILES
 # The tokenizer first reads this many characters for each token that fits; most texts have five per token.
@@ -217,14 +218,12 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     converts it."""
     path, found = directory / "tokenizer.json", [name for name in _ALL_FILES if (directory / name).is_file()]
     if not found:
-        # transformers would make up an empty vocabulary here
+        # transformers would make up an empty vocabulary here.
         raise BackboneError(f"{directory} has no readable tokenizer: none of {', '.join(_ALL_FILES)}")
-    missing = _missing_packages() if found[0] in _SENTENCEPIECE_FILES else []
-    if missing:
-        # transformers would ask for another package
+    if missing := _missing_packages(found[0]):
         raise BackboneError(
-            f"{directory} has no readable tokenizer: {found[0]} alone needs {' and '.join(missing)}, which must be "
-            "installed; transformers saves the same tokenizer as tokenizer.json"
+            f"{directory} has no readable tokenizer: {found[0]} alone needs {' and '.join(missing)}, which "
+            'pip install "peltier[convert]" installs; transformers saves the same tokenizer as tokenizer.json'
         )
     try:
         if path.is_file():
@@ -239,8 +238,12 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         raise BackboneError(f"{directory} has no readable tokenizer: {error}") from error
 
 
-def _missing_packages() -> list[str]:
-    return [package for module, package in _SENTENCEPIECE_PACKAGES.items() if not _is_installed(module)]
+def _missing_packages(file: str) -> list[str]:
+    """The packages that are missing to read the tokenizer in `file`."""
+    needed = {} if file == "tokenizer.json" else _CONVERTER
+    if file in _SENTENCEPIECE_FILES:
+        needed = _CONVERTER | _SENTENCEPIECE_PACKAGES
+    return [package for module, package in needed.items() if not _is_installed(module)]
 
 
 def _is_installed(module: str) -> bool:

@@ -174,7 +174,15 @@ def test_a_sentencepiece_model_without_its_package_is_one_sentence(tmp_path: Pat
     """It says what to install, and what to do without."""
     monkeypatch.setattr(tokenizer_module, "find_spec", lambda name: None)
     (tmp_path / "spiece.model").write_bytes(_sentencepiece())
-    with pytest.raises(BackboneError, match=r"spiece\.model alone needs sentencepiece and protobuf"):
+    with pytest.raises(BackboneError, match=r"spiece\.model alone needs transformers and sentencepiece and protobuf"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_vocabulary_without_its_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It names the extra that installs what is missing."""
+    monkeypatch.setattr(tokenizer_module, "find_spec", lambda name: None)
+    shutil.copy(find_checkpoint("minilm") / "vocab.txt", tmp_path)
+    with pytest.raises(BackboneError, match=r"vocab\.txt alone needs transformers, which pip install \"peltier\[con"):
         load_tokenizer(tmp_path)
 
 
