@@ -30,6 +30,7 @@ from peltier_server.routes import (
     adapters,
     aliases,
     audit,
+    compare,
     console,
     keys,
     live,
@@ -45,6 +46,7 @@ from peltier_server.telemetry.telemetry import Telemetry, create_telemetry
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
+    compare.router,
     openai.router,
     rerank.router,
     embed.router,

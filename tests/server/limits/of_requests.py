@@ -119,6 +119,13 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/predict", json={"tasks": ["demo*"] * 9, "input": TEXT})
 
 
+@probe("rows of a comparison at `/v1/compare`", "peltier_client.protocol.comparison.MAX_COMPARED_ROWS")
+def _(servers: Servers) -> Met:
+    side = {"task": "demo", "answers": ["a"]}
+    body = {"task_type": "text2text", "labels": ["a"] * 10_001, "first": side, "second": side}
+    return servers.bert.client.post("/v1/compare", json=body)
+
+
 @probe("bytes of an answer, known before anything is computed; a mixed request's parts share them")
 def _(servers: Servers) -> Met:
     with servers.start("bert", max_answer_bytes=_answer_bytes(servers, top_k=1)) as other:
