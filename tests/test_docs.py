@@ -219,7 +219,8 @@ def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: P
 
 @needs_curl
 def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone: Path):
-    """The front page's question, then a comparison, versions and their aliases, then keys and quotas, which close the server."""
+    """The front page's question, a comparison, versions and their aliases, then keys and quotas, which close the
+    server."""
     assert '"label":"card_arrival"' in run_page("README.md", clone, server.url)
     assert "banking77-adamix lost_or_stolen_card" in run_page("docs/guides/many-tasks.md", clone, server.url)
     assert '"better":"banking77@2 is better: accuracy 1.0000' in run_page("docs/guides/score.md", clone, server.url)
