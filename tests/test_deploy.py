@@ -11,7 +11,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from peltier_server.auth.caller import MONITOR
-from peltier_server.settings import Settings
+from peltier_server.settings import SETTINGS
 
 from tests.support.dashboards import NAMES, write_dashboards
 
@@ -152,7 +152,7 @@ def test_the_stack_does_not_start_without_its_keys(name: str) -> None:
     """Compose itself refuses an absent key, with a sentence; the server has a setting of that name."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     assert services["server"]["environment"][name].startswith(f"${{{name}:?set ")
-    assert name.removeprefix("PELTIER_").lower() in Settings.model_fields
+    assert name.removeprefix("PELTIER_").lower() in SETTINGS
 
 
 def test_prometheus_holds_no_key_to_the_server() -> None:

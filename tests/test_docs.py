@@ -39,6 +39,7 @@ RUN = {
     "docs/guides/questions.md",
     "docs/guides/many-tasks.md",
     "docs/guides/publish.md",
+    "docs/guides/score.md",
     "docs/guides/tenants.md",
     "docs/guides/t5.md",
 }
@@ -218,9 +219,11 @@ def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: P
 
 @needs_curl
 def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone: Path):
-    """The front page's question, then versions and their aliases, then keys and quotas, which close the server."""
+    """The front page's question, a comparison, versions and their aliases, then keys and quotas, which close the
+    server."""
     assert '"label":"card_arrival"' in run_page("README.md", clone, server.url)
     assert "banking77-adamix lost_or_stolen_card" in run_page("docs/guides/many-tasks.md", clone, server.url)
+    assert '"better":"banking77@2 is better: accuracy 1.0000' in run_page("docs/guides/score.md", clone, server.url)
     output = run_page("docs/guides/publish.md", clone, server.url)
     assert re.search(r"^x-adapter-version: [12]", output, flags=re.MULTILINE)
     audit = server.client.get("/v1/audit", params={"limit": 11}).json()["records"]

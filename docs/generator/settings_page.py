@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from peltier_server.settings import Settings
+from peltier_server.settings import GROUPS, SettingsGroup
 
 from docs.generator.commands_page import real_command
 from docs.generator.table import default_of, table, type_of
@@ -11,19 +11,23 @@ _HEAD = """# Settings
 
 These are the settings of `peltier serve`. A flag wins over the environment variable, and the variable over the TOML
 file that `--config` names. The variable of a setting is `PELTIER_` and its name in capitals: `max_inputs` is
-`PELTIER_MAX_INPUTS`. A key of the TOML file is the name itself. Unknown flags, variables and keys are errors. Settings
-with a secret have no flag, because other users of a machine can read command lines. [Limits](../limits.md) lists the
-error at each bound.
-
+`PELTIER_MAX_INPUTS`. The TOML file has a section for each group below, and a key of the section is the name itself;
+keys before the first section are accepted too. Unknown flags, variables, sections and keys are errors. Settings with a
+secret have no flag, because other users of a machine can read command lines. [Limits](../limits.md) lists the error at
+each bound.
 """
 
 
 def settings_page() -> str:
-    """The page, in the order of the fields."""
-    fields = Settings.model_json_schema()["properties"]
+    """The page, with a table for each group, in the order of the fields."""
     flags = {option.name: option for option in real_command("serve").params}
-    rows = [_row(name, field, flags.get(name)) for name, field in fields.items()]
-    return _HEAD + table(("setting", "flag", "type", "default", "description"), rows) + "\n"
+    return "\n".join([_HEAD, *(_group(name, kind, flags) for name, kind in GROUPS.items())])
+
+
+def _group(name: str, kind: type[SettingsGroup], flags: dict[str, Any]) -> str:
+    rows = [_row(field, schema, flags.get(field)) for field, schema in kind.model_json_schema()["properties"].items()]
+    header = ("setting", "flag", "type", "default", "description")
+    return f"## {name}\n\n{kind.__doc__}\n\n{table(header, rows)}\n"
 
 
 def _row(name: str, field: dict[str, Any], option: Any) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from peltier_server.routes import (
     adapters,
     aliases,
     audit,
+    compare,
     console,
     keys,
     live,
@@ -45,6 +46,7 @@ from peltier_server.telemetry.telemetry import Telemetry, create_telemetry
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
+    compare.router,
     openai.router,
     rerank.router,
     embed.router,
@@ -68,11 +70,11 @@ _ROUTERS = (
 
 def create_app(settings: Settings) -> FastAPI:
     """The ASGI app. After its start it loads in the background: `/health` succeeds at once, `/ready` after the load."""
-    lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.max_metric_versions), Keyring()
-    authenticator = create_authenticator(settings, keyring)
-    enforcer = QuotaEnforcer(Rates(settings.rate_store), keyring.quotas)
-    preparation = Preparation(settings, enforcer)
-    upload_turns = UploadTurns(settings.max_artifact_bytes, settings.stall_seconds)
+    lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.limits.max_metric_versions), Keyring()
+    authenticator = create_authenticator(settings.auth, settings.network, keyring)
+    enforcer = QuotaEnforcer(Rates(settings.store.rate_store), keyring.quotas)
+    preparation = Preparation(settings.limits, enforcer)
+    upload_turns = UploadTurns(settings.limits.max_artifact_bytes, settings.limits.stall_seconds)
     telemetry = create_telemetry(metrics)
     metrics.follow_readiness(lambda: lifecycle.problem is None)
     state = AppState(lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS,))
@@ -119,7 +121,8 @@ async def _run(
 
 async def _load(settings: Settings, state: AppState, authenticator: Authenticator) -> Service | None:
     try:
-        authenticator.keyring.unlock(Credentials(await asyncio.to_thread(load_secret, settings)))
+        secret = await asyncio.to_thread(load_secret, settings.auth.secret, settings.store.registry)
+        authenticator.keyring.unlock(Credentials(secret))
         service = await Service.open(settings, state.metrics, authenticator, state.preparation)
     except Exception as failure:
         state.lifecycle.fail(failure)

@@ -8,23 +8,23 @@ import typer
 from peltier_backbone.machine.cores import wait_passively
 from pydantic.fields import FieldInfo
 
-from peltier_server.settings import Settings, is_secret, load_settings
+from peltier_server.settings import GROUP_OF, SETTINGS, is_secret, load_settings
 
 
 def serve(**flags: Any) -> None:
     """Serve one backbone and any mix of adapters over HTTP.
 
-    Every setting is also a PELTIER_* variable and a key of the TOML file; flags win over variables, and variables over
-    the file. Secrets have no flag, because other users of the machine can read command lines. As soon as there is a
-    key, from `peltier keys create` or in PELTIER_ADMIN_KEY, every route but /, /health and /ready requires one.
-    PELTIER_SECRET protects the stored keys; replicas share it.
+    Every setting is also a PELTIER_* variable, and a key of the TOML file in the section that its panel below is named
+    after; flags win over variables, and variables over the file. Secrets have no flag, because other users of the
+    machine can read command lines. As soon as there is a key, from `peltier keys create` or in PELTIER_ADMIN_KEY, every
+    route but /, /health and /ready requires one. PELTIER_SECRET protects the stored keys; replicas share it.
     """
     wait_passively()
     settings = load_settings({name: value for name, value in flags.items() if value is not None})
 
     from peltier_server.logs.logs import configure_logging
 
-    configure_logging(settings)
+    configure_logging(settings.logs, settings.auth)
 
     from peltier_server.app import create_app
     from peltier_server.http.process import run
@@ -33,9 +33,8 @@ def serve(**flags: Any) -> None:
 
 
 def _flag(name: str, setting: FieldInfo) -> Parameter:
-    extra: Any = setting.json_schema_extra
     help_text = f"{setting.description} {_default_note(setting.default)}".rstrip()
-    option = typer.Option(f"--{name.replace('_', '-')}", help=help_text, rich_help_panel=extra["panel"])
+    option = typer.Option(f"--{name.replace('_', '-')}", help=help_text, rich_help_panel=f"[{GROUP_OF[name]}]")
     kind: Any = _flag_type(setting.annotation)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
 
@@ -51,7 +50,15 @@ def _default_note(default: Any) -> str:
     return f"Default {default:g}." if isinstance(default, float) else f"Default {default}."
 
 
-_FLAGS = [_flag(name, setting) for name, setting in Settings.model_fields.items() if not is_secret(setting.annotation)]
+_CONFIG = Parameter(
+    "config",
+    Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        Path | None, typer.Option("--config", help="TOML file of settings, a section for each group.")
+    ],
+)
+_FLAGS = [_CONFIG, *(_flag(name, setting) for name, setting in SETTINGS.items() if not is_secret(setting.annotation))]
 # Typer reads the flags from these two.
 serve.__signature__ = Signature(_FLAGS)  # type: ignore[attr-defined]
 serve.__annotations__ = {flag.name: flag.annotation for flag in _FLAGS}

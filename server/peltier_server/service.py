@@ -57,45 +57,50 @@ class Service:
         self.store = store
         self.metrics = metrics
         self.catalog = store.catalog
+        queue, limits, memory = settings.queue, settings.limits, settings.memory
         self.batcher = Batcher(
-            BatchBounds(settings.max_batch_rows, settings.max_batch_tokens, settings.max_shared_batch_seconds),
-            max_queue_tokens=settings.max_queue_tokens,
-            max_decode_rows=settings.max_decode_rows,
+            BatchBounds(queue.max_batch_rows, queue.max_batch_tokens, queue.max_shared_batch_seconds),
+            max_queue_tokens=queue.max_queue_tokens,
+            max_decode_rows=queue.max_decode_rows,
             weight_of=preparation.enforcer.weight,
             prices=Prices(backbone.config),
         )
-        metrics.follow_queue(self.batcher.queued_tokens_by_tenant, settings.max_queue_tokens)
+        metrics.follow_queue(self.batcher.queued_tokens_by_tenant, queue.max_queue_tokens)
         self._runner = Runner(
-            backbone, self.batcher, metrics, num_threads=settings.threads, cuda_graphs=settings.cuda_graphs
+            backbone,
+            self.batcher,
+            metrics,
+            num_threads=settings.compute.threads,
+            cuda_graphs=settings.compute.cuda_graphs,
         )
         self.watchdog = Watchdog(
             self._runner,
             metrics,
-            max_batch_seconds=settings.max_batch_seconds,
-            max_restarts=settings.max_runner_restarts,
+            max_batch_seconds=queue.max_batch_seconds,
+            max_restarts=queue.max_runner_restarts,
         )
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
-        loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
-        budget = MemoryBudget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
+        loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=limits.max_adapter_cost)
+        budget = MemoryBudget(memory.device_bytes, memory.host_bytes, memory.max_load_wait_seconds)
         # The scores of an adapter that another server accepted in float32 may differ too much here.
         cautious = loader if backbone.precision == "float32" else ProvingLoader(loader, self.batcher)
         self.slots = Slots(cautious, budget, metrics, preparation.enforcer.weight)
         self.quarantine = Quarantine(metrics)
-        limits = Limits(
-            max_inputs=settings.max_inputs,
-            max_windows=settings.max_windows,
-            max_new_tokens=settings.max_new_tokens,
-            max_answer_bytes=settings.max_answer_bytes,
-            default_top_k=settings.default_top_k,
+        bounds = Limits(
+            max_inputs=limits.max_inputs,
+            max_windows=limits.max_windows,
+            max_new_tokens=limits.max_new_tokens,
+            max_answer_bytes=limits.max_answer_bytes,
+            default_top_k=limits.default_top_k,
             preparation=preparation,
             quarantine=self.quarantine,
             metrics=metrics,
         )
-        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
+        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, bounds)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.version_admin = VersionAdmin(store)
         self.store_watch = StoreWatch(store.registry, store.blobs)
-        self._purge_task = PurgeTask(store.registry, store.blobs, settings.undelete_seconds)
+        self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds)
 
     @classmethod
     async def open(
@@ -103,19 +108,20 @@ class Service:
     ) -> Self:
         """Opens the store, loads the backbone, starts the runner and publishes the examples."""
         async with AsyncExitStack() as opened:
-            blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
+            blobs = await asyncio.to_thread(Blobs.open, settings.store.blobs)
             # First, because opening the registry would create a missing one.
-            await require_registry_of(blobs, settings.registry)
-            registry = await Registry.open(settings.registry)
+            await require_registry_of(blobs, settings.store.registry)
+            registry = await Registry.open(settings.store.registry)
             opened.push_async_callback(registry.close)
             await require_own(registry, blobs)
             catalog = Catalog()
             sync = RegistrySync(registry, catalog, [authenticator])
             await sync.catch_up()
-            logger.info("loading backbone %s", settings.backbone)
-            await asyncio.to_thread(use_kernels, settings.kernels)
+            compute = settings.compute
+            logger.info("loading backbone %s", compute.backbone)
+            await asyncio.to_thread(use_kernels, compute.kernels)
             backbone = await asyncio.to_thread(
-                load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
+                load_backbone, compute.backbone, device=compute.device, dtype=compute.dtype
             )
             await asyncio.to_thread(warm_up, backbone)
             _log_kernels(backbone)
@@ -129,8 +135,8 @@ class Service:
             service._purge_task.start()
             service.store_watch.start()
             opened.push_async_callback(service._stop)
-            if settings.publish is not None:
-                await publish_examples(settings.publish, registry, service.publisher)
+            if settings.store.publish is not None:
+                await publish_examples(settings.store.publish, registry, service.publisher)
             opened.pop_all()
         return service
 

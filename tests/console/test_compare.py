@@ -36,3 +36,16 @@ def test_two_versions_are_compared_on_pasted_rows(open_tab: Open, site: Site) ->
     charts = page.get_by_role("img").filter(has=page.locator("canvas"))
     expect(charts).to_have_count(2)
     assert all(num_colours(chart) > 2 for chart in charts.all())
+
+
+def test_a_row_that_cannot_be_judged_is_named(open_tab: Open) -> None:
+    """With its line and the server's reason; the others are judged, and the verdict is that of `peltier compare`."""
+    page = open_tab().open("/compare?a=banking77@1&b=banking77@1")
+    pasted = "text\tlabel\nI am still waiting on my card?\tcard_arrival\nWhere is my card?\tno such label\n"
+    page.get_by_label("Labelled rows").fill(pasted)
+    page.get_by_role("button", name="Compare on 2 rows").click()
+    left_out = page.get_by_label("Rows that were not judged")
+    expect(left_out).to_contain_text("line 3 label 'no such label' is not one of the 77 labels of either version")
+    verdict = page.get_by_label("Verdict")
+    expect(verdict).to_contain_text("Neither is better: accuracy 1.0000 of both.")
+    expect(verdict).to_contain_text("By McNemar's exact test p = 1: it may well be chance. 1 row judged.")

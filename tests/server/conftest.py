@@ -148,7 +148,7 @@ def listen(bert_directory: Path, tmp_path_factory: pytest.TempPathFactory, new_r
         own = {"backbone": bert_directory, "store": tmp_path_factory.mktemp("listening") / "store"}
         settings = make_settings(new_registry, {**own, **overrides})
         app = create_app(settings)
-        http = connection_class(settings.stall_seconds, settings.max_connections)
+        http = connection_class(settings.limits.stall_seconds, settings.limits.max_connections)
         server = uvicorn.Server(uvicorn.Config(app, http=http, port=0, log_config=None))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
         thread.start()

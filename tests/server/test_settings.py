@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from peltier_backbone.native.levels import LEVEL_NAMES
 from peltier_server.cli import serve
-from peltier_server.settings import Settings, SettingsError, load_settings
+from peltier_server.settings import GROUPS, SETTINGS, SettingsError, load_settings
 from peltier_store.blobs.errors import BlobError
 from pydantic import ValidationError
 
@@ -23,13 +24,46 @@ def test_flags_come_before_environment_before_file(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PELTIER_PORT", "10")
     monkeypatch.setenv("PELTIER_MAX_INPUTS", "20")
     settings = load_settings({"config": config, "port": 100})
-    assert (settings.port, settings.max_inputs, settings.dtype) == (100, 20, "bfloat16")
+    assert (settings.network.port, settings.limits.max_inputs, settings.compute.dtype) == (100, 20, "bfloat16")
+
+
+def test_the_file_has_a_section_for_each_group(tmp_path: Path) -> None:
+    """The section of the store has a key of the same name. Keys may also stand before the sections."""
+    config = tmp_path / "peltier.toml"
+    config.write_text('port = 1\n[store]\nstore = "somewhere"\n[limits]\nmax_inputs = 2\n[drain]\ndrain_seconds = 3\n')
+    settings = load_settings({"config": config})
+    assert (settings.network.port, settings.limits.max_inputs, settings.drain.drain_seconds) == (1, 2, 3)
+    assert settings.store.store == Path("somewhere")
+
+
+def test_a_name_belongs_to_one_group() -> None:
+    """Flags and variables are named after the setting alone."""
+    assert len(SETTINGS) == sum(len(kind.model_fields) for kind in GROUPS.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[limit]\nmax_inputs = 1", "section [limit] is unknown; there are [compute], [store], "),
+        ("[limits]\nmax_input = 1", "setting 'max_input' is unknown; there are "),
+        ("[limits]\nport = 1", "setting 'port' is not in section [limits]; it belongs to [network]"),
+        ("port = 1\n[network]\nport = 2", "has the setting 'port' twice, in [network] too"),
+        ("[limits]\nmax_inputs = 0", "setting 'max_inputs' is 0: Input should be greater than or equal to 1"),
+        ("[port]\nport = 1", "section [port] is unknown; "),
+    ],
+)
+def test_a_wrong_section_is_named(tmp_path: Path, text: str, message: str) -> None:
+    """So is a key in another section than its own, and one that the file has twice."""
+    config = tmp_path / "peltier.toml"
+    config.write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        load_settings({"config": config})
 
 
 def test_every_setting_has_a_flag() -> None:
     """Except secrets, because other users of the machine can read command lines."""
     secrets = {"admin_key", "metrics_key", "secret"}
-    assert set(inspect.signature(serve).parameters) == set(Settings.model_fields) - secrets
+    assert set(inspect.signature(serve).parameters) == {"config", *SETTINGS} - secrets
 
 
 @pytest.mark.parametrize(
@@ -52,29 +86,29 @@ def test_a_flag_is_made_from_its_setting(name: str, kind: type, help_text: str) 
 
 def test_the_kernels_are_those_of_the_backbone() -> None:
     """Every level of the kernels can be forced."""
-    assert get_args(Settings.model_fields["kernels"].annotation) == ("auto", *LEVEL_NAMES, "torch")
+    assert get_args(SETTINGS["kernels"].annotation) == ("auto", *LEVEL_NAMES, "torch")
 
 
 def test_auto_is_resolved() -> None:
     """Nothing below the settings meets 'auto', 0 threads or an empty registry; but `kernels` needs a trial."""
     settings = load_settings({"store": Path("somewhere")})
-    assert settings.device in ("cpu", "cuda")
-    assert settings.threads >= 1
-    assert settings.registry == "sqlite+aiosqlite:///somewhere/registry.db"
+    assert settings.compute.device in ("cpu", "cuda")
+    assert settings.compute.threads >= 1
+    assert settings.store.registry == "sqlite+aiosqlite:///somewhere/registry.db"
 
 
 def test_the_store_may_be_a_file_url() -> None:
     """A directory may be given as a URL; both databases are below it."""
     settings = load_settings({"store": "file:///var/peltier"})
-    assert settings.store == Path("/var/peltier")
-    assert settings.blobs == Path("/var/peltier/blobs")
+    assert settings.store.store == Path("/var/peltier")
+    assert settings.store.blobs == Path("/var/peltier/blobs")
 
 
 def test_a_remote_store_needs_a_registry_beside_it() -> None:
     """Bytes may be in a bucket, which can hold no database, so the registry must then be named."""
     url, registry = "s3://bucket/a?region=eu-west-3", "sqlite+aiosqlite:///registry.db"
-    settings = load_settings({"store": url, "registry": registry})
-    assert (settings.store, settings.blobs, settings.registry) == (url, url, registry)
+    store = load_settings({"store": url, "registry": registry}).store
+    assert (store.store, store.blobs, store.registry) == (url, url, registry)
     with pytest.raises(BlobError, match=r"^the store 's3://bucket/a' cannot hold a registry: also give"):
         load_settings({"store": url})
 
@@ -93,15 +127,15 @@ def test_a_gpu_with_bfloat16_computes_in_it(
 ) -> None:
     """Unless another precision is asked for. Emulated bfloat16 does not count."""
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: has_bfloat16)
-    assert load_settings({"device": device, "dtype": given}).dtype == expected
+    assert load_settings({"device": device, "dtype": given}).compute.dtype == expected
     if given == "auto":
-        assert load_settings({"device": device}).dtype == expected
+        assert load_settings({"device": device}).compute.dtype == expected
 
 
 def test_settings_are_frozen() -> None:
     """What was resolved stays."""
     with pytest.raises(ValidationError, match="frozen"):
-        load_settings({}).port = 1
+        load_settings({}).network.port = 1
 
 
 def test_an_unknown_key_in_the_file_is_an_error(tmp_path: Path) -> None:
@@ -162,21 +196,21 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 def test_loopback_is_private(host: str) -> None:
     """The embedded default works without any key."""
     settings = load_settings({"host": host})
-    assert settings.is_private
-    assert settings.admin_key is None
+    assert settings.network.is_private
+    assert settings.auth.admin_key is None
 
 
 @pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.168.1.1", "example.org"])
 def test_every_other_host_is_not(host: str) -> None:
     """Whether there is a key for it is in the registry."""
-    assert not load_settings({"host": host}).is_private
+    assert not load_settings({"host": host}).network.is_private
 
 
 def test_graphs_need_a_gpu() -> None:
     """Without one the setting would have no effect, so it is refused."""
     with pytest.raises(SettingsError, match="cuda_graphs needs the device 'cuda', and the device is 'cpu'"):
         load_settings({"cuda_graphs": True, "device": "cpu"})
-    assert load_settings({"cuda_graphs": True, "device": "cuda"}).cuda_graphs
+    assert load_settings({"cuda_graphs": True, "device": "cuda"}).compute.cuda_graphs
 
 
 def test_an_identity_provider_is_named_whole() -> None:
@@ -189,8 +223,8 @@ def test_a_key_opens_the_network_and_stays_secret(monkeypatch: pytest.MonkeyPatc
     """The key comes from the environment and is never shown."""
     monkeypatch.setenv("PELTIER_ADMIN_KEY", "plt_of_the_operator")
     settings = load_settings({"host": EVERYWHERE})
-    assert settings.admin_key is not None
-    assert settings.admin_key.get_secret_value() == "plt_of_the_operator"
+    assert settings.auth.admin_key is not None
+    assert settings.auth.admin_key.get_secret_value() == "plt_of_the_operator"
     assert "plt_of_the_operator" not in repr(settings)
 
 
@@ -205,7 +239,7 @@ def test_the_metrics_key_is_another_than_the_admin_key() -> None:
 def test_an_empty_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compose files pass an unset variable on as an empty one."""
     monkeypatch.setenv("PELTIER_ADMIN_KEY", "")
-    assert load_settings({}).admin_key is None
+    assert load_settings({}).auth.admin_key is None
 
 
 def test_passwords_in_urls_stay_secret() -> None:

@@ -1,25 +1,16 @@
-"""Two versions on the same labelled rows: metrics, differing rows and a significance test."""
+"""What `peltier compare` prints: two versions on the labelled rows of a file."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from peltier_client.bulk.judgement import Answers, Case, Judged, JudgedType, find_kind, judge
-from peltier_client.bulk.quality import Classes, MetricValues, sign_test
+from peltier_client.bulk.answers import Answers, Case, find_kind
 from peltier_client.errors import InvalidInput
-
-# The metric that decides which is better; a lower mean squared error is better.
-_MAIN = {
-    "classification": "accuracy",
-    "multilabel": "f1_micro",
-    "regression": "mse",
-    "text2text": "exact_match",
-    "ranking": "mrr",
-    "token-classification": "f1",
-    "span": "exact_match",
-}
-_MAX_P_VALUE = 0.05  # of a difference that is unlikely to be chance
+from peltier_client.protocol import JudgedType
+from peltier_client.quality.comparison import JudgedPair, judge_pair
+from peltier_client.quality.judgement import AnsweredSide, Judged, LabelReader
+from peltier_client.quality.metrics import Classes, MetricValues
 
 
 class Side(BaseModel):
@@ -75,40 +66,31 @@ def compare(
         raise InvalidInput(
             f"{first.task} is a {kind[0]} task and {second.task} a {kind[1]} task: they cannot be compared"
         )
-    judged = [judge(kind[0], cases, side, separator, {*first.names, *second.names}) for side in answers]
-    _refuse_two_readings(cases, answers, judged)
-    pairs = list(zip(judged[0].errors, judged[1].errors, strict=True))
-    only = sum(a < b for a, b in pairs), sum(b < a for a, b in pairs)
-    differing = [n for n, (a, b) in enumerate(zip(judged[0].shown, judged[1].shown, strict=True)) if a != b]
-    sides = [_side(*pair) for pair in zip(answers, judged, strict=True)]
-    better = _better(kind[0], sides)
+    reader = LabelReader(kind[0], (first.task, second.task), (first.names, second.names), separator)
+    gold = [_read(reader, case) for case in cases]
+    sides = [AnsweredSide(side.task, side.names, side.values(kind[0], cases)) for side in answers]
+    found = judge_pair(kind[0], [case.first_text for case in cases], gold, *sides)
     return Comparison(
         data=data,
         rows=len(cases),
         task_type=kind[0],
-        first=sides[0],
-        second=sides[1],
-        better=better,
-        verdict=_verdict(kind[0], sides, better, len(differing), only),
-        num_different=len(differing),
-        only_first_right=only[0],
-        only_second_right=only[1],
-        p_value=sign_test(*only),
-        differences=[
-            _difference(cases[n], judged[0].gold[n], judged[0].shown[n], judged[1].shown[n])
-            for n in differing[:max_shown]
-        ],
+        first=_side(first, found.first),
+        second=_side(second, found.second),
+        better=None if found.better is None else (first if found.better == "first" else second).task,
+        verdict=" ".join((found.verdict.better, found.verdict.rows, found.verdict.chance)),
+        num_different=len(found.differing),
+        only_first_right=found.only_right[0],
+        only_second_right=found.only_right[1],
+        p_value=found.p_value,
+        differences=[_difference(cases[row], found, row) for row in found.differing[:max_shown]],
     )
 
 
-def _refuse_two_readings(cases: Sequence[Case], answers: Sequence[Answers], judged: Sequence[Judged]) -> None:
-    """An integer stands for the name at that position, and the versions may differ in their order."""
-    for case, first, second in zip(cases, judged[0].gold, judged[1].gold, strict=True):
-        if first != second:
-            raise InvalidInput(
-                f"line {case.line}: label {case.label!r} is {first!r} for {answers[0].task} and {second!r} for "
-                f"{answers[1].task}; write names instead of integers"
-            )
+def _read(reader: LabelReader, case: Case) -> Any:
+    try:
+        return reader.read(case.label)
+    except InvalidInput as error:
+        raise InvalidInput(f"line {case.line}: {error.message}") from None
 
 
 def _side(answers: Answers, judged: Judged) -> Side:
@@ -124,34 +106,9 @@ def _side(answers: Answers, judged: Judged) -> Side:
     )
 
 
-def _better(kind: JudgedType, sides: Sequence[Side]) -> str | None:
-    first, second = (side.metrics[_MAIN[kind]] for side in sides)
-    if first == second:
-        return None
-    return sides[(second > first) != (kind == "regression")].task
-
-
-def _verdict(
-    kind: JudgedType, sides: Sequence[Side], better: str | None, num_different: int, only: tuple[int, int]
-) -> str:
-    metric = _MAIN[kind]
-    values = {side.task: side.metrics[metric] for side in sides}
-    (first, second), p_value = (side.task for side in sides), sign_test(*only)
-    if better is None:
-        who = f"Neither is better: {metric} {values[first]:.4f} of both."
-    else:
-        other = second if better == first else first
-        who = f"{better} is better: {metric} {values[better]:.4f} against {values[other]:.4f}."
-    what = {"regression": "nearer", "ranking": "better"}.get(kind, "right")
-    test = "a sign test" if kind in ("regression", "ranking") else "McNemar's exact test"
-    where = (
-        f"They answer {num_different:,} rows differently; only {first} is {what} on {only[0]:,}, "
-        f"only {second} on {only[1]:,}" + (" queries." if kind == "ranking" else ".")
-    )
-    chance = "unlikely to be chance" if p_value < _MAX_P_VALUE else "it may well be chance"
-    return f"{who} {where} By {test} p = {p_value:.2g}: {chance}."
-
-
-def _difference(case: Case, gold: Any, first: Any, second: Any) -> Difference:
+def _difference(case: Case, found: JudgedPair, row: int) -> Difference:
     inputs = case.input if isinstance(case.input, str) else list(case.input)
-    return Difference(line=case.line, input=inputs, label=gold, first=first, second=second)
+    first, second = found.first, found.second
+    return Difference(
+        line=case.line, input=inputs, label=first.gold[row], first=first.shown[row], second=second.shown[row]
+    )

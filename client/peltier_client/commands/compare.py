@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.bulk.answers import Answers, Case
 from peltier_client.bulk.comparison import compare as judge
 from peltier_client.bulk.data_file import DataRow, check_columns, open_rows, read_input
-from peltier_client.bulk.judgement import Answers, Case
 from peltier_client.bulk.progress import progress
 from peltier_client.bulk.scoring import Scored, Scorer
 from peltier_client.commands.arguments import (

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.text import Text
 
 from peltier_client.bulk.comparison import Comparison, Difference
-from peltier_client.bulk.quality import MetricValues
 from peltier_client.commands.layout import Heading, show
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.results import Prediction, Predictions
@@ -25,6 +24,7 @@ from peltier_client.protocol import (
     UploadedVersion,
     VersionSummary,
 )
+from peltier_client.quality.metrics import MetricValues
 
 # A moment is wrapped between its date and its time.
 _DATE = len("2026-11-21")

@@ -45,6 +45,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compare
+         * @description Compare two versions by the answers that they gave to the same labelled rows: metrics, the rows that differ, and
+         *     a significance test, as `peltier compare` prints them. Nothing is predicted.
+         */
+        post: operations["compare"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/completions": {
         parameters: {
             query?: never;
@@ -942,6 +963,18 @@ export interface components {
             } | null;
         };
         /**
+         * AnsweredEntity
+         * @description An entity of a text: its characters from `start` up to `end`, and its label.
+         */
+        AnsweredEntity: {
+            /** Start */
+            start: number;
+            /** End */
+            end: number;
+            /** Label */
+            label: string;
+        };
+        /**
          * AuditPage
          * @description A page of records, newest first; `next_cursor` is that of the next page, null on the last.
          */
@@ -1047,6 +1080,115 @@ export interface components {
             } | null;
         };
         /**
+         * ComparedAnswers
+         * @description The answers of one version, one for each row. `names` are the labels of its task in order, if it has labels.
+         *
+         *     An answer is what a prediction of the type has: the `label` of a classification or null for another one, the
+         *     `labels` of a multilabel task, the `value` of a regression, the `score` of a ranking, the `entities` of a token
+         *     classification, the `answer` of a span, or a `text`.
+         */
+        ComparedAnswers: {
+            /** Task */
+            task: string;
+            /**
+             * Names
+             * @default []
+             */
+            names: string[];
+            /** Answers */
+            answers: (string | number | string[] | components["schemas"]["AnsweredEntity"][] | null)[];
+        };
+        /**
+         * ComparedVersion
+         * @description The metrics of one version, and those of each label.
+         */
+        ComparedVersion: {
+            /** Task */
+            task: string;
+            /** Metrics */
+            metrics: {
+                [key: string]: number;
+            };
+            /** Classes */
+            classes: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+        };
+        /**
+         * ComparisonRequest
+         * @description Answers that two versions gave to the same rows.
+         *
+         *     `labels` has the right answer of each row, as a file of `peltier compare` has it; several labels of a text are a
+         *     JSON list, or separated by `separator`. `texts` has the text of each row: a ranking needs the queries, and a token
+         *     classification what the entities are of.
+         */
+        ComparisonRequest: {
+            /**
+             * Task Type
+             * @enum {string}
+             */
+            task_type: "classification" | "multilabel" | "regression" | "text2text" | "ranking" | "token-classification" | "span";
+            /** Labels */
+            labels: components["schemas"]["JsonValue"][];
+            /** Texts */
+            texts?: string[] | null;
+            /** Separator */
+            separator?: string | null;
+            first: components["schemas"]["ComparedAnswers"];
+            second: components["schemas"]["ComparedAnswers"];
+        };
+        /**
+         * ComparisonResponse
+         * @description Two versions compared on the rows whose labels can be read; `problems` has the others.
+         *
+         *     `main_metric` decides which version is `better`, null if both have the same value. `only_first_right` counts the
+         *     rows that only the first answers correctly (in a regression, the rows where it is nearer, and in a ranking the
+         *     queries of which it ranks the first relevant document higher). `p_value` is that of McNemar's exact test (in a
+         *     regression or a ranking, of a sign test). `labels` are the labels of the judged rows as they were read.
+         */
+        ComparisonResponse: {
+            /**
+             * Task Type
+             * @enum {string}
+             */
+            task_type: "classification" | "multilabel" | "regression" | "text2text" | "ranking" | "token-classification" | "span";
+            /** Rows */
+            rows: number;
+            /** Main Metric */
+            main_metric: string;
+            first: components["schemas"]["ComparedVersion"];
+            second: components["schemas"]["ComparedVersion"];
+            /** Better */
+            better: ("first" | "second") | null;
+            /** Only First Right */
+            only_first_right: number;
+            /** Only Second Right */
+            only_second_right: number;
+            /** P Value */
+            p_value: number;
+            verdict: components["schemas"]["ComparisonVerdict"];
+            /** Labels */
+            labels: unknown[];
+            /** Differences */
+            differences: components["schemas"]["DifferingRow"][];
+            /** Problems */
+            problems: components["schemas"]["UnjudgedRow"][];
+        };
+        /**
+         * ComparisonVerdict
+         * @description The result in sentences: which version is better, how many rows differ, and whether that may be chance.
+         */
+        ComparisonVerdict: {
+            /** Better */
+            better: string;
+            /** Rows */
+            rows: string;
+            /** Chance */
+            chance: string;
+        };
+        /**
          * Completion
          * @description The answers in the order of the prompts; in a stream one chunk of an answer.
          */
@@ -1138,6 +1280,23 @@ export interface components {
         DeprecationRequest: {
             /** Reason */
             reason: string | null;
+        };
+        /**
+         * DifferingRow
+         * @description A row with different answers. `row` counts from 0; `better` is the version whose answer is nearer to the label,
+         *     null for neither.
+         */
+        DifferingRow: {
+            /** Row */
+            row: number;
+            /** Label */
+            label: unknown;
+            /** First */
+            first: unknown;
+            /** Second */
+            second: unknown;
+            /** Better */
+            better: ("first" | "second") | null;
         };
         /**
          * Distribution
@@ -1328,6 +1487,7 @@ export interface components {
             /** Quarantined */
             quarantined?: components["schemas"]["QuarantinedVersion"][];
         };
+        JsonValue: unknown;
         /**
          * KeyInfo
          * @description A key without its secret. `prefix` identifies it in lists, in revocations and in the audit log.
@@ -2289,6 +2449,16 @@ export interface components {
             total: number;
         };
         /**
+         * UnjudgedRow
+         * @description A row whose label cannot be read, and why.
+         */
+        UnjudgedRow: {
+            /** Row */
+            row: number;
+            /** Problem */
+            problem: string;
+        };
+        /**
          * UploadForm
          * @description The parts of an upload: the artifact, a name in place of its manifest's, an alias that is to mean it at once.
          */
@@ -2675,6 +2845,102 @@ export interface operations {
                 };
             };
             /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `queue_full`: A queue or a pool of connections, bodies or answers is full. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    compare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ComparisonRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparisonResponse"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -17,7 +17,7 @@ from peltier_server import retry_hints
 from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.auth.credentials import prefix_of
 from peltier_server.auth.keyring import Keyring
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.settings import AuthSettings, NetworkSettings, SettingsError
 
 
 class TokenReader(Protocol):
@@ -116,29 +116,29 @@ def _refusal(scheme: str, text: str) -> Unauthorized:
     return Unauthorized(f"this server needs an API key in the header 'authorization: Bearer <key>'; {found} was sent")
 
 
-def create_authenticator(settings: Settings, keyring: Keyring) -> Authenticator:
+def create_authenticator(auth: AuthSettings, network: NetworkSettings, keyring: Keyring) -> Authenticator:
     """The authenticator that the settings describe. Raises `SettingsError` if they need the extra `oidc` and it is
     missing.
     """
-    given = ((settings.admin_key, OPERATOR), (settings.metrics_key, MONITOR))
+    given = ((auth.admin_key, OPERATOR), (auth.metrics_key, MONITOR))
     return Authenticator(
         keyring,
         fixed_keys={key.get_secret_value(): caller for key, caller in given if key is not None},
-        tokens=_create_tokens(settings),
-        may_be_open=settings.is_private or settings.insecure,
-        any_host=settings.insecure,
+        tokens=_create_tokens(auth),
+        may_be_open=network.is_private or network.insecure,
+        any_host=network.insecure,
     )
 
 
-def _create_tokens(settings: Settings) -> TokenReader | None:
-    issuer, audience, jwks_url = settings.oidc_issuer, settings.oidc_audience, settings.oidc_jwks_url
+def _create_tokens(auth: AuthSettings) -> TokenReader | None:
+    issuer, audience, jwks_url = auth.oidc_issuer, auth.oidc_audience, auth.oidc_jwks_url
     if issuer is None or audience is None or jwks_url is None:
         return None
     try:
         from peltier_server.auth.oidc import OidcTokens, Provider
     except ModuleNotFoundError as error:
         raise SettingsError(f'oidc_issuer needs {error.name}: pip install "peltier[oidc]"') from None
-    return OidcTokens(Provider(issuer, audience, jwks_url, settings.oidc_tenant_claim, settings.oidc_scope_claim))
+    return OidcTokens(Provider(issuer, audience, jwks_url, auth.oidc_tenant_claim, auth.oidc_scope_claim))
 
 
 def check_origin(headers: Mapping[str, str]) -> None:

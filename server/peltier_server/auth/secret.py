@@ -6,28 +6,29 @@ import secrets
 from pathlib import Path
 
 from peltier_adapters.durable import make_directory, sync
+from pydantic import SecretStr
 
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.settings import SettingsError
 
 _NUM_BYTES = 32
 _SQLITE = "sqlite+aiosqlite:///"
 
 
-def load_secret(settings: Settings) -> bytes:
-    """The secret of the settings, or the one in the file `secret` beside the SQLite registry.
+def load_secret(secret: SecretStr | None, registry: str) -> bytes:
+    """The `secret` of the settings, or the one in the file `secret` beside the SQLite registry.
 
     A missing file is created with a random secret, written durably and readable only by its owner. Processes that start
     at the same time agree on one secret. Raises `SettingsError` for a file that cannot be created, read or used, and
     for a registry that replicas share without a secret in the settings.
     """
-    if settings.secret is not None:
-        return settings.secret.get_secret_value().encode()
-    if not settings.registry.startswith(_SQLITE):
+    if secret is not None:
+        return secret.get_secret_value().encode()
+    if not registry.startswith(_SQLITE):
         raise SettingsError(
             "the registry is a server that replicas share, and so must be the secret under which it holds keys: "
             "set PELTIER_SECRET, the same for all of them"
         )
-    path = Path(settings.registry.removeprefix(_SQLITE)).parent / "secret"
+    path = Path(registry.removeprefix(_SQLITE)).parent / "secret"
     try:
         if not path.exists():
             _create(path)

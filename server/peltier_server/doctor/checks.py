@@ -24,6 +24,6 @@ def check(flags: Mapping[str, Any]) -> Iterator[Finding]:
         step = "correct the flag, the PELTIER_* variable or the file; see peltier serve --help"
         yield Finding(subject="settings", level="broken", text=str(error), next_step=step)
         return
-    yield from check_processor(settings)
+    yield from check_processor(settings.compute)
     yield from check_memory(settings)
-    yield from check_store(settings)
+    yield from check_store(settings.store, settings.limits.max_artifact_bytes)

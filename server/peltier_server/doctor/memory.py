@@ -21,31 +21,32 @@ _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 
 def check_memory(settings: Settings) -> Iterator[Finding]:
     """Whether all that the settings bound fits at once: backbone, adapters, bodies and answers."""
+    compute, memory = settings.compute, settings.memory
     try:
-        config = load_config(find_checkpoint(settings.backbone, config_only=True))
+        config = load_config(find_checkpoint(compute.backbone, config_only=True))
     except (BackboneError, OSError) as error:
         step = "name a directory with a checkpoint, a hub id or minilm with --backbone"
-        text = f"the backbone {settings.backbone!r} cannot be read: {error}"
+        text = f"the backbone {compute.backbone!r} cannot be read: {error}"
         yield Finding(subject="backbone", level="broken", text=text, next_step=step)
         return
-    backbone = config.num_parameters * _ELEMENT_BYTES[settings.dtype]
-    text = f"{settings.backbone}: {config.num_parameters:,} parameters, {decimal(backbone)} in {settings.dtype}"
+    backbone = config.num_parameters * _ELEMENT_BYTES[compute.dtype]
+    text = f"{compute.backbone}: {config.num_parameters:,} parameters, {decimal(backbone)} in {compute.dtype}"
     yield Finding(subject="backbone", level="ok", text=text)
-    on_cpu = settings.device == "cpu"
+    on_cpu = compute.device == "cpu"
     parts = {
         "the program": _PROGRAM_BYTES,
         "the backbone": backbone if on_cpu else 0,
-        "device_bytes": settings.device_bytes if on_cpu else 0,
-        "host_bytes": settings.host_bytes,
-        "max_pending_bytes": settings.max_pending_bytes,
-        "max_pending_answer_bytes": settings.max_pending_answer_bytes,
+        "device_bytes": memory.device_bytes if on_cpu else 0,
+        "host_bytes": memory.host_bytes,
+        "max_pending_bytes": settings.limits.max_pending_bytes,
+        "max_pending_answer_bytes": settings.limits.max_pending_answer_bytes,
     }
     yield from _compare(parts, available_bytes(), "this machine or its container")
     if not on_cpu:
         import torch
 
         total = torch.cuda.get_device_properties(0).total_memory
-        yield from _compare({"the backbone": backbone, "device_bytes": settings.device_bytes}, total, "the GPU")
+        yield from _compare({"the backbone": backbone, "device_bytes": memory.device_bytes}, total, "the GPU")
 
 
 def _compare(parts: dict[str, int], available: int | None, place: str) -> Iterator[Finding]:

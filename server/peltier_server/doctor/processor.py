@@ -12,33 +12,33 @@ from pathlib import Path
 from peltier_backbone.machine.cores import usable_cores
 from peltier_client.commands.doctor import Finding, Level
 
-from peltier_server.settings import Settings
+from peltier_server.settings import ComputeSettings
 
 _CPU_INFO = Path("/proc/cpuinfo")
 # The measurement error of a trial of some milliseconds is below this factor.
 _NOISE_FACTOR = 1.15
 
 
-def check_processor(settings: Settings) -> Iterator[Finding]:
+def check_processor(compute: ComputeSettings) -> Iterator[Finding]:
     """What computes on this machine, with which kernels, and what is slower than it need be."""
-    yield from _check_cores(settings)
-    yield from _check_computing(settings)
-    yield from _check_gpu(settings)
+    yield from _check_cores(compute)
+    yield from _check_computing(compute)
+    yield from _check_gpu(compute)
 
 
-def _check_cores(settings: Settings) -> Iterator[Finding]:
+def _check_cores(compute: ComputeSettings) -> Iterator[Finding]:
     import torch
 
     cores, all_cores = usable_cores(), os.cpu_count() or 1
     units = torch.backends.cpu.get_cpu_capability()
     text = f"{_model_name()}: {cores} of {all_cores} cores are usable, vector units {units}"
-    yield Finding(subject="processor", level="ok", text=f"{text}; torch {version('torch')}, {settings.threads} threads")
+    yield Finding(subject="processor", level="ok", text=f"{text}; torch {version('torch')}, {compute.threads} threads")
     if cores < all_cores:
         step = "allow the process or its container more CPU if answers are slow"
         text = f"the operating system or a container's limit keeps {all_cores - cores} cores from this process"
         yield Finding(subject="processor", level="note", text=text, next_step=step)
-    if settings.threads > cores:
-        text = f"{settings.threads} threads share {cores} cores and wait for each other"
+    if compute.threads > cores:
+        text = f"{compute.threads} threads share {cores} cores and wait for each other"
         step = f"--threads {cores}, or 0 for one a core"
         yield Finding(subject="processor", level="slow", text=text, next_step=step)
 
@@ -55,31 +55,31 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _check_computing(settings: Settings) -> Iterator[Finding]:
+def _check_computing(compute: ComputeSettings) -> Iterator[Finding]:
     from peltier_backbone.errors import BackboneError
     from peltier_backbone.native.choice import kernels_in_use
 
     with ExitStack() as used:
         try:
-            used.enter_context(kernels_in_use(settings.kernels))
+            used.enter_context(kernels_in_use(compute.kernels))
         except BackboneError as error:
             step = "--kernels auto, or a level that this machine can use"
             yield Finding(subject="kernels", level="broken", text=str(error), next_step=step)
             return
-        yield from _check_kernels(settings)
-        yield from _check_precision(settings)
+        yield from _check_kernels(compute)
+        yield from _check_precision(compute)
 
 
-def _check_kernels(settings: Settings) -> Iterator[Finding]:
+def _check_kernels(compute: ComputeSettings) -> Iterator[Finding]:
     from peltier_backbone.native.choice import load_library
     from peltier_backbone.native.survey import survey_libraries
 
-    if settings.kernels == "torch":
+    if compute.kernels == "torch":
         text = "the setting kernels is torch, so no native kernels are used"
         yield Finding(subject="kernels", level="note", text=text, next_step="--kernels auto")
         return
     chosen = load_library()
-    if settings.kernels == "auto":
+    if compute.kernels == "auto":
         yield from _check_libraries(None if chosen is None else chosen.name)
     if chosen is None:
         text = "there are no native kernels, so torch computes everything, which is slower on a CPU"
@@ -104,8 +104,8 @@ def _check_libraries(chosen: str | None) -> Iterator[Finding]:
         yield Finding(subject="kernels", level=level, text=text, next_step=step)
 
 
-def _check_precision(settings: Settings) -> Iterator[Finding]:
-    if settings.device != "cpu":
+def _check_precision(compute: ComputeSettings) -> Iterator[Finding]:
+    if compute.device != "cpu":
         return
     import torch
     from peltier_backbone.native.choice import choose_kernels, slowdown
@@ -116,25 +116,25 @@ def _check_precision(settings: Settings) -> Iterator[Finding]:
         text = f"in {precision} {by} compute{'s' if choice.library is None else ''}: {choice.reason}"
         yield Finding(subject="precision", level="ok", text=text)
     factor = slowdown(torch.bfloat16)
-    text = f"a layer in bfloat16 takes {factor:.2f} of the time of float32 here, and the server uses {settings.dtype}"
-    if settings.dtype == "bfloat16" and factor > _NOISE_FACTOR:
+    text = f"a layer in bfloat16 takes {factor:.2f} of the time of float32 here, and the server uses {compute.dtype}"
+    if compute.dtype == "bfloat16" and factor > _NOISE_FACTOR:
         yield Finding(subject="precision", level="slow", text=text, next_step="--dtype float32")
-    elif settings.dtype == "float32" and factor < 1 / _NOISE_FACTOR:
+    elif compute.dtype == "float32" and factor < 1 / _NOISE_FACTOR:
         step = "--dtype bfloat16 or int8 is faster if its answers are exact enough for you (docs/operations.md)"
         yield Finding(subject="precision", level="note", text=text, next_step=step)
     else:
         yield Finding(subject="precision", level="ok", text=text)
 
 
-def _check_gpu(settings: Settings) -> Iterator[Finding]:
+def _check_gpu(compute: ComputeSettings) -> Iterator[Finding]:
     import torch
 
     if not torch.cuda.is_available():
         yield Finding(subject="gpu", level="ok", text="torch sees no CUDA device; the server computes on the processor")
         return
     names = ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
-    yield Finding(subject="gpu", level="ok", text=f"{names}; the server uses {settings.device}")
-    if settings.device == "cpu":
+    yield Finding(subject="gpu", level="ok", text=f"{names}; the server uses {compute.device}")
+    if compute.device == "cpu":
         text = "the server is set to compute on the processor although there is a GPU"
         yield Finding(subject="gpu", level="slow", text=text, next_step="--device cuda")
     elif find_spec("triton") is None:

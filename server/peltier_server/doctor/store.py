@@ -13,13 +13,13 @@ from peltier_store.ownership import require_not_foreign
 from peltier_store.registry import Registry, RegistryError
 from rich.filesize import decimal
 
-from peltier_server.settings import Settings
+from peltier_server.settings import StoreSettings
 
 _SUBJECT = "store"
 _FREE_ARTIFACTS = 4
 
 
-def check_store(settings: Settings) -> Iterator[Finding]:
+def check_store(settings: StoreSettings, max_artifact_bytes: int) -> Iterator[Finding]:
     """Reads the registry and lists the blobs; the bytes of artifacts are not read."""
     location = StoreLocation(settings.blobs, settings.registry)
     try:
@@ -29,7 +29,7 @@ def check_store(settings: Settings) -> Iterator[Finding]:
         yield Finding(subject=_SUBJECT, level="note", text=text, next_step="peltier serve creates it")
         return
     if isinstance(location.blobs, Path):
-        yield from _check_directory(location.blobs, settings.max_artifact_bytes)
+        yield from _check_directory(location.blobs, max_artifact_bytes)
     try:
         yield from asyncio.run(_compare(location))
     except (BlobError, RegistryError, OSError) as error:

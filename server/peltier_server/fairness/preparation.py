@@ -13,7 +13,7 @@ from peltier_server.fairness.fair_turns import FairTurns
 from peltier_server.fairness.room import Room
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.quotas.enforcer import QuotaEnforcer
-from peltier_server.settings import Settings
+from peltier_server.settings import LimitSettings
 
 T = TypeVar("T")
 
@@ -30,14 +30,14 @@ class Preparation:
     slices. Tenants take turns at both, by weight. Bytes of bodies, inputs and bytes of answers in progress are
     bounded, for all tenants together and for each."""
 
-    def __init__(self, settings: Settings, enforcer: QuotaEnforcer) -> None:
+    def __init__(self, limits: LimitSettings, enforcer: QuotaEnforcer) -> None:
         self.enforcer = enforcer
-        self.max_inputs = settings.max_inputs
-        self.max_text_chars = settings.max_text_chars
-        self.max_body_bytes = settings.max_body_bytes
-        self.body_bytes = SharedBound(settings.max_pending_bytes, "bytes of request bodies")
-        self.inputs = SharedBound(settings.max_pending_inputs, "inputs")
-        self.answer_bytes = SharedBound(settings.max_pending_answer_bytes, "bytes of answers")
+        self.max_inputs = limits.max_inputs
+        self.max_text_chars = limits.max_text_chars
+        self.max_body_bytes = limits.max_body_bytes
+        self.body_bytes = SharedBound(limits.max_pending_bytes, "bytes of request bodies")
+        self.inputs = SharedBound(limits.max_pending_inputs, "inputs")
+        self.answer_bytes = SharedBound(limits.max_pending_answer_bytes, "bytes of answers")
         self.slices = FairTurns(1, MAX_PIECE_COST, enforcer.weight)
         self.pieces = FairTurns(_NUM_THREADS, MAX_PIECE_COST, enforcer.weight)
         self._items_of = WeakValueDictionary[str, Room]()

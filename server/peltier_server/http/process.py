@@ -21,7 +21,7 @@ from peltier_server.http.connection import connection_class
 from peltier_server.http.drain import Drain
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.listener import Listener
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.settings import ComputeSettings, DrainSettings, Settings, SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class DrainingServer(uvicorn.Server):
     second signal ends the server immediately. uvicorn alone would close its socket at once and raise the signal again.
     """
 
-    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: Settings, url: str) -> None:
+    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: DrainSettings, url: str) -> None:
         super().__init__(config)
         self._lifecycle = lifecycle
         self._settings = settings
@@ -142,21 +142,21 @@ def run(app: FastAPI, settings: Settings) -> None:
     """
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    _allow_files(settings.max_connections + _OTHER_FILES)
+    _allow_files(settings.limits.max_connections + _OTHER_FILES)
     lifecycle: Lifecycle = app.state.lifecycle
-    with _listen(settings.host, settings.port) as listener:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    with _listen(settings.network.host, settings.network.port) as listener:
+        host = f"[{settings.network.host}]" if ":" in settings.network.host else settings.network.host
         url = f"http://{host}:{listener.getsockname()[1]}"
-        _log_start(settings, url)
+        _log_start(settings.compute, url)
         config = uvicorn.Config(
             app,
-            http=connection_class(settings.stall_seconds, settings.max_connections),
+            http=connection_class(settings.limits.stall_seconds, settings.limits.max_connections),
             ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
         )
-        server = DrainingServer(config, lifecycle, settings, url)
+        server = DrainingServer(config, lifecycle, settings.drain, url)
         server.run(sockets=[listener])
         server.log_signals()
     if server.force_exit:
@@ -164,7 +164,9 @@ def run(app: FastAPI, settings: Settings) -> None:
         logging.shutdown()
         os._exit(_ABANDONED)  # Python cannot exit normally while threads compute: it would abort
     if lifecycle.failure is not None:
-        _log_failure(settings, lifecycle.failure)
+        # With the text format, the last line of the command already gives the same message.
+        if settings.logs.log_format == "json":
+            logger.critical("the server failed: %s", lifecycle.failure)
         raise lifecycle.failure
     logger.info("shutdown complete")
 
@@ -185,23 +187,17 @@ def _allow_files(count: int) -> None:
             )
 
 
-def _log_start(settings: Settings, url: str) -> None:
+def _log_start(compute: ComputeSettings, url: str) -> None:
     fields = {
         "release": release_of("peltier"),
         "pid": os.getpid(),
         "url": url,
-        "backbone": settings.backbone,
-        "device": settings.device,
-        "dtype": settings.dtype,
-        "threads": settings.threads,
+        "backbone": compute.backbone,
+        "device": compute.device,
+        "dtype": compute.dtype,
+        "threads": compute.threads,
     }
     logger.info("Peltier starts", extra={"fields": fields})
-
-
-def _log_failure(settings: Settings, failure: Exception) -> None:
-    # With the text format, the last line of the command already gives the same message.
-    if settings.log_format == "json":
-        logger.critical("the server failed: %s", failure)
 
 
 def _listen(host: str, port: int) -> socket.socket:

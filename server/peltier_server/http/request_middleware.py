@@ -78,7 +78,7 @@ class RequestMiddleware:
             scope = {**scope, "method": "GET"}
         context = self._begin(scope, started, admitted=lifecycle.begin_request())
         state = scope["state"]
-        incoming = Incoming(context, receive, self._settings.stall_seconds, is_whole=state.get(WHOLE, False))
+        incoming = Incoming(context, receive, self._settings.limits.stall_seconds, is_whole=state.get(WHOLE, False))
         is_surplus = state.get("surplus", False)
         outgoing = Outgoing(context, lifecycle, incoming, send, is_last=is_surplus)
         outgoing.only_head = method == "HEAD"
@@ -139,7 +139,7 @@ class RequestMiddleware:
 
     @property
     def _surplus(self) -> QueueFull:
-        sentence = f"{self._settings.max_connections} connections are open, and this server holds no more"
+        sentence = f"{self._settings.limits.max_connections} connections are open, and this server holds no more"
         return QueueFull(sentence, retry_after=retry_hints.SOON)
 
     def _measure(self, scope: Scope, context: RequestContext, outgoing: Outgoing, seconds: float) -> None:
@@ -149,7 +149,7 @@ class RequestMiddleware:
         metrics.observe_route(matched_route(scope), seconds)
         if context.version is not None:
             metrics.versions.observe(context.version, status, seconds)
-        if self._settings.access_log:
+        if self._settings.logs.access_log:
             log_access(scope, status, outgoing.num_bytes, seconds)
         if context.trace is not None:
             end_span(context.trace, scope, context, status)

@@ -13,7 +13,7 @@ from typing import Any
 from peltier_server.auth.credentials import KEY_PATTERN
 from peltier_server.logs.access_log import enable_access_log
 from peltier_server.logs.request_fields import request_fields
-from peltier_server.settings import Settings
+from peltier_server.settings import AuthSettings, LogSettings
 
 logger = logging.getLogger(__name__)
 
@@ -96,19 +96,19 @@ class TextFormatter(LineFormatter):
         return _escaped(head) + "".join(rest)
 
 
-def configure_logging(settings: Settings) -> None:
-    """Makes this process log to stderr as the settings say, including warnings and uncaught exceptions."""
-    keys = (settings.admin_key, settings.metrics_key, settings.secret)
-    redactor = Redactor(key.get_secret_value() for key in keys if key is not None)
+def configure_logging(logs: LogSettings, auth: AuthSettings) -> None:
+    """Makes this process log to stderr as `logs` says, including warnings and uncaught exceptions, without the secrets
+    of `auth`."""
+    redactor = Redactor(auth.secrets)
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter(redactor) if settings.log_format == "json" else TextFormatter(redactor))
-    level = getattr(logging, settings.log_level.upper())
+    handler.setFormatter(JsonFormatter(redactor) if logs.log_format == "json" else TextFormatter(redactor))
+    level = getattr(logging, logs.log_level.upper())
     # Debug records of other libraries contain whole SQL statements and are never useful here.
     logging.basicConfig(level=max(level, logging.INFO), handlers=[handler], force=True)
     for noisy in _NOISY:
         logging.getLogger(noisy).setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))
     logging.getLogger("uvicorn.error").addFilter(_is_news)
-    if settings.access_log:
+    if logs.access_log:
         enable_access_log()
     logging.captureWarnings(True)
     sys.excepthook = _log_uncaught

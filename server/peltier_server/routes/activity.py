@@ -28,7 +28,7 @@ async def read_activity(context: Context, service: Accepted, threads: Threads, l
     """Requests, errors, latency and tier of the caller's adapters on this replica since it started. Requests are those
     of all callers, also of other tenants where an adapter is public."""
     tenant = context.tenant
-    busiest = service.metrics.busiest(service.settings.max_metric_versions + 1)
+    busiest = service.metrics.busiest(service.settings.limits.max_metric_versions + 1)
     # To look up the tier of an adapter takes as long as to tokenise a few characters.
     cost = service.catalog.count(tenant)
     activity = await threads.run(tenant, cost, lambda: _describe(service, tenant, busiest, limit).model_dump_json())

@@ -63,7 +63,7 @@ async def create_key(
 async def revoke_key(prefix: str, context: Context, keyring: Keys, service: Changing) -> None:
     """Take a key's rights for good: here at once, within a second on every replica."""
     settings = service.settings
-    if settings.admin_key is None and settings.oidc_issuer is None and keyring.is_last_admin(prefix):
+    if settings.auth.admin_key is None and settings.auth.oidc_issuer is None and keyring.is_last_admin(prefix):
         raise Conflict(f"key {prefix!r} is the last with the scope admin: make another before it is revoked")
     await service.store.registry.revoke_key(prefix, actor=context.caller.actor)
     await service.store.sync.sync_after_write()

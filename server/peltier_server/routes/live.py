@@ -58,7 +58,7 @@ def _snapshot(request: Request, service: Service, max_versions: int) -> LiveSnap
         queue=_queue(service),
         batches=_batches(service),
         texts=live.texts(metrics),
-        tiers=live.tiers(metrics, {"device": settings.device_bytes, "host": settings.host_bytes}),
+        tiers=live.tiers(metrics, {"device": settings.memory.device_bytes, "host": settings.memory.host_bytes}),
         lookups=counts(metrics.cache_requests),
         loads=total(metrics.loads),
         uploads=counts(metrics.uploads),
@@ -74,7 +74,7 @@ def _queue(service: Service) -> LiveQueue:
     return LiveQueue(
         rows=service.batcher.queued_rows,
         tokens=service.batcher.queued_tokens,
-        max_tokens=service.settings.max_queue_tokens,
+        max_tokens=service.settings.queue.max_queue_tokens,
         seconds=distribution(service.metrics.queue_seconds),
     )
 
@@ -86,6 +86,6 @@ def _batches(service: Service) -> LiveBatches:
         tokens=distribution(metrics.batch_tokens),
         adapters=distribution(metrics.batch_adapters),
         seconds=distribution(metrics.compute_seconds),
-        max_rows=settings.max_batch_rows,
-        max_tokens=settings.max_batch_tokens,
+        max_rows=settings.queue.max_batch_rows,
+        max_tokens=settings.queue.max_batch_tokens,
     )

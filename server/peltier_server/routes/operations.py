@@ -17,6 +17,7 @@ from peltier_server.http.application import Accepted, AnyTime, Context
 from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
+from peltier_server.settings import Settings
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded)
 _LIMITS = (
@@ -62,7 +63,7 @@ async def info(context: Context, service: Accepted) -> InfoResponse:
         backbone=_describe(service.backbone),
         kernels=service.backbone.kernels | _batch_kernels(service),
         experimental=list(service.experimental),
-        limits={name: getattr(service.settings, name) for name in _LIMITS},
+        limits=_limits(service.settings),
         num_adapters=service.catalog.count(context.tenant),
         quarantined=service.quarantine.of(context.tenant),
     )
@@ -82,9 +83,14 @@ async def artifact_schema() -> Response:
     return Response(_SCHEMA, media_type="application/schema+json")
 
 
+def _limits(settings: Settings) -> dict[str, int]:
+    values = dict(settings.queue) | dict(settings.limits) | dict(settings.memory)
+    return {name: values[name] for name in _LIMITS}
+
+
 def _batch_kernels(service: Service) -> dict[str, str]:
     """The names of the kernels, by purpose, that compute batches in addition to the backbone's own kernels."""
-    graphs = {"graphs": "cuda"} if service.settings.cuda_graphs and can_capture(service.backbone) else {}
+    graphs = {"graphs": "cuda"} if service.settings.compute.cuda_graphs and can_capture(service.backbone) else {}
     chosen = choose_backend(service.backbone.device, service.backbone.dtype).name
     attention = {"attention": chosen} if chosen == "triton" else {}
     return {"adapters": chosen} | attention | graphs

@@ -15,13 +15,19 @@ def settings_in(store: Path, **given: object) -> Settings:
     return load_settings({"store": store, **given})
 
 
+def secret_in(store: Path, **given: object) -> bytes:
+    """The secret of that server."""
+    settings = settings_in(store, **given)
+    return load_secret(settings.auth.secret, settings.store.registry)
+
+
 def test_a_secret_is_made_once(tmp_path: Path) -> None:
     """A restart finds the same one, and only its owner can read it."""
     store = tmp_path / "new"
-    secret = load_secret(settings_in(store))
+    secret = secret_in(store)
     assert len(secret) >= 32
     assert (store / "secret").stat().st_mode & 0o777 == 0o600
-    assert load_secret(settings_in(store)) == secret
+    assert secret_in(store) == secret
     assert [file.name for file in store.iterdir()] == ["secret"]
 
 
@@ -29,7 +35,7 @@ def test_a_secret_has_reached_the_disk_when_it_is_told(tmp_path: Path, monkeypat
     """Another one, made after a power loss, would refuse every key that was made under this one."""
     power_loss = PowerLoss(monkeypatch)
     path = tmp_path / "new" / "store" / "secret"
-    secret = load_secret(settings_in(path.parent))
+    secret = secret_in(path.parent)
     assert power_loss.left(path) == secret
     assert {tmp_path, *path.parents} - {*tmp_path.parents} <= power_loss.synced
 
@@ -37,7 +43,7 @@ def test_a_secret_has_reached_the_disk_when_it_is_told(tmp_path: Path, monkeypat
 def test_servers_that_start_together_agree(tmp_path: Path) -> None:
     """The second server takes the secret of the first."""
     with ThreadPoolExecutor(8) as pool:
-        made = set(pool.map(load_secret, [settings_in(tmp_path)] * 32))
+        made = set(pool.map(secret_in, [tmp_path] * 32))
     assert len(made) == 1
 
 
@@ -45,20 +51,20 @@ def test_a_file_that_is_no_secret_is_refused(tmp_path: Path) -> None:
     """An empty or truncated file would make every digest guessable."""
     (tmp_path / "secret").write_text("short")
     with pytest.raises(SettingsError, match="has 5 bytes; it must have at least 32"):
-        load_secret(settings_in(tmp_path))
+        secret_in(tmp_path)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """One sentence, not a traceback."""
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match=r"the secret in .*file/secret' cannot be used: "):
-        load_secret(settings_in(tmp_path / "file"))
+        secret_in(tmp_path / "file")
 
 
 def test_a_secret_of_the_settings_comes_first(tmp_path: Path) -> None:
     """And then no file is made; it is in no repr."""
     settings = settings_in(tmp_path, secret="0123456789abcdef0123456789abcdef")
-    assert load_secret(settings) == b"0123456789abcdef0123456789abcdef"
+    assert load_secret(settings.auth.secret, settings.store.registry) == b"0123456789abcdef0123456789abcdef"
     assert "0123456789abcdef" not in repr(settings)
     assert not list(tmp_path.iterdir())
 
@@ -73,4 +79,4 @@ def test_a_short_secret_is_refused_without_showing_it(tmp_path: Path) -> None:
 def test_a_shared_registry_wants_a_shared_secret(tmp_path: Path) -> None:
     """Each replica's own would make the keys of one unknown to the others."""
     with pytest.raises(SettingsError, match="set PELTIER_SECRET, the same for all"):
-        load_secret(settings_in(tmp_path, registry="postgresql+asyncpg://peltier@127.0.0.1/peltier"))
+        secret_in(tmp_path, registry="postgresql+asyncpg://peltier@127.0.0.1/peltier")

@@ -11,7 +11,7 @@ from peltier_server.doctor.checks import check
 from peltier_server.doctor.memory import available_bytes, check_memory
 from peltier_server.doctor.packages import check_packages
 from peltier_server.doctor.processor import check_processor
-from peltier_server.settings import Settings
+from peltier_server.settings import ComputeSettings, Settings
 
 from tests.support.levels import LEVELS
 
@@ -55,7 +55,7 @@ def test_a_machine_without_kernels_is_slow(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(processor, "usable_cores", lambda: 1)
     monkeypatch.setattr(choice, "_library", choice._library.__wrapped__)
     monkeypatch.setattr(choice, "_choose", choice._choose.__wrapped__)
-    found = list(check_processor(Settings(threads=4, device="cpu", dtype="float32")))
+    found = list(check_processor(ComputeSettings(threads=4, device="cpu", dtype="float32")))
     slow = told(found, "slow")
     assert slow[0] == "processor: 4 threads share 1 cores and wait for each other"
     assert slow[1] == f"kernels: the kernels {LEVELS[0]} for this processor are not used: it was not built"
@@ -75,7 +75,7 @@ def test_a_machine_without_kernels_is_slow(monkeypatch: pytest.MonkeyPatch, tmp_
 )
 def test_the_setting_of_kernels_is_checked(kernels: str, level: str, text: str) -> None:
     """A level of another machine is broken. The process keeps its own setting."""
-    found = list(check_processor(Settings(device="cpu", kernels=kernels)))
+    found = list(check_processor(ComputeSettings(device="cpu", kernels=kernels)))
     assert any(one.startswith(text) for one in told(found, level))
     assert choice._Process.kernels == "auto"
 
@@ -90,12 +90,14 @@ def test_memory_below_the_settings_is_broken(monkeypatch: pytest.MonkeyPatch, tm
     limit.write_text("1024\n")
     assert available_bytes(info, limit) == 1024
     monkeypatch.setattr(memory, "available_bytes", lambda: 2**30)
-    (text,) = told(check_memory(Settings(device="cpu", dtype="float32")), "broken")
+    (text,) = told(check_memory(Settings(compute=ComputeSettings(device="cpu", dtype="float32"))), "broken")
     assert "device_bytes 1.1 GB" in text
     assert text.endswith("this machine or its container has 1.1 GB")
 
 
 def test_a_backbone_that_is_missing_is_broken(tmp_path: Path) -> None:
     """As the server would find it."""
-    (text,) = told(check_memory(Settings(backbone=str(tmp_path / "none"), device="cpu")), "broken")
+    (text,) = told(
+        check_memory(Settings(compute=ComputeSettings(backbone=str(tmp_path / "none"), device="cpu"))), "broken"
+    )
     assert text.startswith(f"backbone: the backbone '{tmp_path}/none' cannot be read: ")

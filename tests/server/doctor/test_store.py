@@ -8,7 +8,7 @@ import pytest
 from peltier_adapters.artifact.source import digest_of
 from peltier_client.commands.doctor import Finding
 from peltier_server.doctor.store import check_store
-from peltier_server.settings import Settings
+from peltier_server.settings import LimitSettings, StoreSettings
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Registry
 
@@ -31,7 +31,7 @@ async def store(tmp_path: Path) -> Path:
 
 def find(store: Path) -> Finding:
     """The only finding about a store."""
-    (finding,) = check_store(Settings(store=store, device="cpu"))
+    (finding,) = check_store(StoreSettings(store=store), LimitSettings().max_artifact_bytes)
     return finding
 
 

@@ -49,7 +49,7 @@ async def test_a_backbone_that_is_not_there_is_the_failure(settings_of: Callable
 async def test_a_store_of_another_registry_is_refused(settings_of: Callable[..., Settings]) -> None:
     """The server never becomes ready, because it would take for garbage what belongs to the other."""
     settings = settings_of()
-    await Blobs.open(settings.blobs).owner.claim("another")
+    await Blobs.open(settings.store.blobs).owner.claim("another")
     app = create_app(settings)
     async with app.router.lifespan_context(app):
         with pytest.raises(BlobError, match="belongs to the registry another, not to this one"):
@@ -164,7 +164,7 @@ async def test_examples_are_published_once(
         assert names(running) == ["a", "b"]
         await running.client.delete("/v1/adapters/a")
         assert (await running.upload(make_artifact(bert, name="c"))).json()["version"] == 1
-        registry = running.service.settings.registry
+        registry = running.service.settings.store.registry
     (examples / "0.safetensors").write_bytes(b"not an artifact")
     for name in ("c", "d"):
         (examples / f"{name}.safetensors").write_bytes(make_artifact(bert, name=name, seed=1))

@@ -7,7 +7,7 @@ import pytest
 from peltier_server.fairness.shared_bound import Shares
 from peltier_server.residency import fetches
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.settings import Settings
+from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small
@@ -65,7 +65,7 @@ def _(servers: Servers) -> Met:
     return "the tenant's other loads wait"
 
 
-@probe("bytes on the device in use by one tenant", 3 * Settings.model_fields["device_bytes"].default // 4)
+@probe("bytes on the device in use by one tenant", 3 * SETTINGS["device_bytes"].default // 4)
 def _(servers: Servers) -> Met:
     with servers.start("bert", max_load_wait_seconds=0.1) as other:
         for seed in range(2):

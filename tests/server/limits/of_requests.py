@@ -14,7 +14,7 @@ from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http import incoming as pace
 from peltier_server.inference.answer_size import AnswerForm
-from peltier_server.settings import Settings
+from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small
@@ -117,6 +117,13 @@ def _(servers: Servers) -> Met:
 @probe("tasks of one input, with the members of groups")
 def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/predict", json={"tasks": ["demo*"] * 9, "input": TEXT})
+
+
+@probe("rows of a comparison at `/v1/compare`", "peltier_client.protocol.comparison.MAX_COMPARED_ROWS")
+def _(servers: Servers) -> Met:
+    side = {"task": "demo", "answers": ["a"]}
+    body = {"task_type": "text2text", "labels": ["a"] * 10_001, "first": side, "second": side}
+    return servers.bert.client.post("/v1/compare", json=body)
 
 
 @probe("bytes of an answer, known before anything is computed; a mixed request's parts share them")
@@ -238,9 +245,7 @@ def _(servers: Servers) -> Met:
         return servers.bert.predict("a" * 100_000)
 
 
-@probe(
-    "bytes of request bodies in progress, of one tenant", 3 * Settings.model_fields["max_pending_bytes"].default // 4
-)
+@probe("bytes of request bodies in progress, of one tenant", 3 * SETTINGS["max_pending_bytes"].default // 4)
 def _(servers: Servers) -> Met:
     return _beyond_its_share(servers.bert, "body_bytes")
 
@@ -256,7 +261,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "bytes of computed and unread answers, of one tenant",
-    3 * Settings.model_fields["max_pending_answer_bytes"].default // 4,
+    3 * SETTINGS["max_pending_answer_bytes"].default // 4,
 )
 def _(servers: Servers) -> Met:
     with servers.start("bert", max_inputs=1000) as other:
@@ -269,7 +274,7 @@ def _(servers: Servers) -> Met:
         return servers.bert.predict([TEXT] * 8)
 
 
-@probe("inputs in progress, of one tenant", 3 * Settings.model_fields["max_pending_inputs"].default // 4)
+@probe("inputs in progress, of one tenant", 3 * SETTINGS["max_pending_inputs"].default // 4)
 def _(servers: Servers) -> Met:
     return _beyond_its_share(servers.bert, "inputs")
 

@@ -54,7 +54,7 @@ def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "_BUSY_SECONDS", 0.1)
         with servers.start("bert") as other:
-            path = make_url(other.service.settings.registry).database
+            path = make_url(other.service.settings.store.registry).database
             assert path is not None
             with sqlite3.connect(path, isolation_level=None) as holder:
                 holder.execute("BEGIN IMMEDIATE")

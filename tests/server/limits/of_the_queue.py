@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from peltier_server.inference import quarantine
 from peltier_server.runner import bisection
-from peltier_server.settings import Settings
+from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import TEXT, Servers, Small
 
-_MOST_OF_ONE = 3 * Settings.model_fields["max_queue_tokens"].default // 4
+_MOST_OF_ONE = 3 * SETTINGS["max_queue_tokens"].default // 4
 _NEXT_BATCH = "other rows wait for the next batch"
 
 

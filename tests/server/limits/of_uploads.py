@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from peltier_adapters.artifact.manifest import MAX_HEADER_BYTES
 from peltier_server.http.uploads import UploadTurns
-from peltier_server.settings import Settings
+from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers
 
-_IN_MEMORY = 2 * Settings.model_fields["max_artifact_bytes"].default
+_IN_MEMORY = 2 * SETTINGS["max_artifact_bytes"].default
 
 
 @probe("size of an artifact")

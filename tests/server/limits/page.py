@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from peltier_server.settings import Settings
+from peltier_server.settings import SETTINGS
 from peltier_store.registry import Quotas
 
 PAGE = Path(__file__).parents[3] / "docs/limits.md"
@@ -49,7 +49,7 @@ class Row:
         found = re.fullmatch(r"(quota )?`(\w+)`", self.set_by)
         if found is None:
             raise KeyError(self.set_by)
-        return getattr(Quotas(), found[2]) if found[1] else Settings.model_fields[found[2]].default
+        return getattr(Quotas(), found[2]) if found[1] else SETTINGS[found[2]].default
 
     @property
     def answer(self) -> tuple[int, str, re.Pattern[str]] | None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_server.logs.access_log import logger as access_logger
 from peltier_server.logs.logs import JsonFormatter, Redactor, TextFormatter, configure_logging
-from peltier_server.settings import load_settings
+from peltier_server.settings import AuthSettings, LogSettings
 
 from tests.server.conftest import Running, Serve
 
@@ -173,7 +173,7 @@ def logging_of_ones_own() -> Iterator[None]:
 @pytest.mark.usefixtures("logging_of_ones_own")
 def test_the_level_bounds_everything_but_the_access_log(capsys: pytest.CaptureFixture[str]) -> None:
     """The access log is written at any level."""
-    configure_logging(load_settings({"log_level": "WARNING", "log_format": "json", "access_log": True}))
+    configure_logging(LogSettings(log_level="warning", log_format="json", access_log=True), AuthSettings())
     logging.getLogger("peltier_server.app").info("quiet")
     logging.getLogger("uvicorn.error").warning("loud")
     access_logger.info("request")
@@ -184,7 +184,7 @@ def test_the_level_bounds_everything_but_the_access_log(capsys: pytest.CaptureFi
 @pytest.mark.usefixtures("logging_of_ones_own")
 def test_what_nobody_catches_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     """Python's warnings, and exceptions that end the process or a thread."""
-    configure_logging(load_settings({"log_format": "json"}))
+    configure_logging(LogSettings(log_format="json"), AuthSettings())
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(False)
@@ -203,6 +203,6 @@ def test_what_nobody_catches_is_in_the_log(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.usefixtures("logging_of_ones_own")
 def test_debugging_shows_what_the_http_server_says(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(load_settings({"log_level": "debug"}))
+    configure_logging(LogSettings(log_level="debug"), AuthSettings())
     logging.getLogger("uvicorn.error").info("started")
     assert "INFO uvicorn.error: started\n" in capsys.readouterr().err

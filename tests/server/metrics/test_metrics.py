@@ -106,7 +106,7 @@ async def test_readiness_and_the_bound_of_the_queue_are_measured(busy: Running) 
     """Whether /ready is 200 when Prometheus reads the page."""
     values = await scrape(busy)
     assert values["peltier_ready"] == 1
-    assert values["peltier_queue_max_tokens"] == busy.service.settings.max_queue_tokens
+    assert values["peltier_queue_max_tokens"] == busy.service.settings.queue.max_queue_tokens
     busy.app.state.lifecycle.leave()
     assert (await busy.client.get("/ready")).status_code == 503
     assert (await scrape(busy))["peltier_ready"] == 0

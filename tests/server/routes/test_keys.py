@@ -48,7 +48,7 @@ async def test_a_key_is_shown_once(running: Running) -> None:
     audit = await running.client.get("/v1/audit", headers=bearer(key))
     assert listed["prefix"] in audit.text
     assert secret not in audit.text
-    database = Path(running.service.settings.registry.removeprefix("sqlite+aiosqlite:///"))
+    database = Path(running.service.settings.store.registry.removeprefix("sqlite+aiosqlite:///"))
     for file in database.parent.glob("registry.db*"):
         assert secret.encode() not in file.read_bytes()
 

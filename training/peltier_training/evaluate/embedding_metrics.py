@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from peltier_client.bulk.quality import correlate
+from peltier_client.quality.metrics import correlate
 
 Array = np.ndarray[Any, Any]
 _CHUNK_ROWS = 1024

@@ -15,7 +15,7 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
-from peltier_client.bulk.quality import match_answers
+from peltier_client.quality.metrics import match_answers
 from torch import Tensor
 
 from peltier_training.data.examples import Example

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_client.bulk.quality import match_answers
+from peltier_client.quality.metrics import match_answers
 
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from peltier_adapters.answers.tags import join_tags
 from peltier_adapters.spec.tasks import TaskType
-from peltier_client.bulk.quality import choose_several, classify, rank_documents, regress, score_entities
+from peltier_client.quality.metrics import choose_several, classify, rank_documents, regress, score_entities
 
 from peltier_training.config.metric_names import BEST, LOWER_IS_BETTER, NAMES
 from peltier_training.evaluate.embedding_metrics import embedding

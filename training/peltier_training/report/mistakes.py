@@ -7,7 +7,7 @@ from peltier_adapters.answers.labels import scores
 from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_client.bulk.quality import score_answer
+from peltier_client.quality.metrics import score_answer
 
 from peltier_training.data.tags import GoldEntity, describe_entities
 from peltier_training.evaluate.evaluation import Evaluation

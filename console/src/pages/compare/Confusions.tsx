@@ -1,12 +1,13 @@
 import { useMemo } from "react";
-import type { Comparison } from "@/quality/comparison";
-import { confusedLabels, confusionOf, occurringLabels } from "@/quality/confusion";
 import { HeatMap } from "@/widgets/chart/HeatMap";
 import panel from "@/widgets/panel/Panel.module.css";
+import { shownAs } from "./answers";
 import styles from "./compare.module.css";
+import { confusedLabels, confusionOf, occurringLabels } from "./confusion";
+import type { Judged } from "./judge";
 
 interface Props {
-  found: Comparison;
+  judged: Judged;
   names: readonly string[];
   references: readonly [string, string];
 }
@@ -15,15 +16,16 @@ const MAX_LABELS = 24;
 const DENSE_LABELS = 16;
 
 /** The confusion matrices of both versions, side by side with the same axes. */
-export default function Confusions({ found, names, references }: Props) {
+export default function Confusions({ judged, names, references }: Props) {
   const { labels, isCut, matrices, most } = useMemo(() => {
-    const { gold } = found.first;
-    const answers = [found.first.shown, found.second.shown];
+    const { comparison, cases } = judged;
+    const gold = comparison.labels.map((label) => shownAs("classification", label));
+    const answers = ([0, 1] as const).map((side) => cases.map((one) => shownAs("classification", one.answers[side])));
     const all = occurringLabels(gold, answers, names);
     const labels = all.length > MAX_LABELS ? confusedLabels(all, gold, answers, MAX_LABELS) : all;
     const matrices = answers.map((shown) => confusionOf(labels, gold, shown).counts);
     return { labels, isCut: labels.length < all.length, matrices, most: Math.max(1, ...matrices.flat(2)) };
-  }, [found, names]);
+  }, [judged, names]);
   const range = useMemo(() => [0, most] as const, [most]);
   return (
     <section className={panel.panel} aria-label="Confusion matrices">

@@ -1,15 +1,15 @@
 import { useMemo } from "react";
-import type { Comparison } from "@/quality/comparison";
-import type { Case } from "@/quality/judge";
+import type { Comparison } from "@/api/comparisons";
 import { textsOf } from "@/rows/input";
 import { Badge } from "@/widgets/badge/Badge";
 import type { Column } from "@/widgets/table/column";
 import { DataTable } from "@/widgets/table/DataTable";
+import { shownAs } from "./answers";
 import styles from "./compare.module.css";
+import type { Judged } from "./judge";
 
 interface Props {
-  found: Comparison;
-  cases: readonly Case[];
+  judged: Judged;
   references: readonly [string, string];
 }
 
@@ -19,15 +19,15 @@ interface Difference {
   label: string;
   first: string;
   second: string;
-  /** 1 if the first is nearer to the label, -1 if the second is, 0 otherwise. */
-  better: number;
+  /** The version whose answer is nearer to the label. */
+  better: "first" | "second" | null;
 }
 
 const TABLE_HEIGHT = 520;
 
 /** The rows that the two versions answer differently. */
-export function Differences({ found, cases, references }: Props) {
-  const rows = useMemo(() => found.differing.map((row) => difference(found, cases, row)), [found, cases]);
+export function Differences({ judged, references }: Props) {
+  const rows = useMemo(() => judged.comparison.differences.map((row) => difference(judged, row)), [judged]);
   const columns = useMemo(() => columnsOf(references), [references]);
   if (rows.length === 0) return <p>Both give the same answer to every row.</p>;
   return (
@@ -44,15 +44,16 @@ export function Differences({ found, cases, references }: Props) {
   );
 }
 
-function difference({ first, second }: Comparison, cases: readonly Case[], row: number): Difference {
-  const one = cases[row];
+function difference({ comparison, asked }: Judged, row: Comparison["differences"][number]): Difference {
+  const one = asked[row.row];
+  const kind = comparison.task_type;
   return {
     line: one?.line ?? 0,
     input: textsOf(one?.input ?? "").join(" · "),
-    label: first.gold[row] ?? "",
-    first: first.shown[row] ?? "",
-    second: second.shown[row] ?? "",
-    better: Math.sign((second.errors[row] ?? 0) - (first.errors[row] ?? 0)),
+    label: shownAs(kind, row.label),
+    first: shownAs(kind, row.first),
+    second: shownAs(kind, row.second),
+    better: row.better,
   };
 }
 
@@ -76,22 +77,22 @@ function columnsOf([first, second]: readonly [string, string]): Column<Differenc
       id: "first",
       header: first,
       width: 200,
-      cell: ({ first: own, better }) => answer(own, better > 0),
+      cell: ({ first: own, better }) => answer(own, better === "first"),
       sortBy: ({ first: own }) => own,
     },
     {
       id: "second",
       header: second,
       width: 200,
-      cell: ({ second: own, better }) => answer(own, better < 0),
+      cell: ({ second: own, better }) => answer(own, better === "second"),
       sortBy: ({ second: own }) => own,
     },
     {
       id: "better",
       header: "Better",
       width: 120,
-      cell: ({ better }) => (better === 0 ? "neither" : better > 0 ? first : second),
-      sortBy: ({ better }) => better,
+      cell: ({ better }) => (better === null ? "neither" : better === "first" ? first : second),
+      sortBy: ({ better }) => better ?? "",
     },
   ];
 }

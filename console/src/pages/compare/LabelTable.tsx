@@ -1,4 +1,4 @@
-import type { Comparison } from "@/quality/comparison";
+import type { Comparison } from "@/api/comparisons";
 import { PairTable } from "./PairTable";
 
 interface Props {

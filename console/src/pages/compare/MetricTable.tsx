@@ -1,16 +1,14 @@
-import { type Comparison, MAIN_METRIC } from "@/quality/comparison";
-import type { Kind } from "@/quality/judge";
+import type { Comparison } from "@/api/comparisons";
 import { PairTable } from "./PairTable";
 
 interface Props {
-  kind: Kind;
   found: Comparison;
   references: readonly [string, string];
 }
 
 /** The metrics of both versions; the one that decides stands first. */
-export function MetricTable({ kind, found, references }: Props) {
-  const main = MAIN_METRIC[kind];
+export function MetricTable({ found, references }: Props) {
+  const main = found.main_metric;
   const names = Object.keys(found.first.metrics).sort((a, b) => Number(b === main) - Number(a === main));
   const rows = names.map((name) => {
     const [a, b] = [found.first.metrics[name] ?? 0, found.second.metrics[name] ?? 0];

@@ -10,12 +10,15 @@ import { TaskPicker } from "@/widgets/task/TaskPicker";
 import { type Asked, askBoth } from "./askBoth";
 import { ColumnFields } from "./ColumnFields";
 import styles from "./compare.module.css";
+import { type Judged, judge } from "./judge";
 import { Results } from "./Results";
 import { useComparison } from "./useComparison";
 
 export interface Compared {
   tasks: Parameters<typeof askBoth>[0];
   asked: Asked;
+  /** Absent until both have answered a row. */
+  judged?: Judged;
 }
 
 /** Two versions on the same labelled rows. */
@@ -28,8 +31,18 @@ export default function ComparePage() {
     event.preventDefault();
     if (!tasks || !isReady) return;
     run(async (signal, show) => {
-      const asked = await askBoth(tasks, table.rows, columns, (own) => show({ tasks, asked: own }), signal);
-      return { tasks, asked };
+      let judged: Judged | undefined;
+      const judgeFrom = async (asked: Asked, count: number) => {
+        if (asked.cases.length >= Math.max(1, count)) judged = await judge(tasks, asked, signal);
+      };
+      const onProgress = async (asked: Asked) => {
+        // Twice as many rows as the last time, so that no more than twice the rows are judged in all.
+        await judgeFrom(asked, 2 * (judged?.asked.length ?? 0));
+        show({ tasks, asked, judged });
+      };
+      const asked = await askBoth(tasks, table.rows, columns, onProgress, signal);
+      await judgeFrom(asked, (judged?.asked.length ?? 0) + 1);
+      return { tasks, asked, judged };
     });
   };
   return (

@@ -2,12 +2,15 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useSearchParams } from "wouter";
 import { versionSearch } from "@/api/adapters";
+import { MAX_COMPARED_ROWS } from "@/api/comparisons";
 import { taskOf } from "@/api/tasks";
 import { readTable } from "@/rows/table";
-import { kindOfBoth } from "./askBoth";
+import { counted } from "@/widgets/format/numbers";
+import { kindOfBoth } from "./answers";
 import { type Columns, guessColumns } from "./columns";
 
 const NUM_TEXTS = { single: 1, pair: 2, triple: 3 } as const;
+const TOO_MANY_ROWS = `At most ${counted(MAX_COMPARED_ROWS, "row")} are compared here; peltier compare takes any number.`;
 
 /** The form of the page: two versions, the table, and which of its columns are read. */
 export function useComparison() {
@@ -26,7 +29,7 @@ export function useComparison() {
       first: first.error?.message ?? unknownTask(first.data),
       second: second.error?.message ?? unknownTask(second.data),
     },
-    problem: tasks && problemOf(tasks),
+    problem: tasks && (problemOf(tasks) || (table.rows.length > MAX_COMPARED_ROWS ? TOO_MANY_ROWS : "")),
     tasks,
     table,
     columns,

@@ -1,0 +1,71 @@
+"""Labels as files have them."""
+
+import json
+from typing import Any
+
+import pytest
+from peltier_client.errors import InvalidInput
+from peltier_client.quality.gold import read_entities, read_label, read_labels, read_number, show_entities
+
+NAMES = ["food", "price", "a|b"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "names", "label"),
+    [("food", NAMES, "food"), (1, NAMES, "price"), ("1", NAMES, "price"), (7, NAMES, "7"), (1, ["0", "1"], "1")],
+)
+def test_an_integer_is_a_position_unless_integers_are_names(cell: Any, names: list[str], label: str) -> None:
+    assert read_label(cell, names) == label
+
+
+@pytest.mark.parametrize(
+    ("cell", "separator", "labels"),
+    [
+        (["food", "price"], None, {"food", "price"}),
+        ('["food", 1]', None, {"food", "price"}),
+        ("food | price", "|", {"food", "price"}),
+        ("a|b", None, {"a|b"}),
+        ("food", None, {"food"}),
+        (0, None, {"food"}),
+        ("", None, set()),
+        ([], None, set()),
+    ],
+)
+def test_several_labels_of_a_cell(cell: Any, separator: str | None, labels: set[str]) -> None:
+    """A list, a JSON list, or texts with a separator; a label that is known as a whole is one."""
+    assert read_labels(cell, NAMES, separator) == labels
+
+
+@pytest.mark.parametrize(
+    ("read", "sentence"),
+    [
+        (lambda: read_label(None, NAMES), "must be a text or a number"),
+        (lambda: read_label(True, NAMES), "must be a text or a number"),
+        (lambda: read_labels("food|price", NAMES, None), "write a JSON list, or give --label-separator"),
+        (lambda: read_labels("['food']", NAMES, None), "is not JSON"),
+        (lambda: read_number("many"), "not a finite number"),
+        (lambda: read_number(float("nan")), "not a finite number"),
+    ],
+)
+def test_what_is_no_label_is_refused(read: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        read()
+
+
+TEXT = "Ada in London"
+ADA, LONDON = (0, 3, "person"), (7, 13, "place")
+CELL = [{"start": 0, "end": 3, "label": "person"}, {"start": 7, "end": 13, "label": "place", "text": "London"}]
+
+
+def test_entities_are_read_from_a_list_or_its_json():
+    """Other keys of an object do not matter."""
+    assert read_entities(CELL) == read_entities(json.dumps(CELL)) == {ADA, LONDON}
+    assert read_entities([]) == frozenset()
+    assert show_entities(TEXT, read_entities(CELL)) == ["person: Ada", "place: London"]
+
+
+@pytest.mark.parametrize("cell", ["person", ["B-person"], [{"start": 0}], 5, None, [{**CELL[0], "end": "3"}]], ids=str)
+def test_what_has_no_entities_is_refused(cell: Any):
+    """In one sentence with the form."""
+    with pytest.raises(InvalidInput, match=r"has no entities; they must be a list such as \[\{"):
+        read_entities(cell)
