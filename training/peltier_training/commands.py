@@ -11,14 +11,12 @@ from peltier_client.commands.field_options import FieldOptions, OptionValues, wi
 from rich.console import Console
 from rich.table import Table
 
-from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.preparation import Prepared, prepare, prepare_evaluation
-from peltier_training.config.resolution import GivenValue, ResolvedChoice, print_resolved
+from peltier_training.config.recipe import GivenValue, ResolvedChoice, print_resolved
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.config.text_options import TextOptions
-from peltier_training.data.data import Data
+from peltier_training.config.task_options import EmbeddingOptions, TextOptions
+from peltier_training.data.data import Data, skipped_lines
 from peltier_training.data.examples import LabelledRows
-from peltier_training.data.labelled_data import skipped_lines
 from peltier_training.processes import ThreadsOption, choose_threads, is_first, use_threads
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from peltier_adapters.errors import InputError
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
-from peltier_training.data.tag_rows import tag_text
-from peltier_training.data.tags import GoldEntity, Tagged
+from peltier_training.data.gold import GoldEntity, Tagged
+from peltier_training.data.rows import tag_text
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.examination import evaluate, examine, judge_tags
 

@@ -1,21 +1,23 @@
 """From examples to datasets of the Trainer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+import torch
 from peltier_adapters.errors import InputError
-from peltier_adapters.inputs import Reader, encode_input
+from peltier_adapters.inputs import LongTexts, Reader, at_words, encode_input, encode_windows
 from peltier_adapters.spec.parts import Parts, prompt_length
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.checkpoint.config import T5Config
 from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NO_WORD, NOWHERE, Span
+from torch import Tensor
 
-from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
-from peltier_training.data.examples import Example
+from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, TextRows
+from peltier_training.data.examples import Example, texts_of
+from peltier_training.data.gold import GoldSpan, word_tags
 from peltier_training.data.labels import Labels, number_queries
-from peltier_training.data.pairs import texts_of
-from peltier_training.data.span_rows import span_rows
-from peltier_training.data.tag_rows import tag_rows
 from peltier_training.data.targets import gold_texts, target_ids
 from peltier_training.errors import TrainingError
 
@@ -62,3 +64,98 @@ def _encode(backbone: Reader, task: TaskSpec, example: Example) -> Encoded:
         return encode_input(backbone, task, example.input)
     except InputError as error:
         raise TrainingError(f"{example.where}: {error}") from None
+
+
+_NOTHING = (0, 0)  # the first token stands for no answer
+
+
+def context_windows(backbone: Reader, task: TaskSpec, example: Example) -> tuple[Encoded, ...]:
+    """The rows of an example. Raises a `TrainingError` with its line if it is invalid."""
+    try:
+        return encode_windows(backbone, task, example.input, LongTexts(stride=task.stride))
+    except InputError as error:
+        raise TrainingError(f"{example.where}: {error}") from None
+
+
+def span_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
+    """The windows of all examples. Their targets [windows, 3] are the tokens at which the first right answer starts and
+    ends, the first token twice in a window without it, and the number of tokens."""
+    rows, targets = list[Encoded](), list[tuple[int, int, int]]()
+    for example in examples:
+        for row in context_windows(backbone, task, example):
+            start, end = find_tokens(row, example.label[0]) if example.label else _NOTHING
+            rows.append(row)
+            targets.append((start, end, len(row)))
+    return EncodedRows(rows, torch.tensor(targets))
+
+
+def find_tokens(row: Encoded, answer: GoldSpan) -> tuple[int, int]:
+    """The first and the last token of an answer; twice the row's first token if part of it is not in the row."""
+    start, text = answer.start, answer.text
+    first, last = start + len(text) - len(text.lstrip()), start + len(text.rstrip())
+    own = [place for place, (begin, end) in enumerate(row.offsets) if begin < last and first < end]
+    placed = [span for span in row.offsets if span != NOWHERE]
+    is_whole = bool(own) and placed[0][0] <= first and last <= placed[-1][1]
+    return (own[0], own[-1]) if is_whole else _NOTHING
+
+
+NO_TOKEN = -200  # fills the targets of a row up to the task's length
+
+
+class TaggedText(NamedTuple):
+    """A text as a task reads it: its windows, the characters of its words, and the right tag of each word."""
+
+    rows: tuple[Encoded, ...]
+    words: tuple[Span, ...]
+    tags: tuple[str, ...]
+
+
+def tag_text(backbone: Reader, task: TaskSpec, example: Example) -> TaggedText:
+    """The text of an example. Raises a `TrainingError` with its line if it is invalid."""
+    try:
+        rows = encode_windows(backbone, task, example.input, LongTexts(stride=task.stride))
+        words: tuple[Span, ...] | None = example.label.words
+        if words is None:  # also those that truncation drops
+            words = _find_words(encode_windows(backbone, task, example.input, LongTexts(stride=0)))
+        else:
+            rows = at_words(rows, words)
+    except InputError as error:
+        raise TrainingError(f"{example.where}: {error}") from None
+    return TaggedText(rows, words, tuple(word_tags(words, example.label.entities)))
+
+
+def _find_words(rows: Sequence[Encoded]) -> tuple[Span, ...]:
+    """The characters of the tokenizer's words."""
+    found = dict[int, Span]()
+    for row in rows:
+        for (start, end), word in zip(row.offsets, row.words, strict=True):
+            if word != NO_WORD:
+                found[word] = (found.get(word, (start, end))[0], end)
+    return tuple(found[word] for word in sorted(found))
+
+
+def tag_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
+    """The windows of all examples. Their targets [windows, max_length] are the tag of a word at its first token, and
+    `IGNORED` at the other tokens; after the last token they are `NO_TOKEN`."""
+    places = {tag: place for place, tag in enumerate(task.labels)}
+    texts = [tag_text(backbone, task, example) for example in examples]
+    rows = [row for text in texts for row in text.rows]
+    targets = [target for text in texts for target in _tag_targets(text, places, task.max_length)]
+    return EncodedRows(rows, torch.stack(targets))
+
+
+def _tag_targets(text: TaggedText, places: Mapping[str, int], length: int) -> list[Tensor]:
+    first = dict[int, Span]()
+    for row in text.rows:
+        for span, word in zip(row.offsets, row.words, strict=True):
+            first.setdefault(word, span)
+    found = []
+    for row in text.rows:
+        target, seen = torch.full((length,), NO_TOKEN), {NO_WORD}
+        for place, (span, word) in enumerate(zip(row.offsets, row.words, strict=True)):
+            # A window may begin within a word, and several tokens may be of one character.
+            is_first = word not in seen and span == first[word]
+            target[place] = places[text.tags[word]] if is_first else IGNORED
+            seen.add(word)
+        found.append(target)
+    return found

@@ -18,14 +18,11 @@ from peltier_backbone.text.packing import Encoded
 from peltier_client.bulk.quality import match_answers
 from torch import Tensor
 
-from peltier_training.data.examples import Example
+from peltier_training.data.examples import Example, inputs_of
+from peltier_training.data.gold import tagged_entities
 from peltier_training.data.labels import Labels
-from peltier_training.data.pairs import inputs_of
-from peltier_training.data.span_rows import context_windows
-from peltier_training.data.tag_rows import TaggedText, tag_text
-from peltier_training.data.tags import tagged_entities
+from peltier_training.data.rows import TaggedText, context_windows, tag_text
 from peltier_training.evaluate import metrics, text_examination
-from peltier_training.evaluate.embedding_metrics import answers, embedding
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
 
 Windows = Sequence[Sequence[Encoded]]
@@ -107,10 +104,10 @@ def judge_pairs(task: TaskSpec, vectors: Tensor, examples: Sequence[Example]) ->
     targets = Labels(task.type, task.labels).targets(examples).numpy()
     gold = targets if targets.ndim == 1 else np.ones(len(targets), np.int64)
     return Evaluation(
-        metrics=embedding(vectors.numpy(), targets),
+        metrics=metrics.embedding(vectors.numpy(), targets),
         inputs=[example.input for example in examples],
         gold=gold.tolist(),
-        found=answers(vectors.numpy(), targets).tolist(),
+        found=metrics.pair_answers(vectors.numpy(), targets).tolist(),
         scores=vectors,
     )
 

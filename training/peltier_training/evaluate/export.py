@@ -9,8 +9,7 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 
-from peltier_training.data.examples import Example
-from peltier_training.data.pairs import inputs_of
+from peltier_training.data.examples import Example, inputs_of
 from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import examine

@@ -23,9 +23,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditiona
 from peltier_training.config.run import Run
 from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, TextRows, flatten, pad_rows, pad_texts
 from peltier_training.data.examples import Example
-from peltier_training.data.rows import head_rows, text_rows
-from peltier_training.data.span_rows import context_windows
-from peltier_training.data.tag_rows import tag_text
+from peltier_training.data.rows import context_windows, head_rows, tag_text, text_rows
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import text_examination
 from peltier_training.evaluate.evaluation import Evaluation

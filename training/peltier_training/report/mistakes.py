@@ -9,7 +9,7 @@ from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.bulk.quality import score_answer
 
-from peltier_training.data.tags import GoldEntity, describe_entities
+from peltier_training.data.gold import GoldEntity, describe_entities
 from peltier_training.evaluate.evaluation import Evaluation
 
 MAX_MISTAKES = 20

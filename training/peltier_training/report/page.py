@@ -10,9 +10,8 @@ from peltier_adapters import durable
 
 from peltier_training.errors import TrainingError
 from peltier_training.report import plots
-from peltier_training.report.answers import Confusion
+from peltier_training.report.answers import Confusion, LabelScores
 from peltier_training.report.curves import Curves
-from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.mistakes import MAX_MISTAKES
 from peltier_training.report.report import Report
 

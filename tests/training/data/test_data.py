@@ -1,12 +1,11 @@
-"""Both files of a task: bad rows, and the labels of the rest."""
+"""Both files of a task are read, and every bad row is named."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_training.data.data import Data
-from peltier_training.data.labelled_data import read_labelled, skipped_lines
+from peltier_training.data.data import Data, read_labelled, skipped_lines
 from peltier_training.errors import TrainingError
 
 

@@ -1,4 +1,4 @@
-"""Full fine-tuning and intrinsic SAID, whole runs on small random backbones."""
+"""An adapter or a baseline is trained and measured."""
 
 import gc
 import json
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.baselines import BASELINES, find_method
 from peltier_backbone.backbone import Backbone
@@ -19,9 +20,9 @@ from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
+from peltier_training.evaluate import evaluation
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.fit.baseline_trainer import BaselineTrainer
-from peltier_training.fit.trainer import History
+from peltier_training.fit.trainer import BaselineTrainer, History
 from peltier_training.fit.tuning import HeadTuning
 from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
@@ -130,7 +131,7 @@ def test_the_frozen_weights_are_gone_while_a_baseline_trains(
         return original(trainer)
 
     original = BaselineTrainer.fit
-    monkeypatch.setattr("peltier_training.learners.baseline.load_backbone", load)
+    monkeypatch.setattr("peltier_training.learners.load_backbone", load)
     monkeypatch.setattr(BaselineTrainer, "fit", fit)
     train(make_run(preset="full", epochs=1, backbone=request.getfixturevalue(family).name))
 
@@ -218,9 +219,7 @@ def test_an_impossible_head_is_refused_before_weights_are_read(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, preset: str
 ):
     """The sentence names the value and those that can be."""
-    monkeypatch.setattr(
-        "peltier_training.learners.baseline.load_backbone", lambda *_, **__: pytest.fail("weights were read")
-    )
+    monkeypatch.setattr("peltier_training.learners.load_backbone", lambda *_, **__: pytest.fail("weights were read"))
     with pytest.raises(
         AdapterError, match=r"cannot be built: pooling is 'foo': .* 'pooler', 'first', 'mean', 'max' or 'tokens'"
     ):
@@ -233,3 +232,21 @@ def test_an_unknown_method_is_answered_with_baselines_too():
         AdapterError, match=r"preset 'fulll' is unknown, the nearest is 'full'; .*, full, intrinsic-said$"
     ):
         find_method("fulll")
+
+
+def test_gates_are_recorded_for_the_report_alone(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
+    """The final evaluation records them; metrics on other examples do without."""
+    recorded: list[bool] = []
+
+    def forward(*given: Any, record_gates: bool) -> Sequence[RowOutput]:
+        recorded.append(record_gates)
+        return original(*given, record_gates=record_gates)
+
+    original = evaluation.forward
+    monkeypatch.setattr(evaluation, "forward", forward)
+    result = train(make_run("classification", "unipelt-apl", epochs=1))
+    assert result.report.gates is not None
+    assert recorded.count(True) > 0
+    recorded.clear()
+    assert result.measure([Example("a good film", "positive", "d:1")])["accuracy"] in (0.0, 1.0)
+    assert recorded == [False]

@@ -1,4 +1,4 @@
-"""Entities of texts, from tags of words or from spans of characters."""
+"""The right entities and answers of a text are read."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 from peltier_adapters.answers.tags import join_tags
-from peltier_training.data.data import Data
+from peltier_training.data.data import Data, read_labelled
 from peltier_training.data.examples import Example
-from peltier_training.data.labelled_data import read_labelled
-from peltier_training.data.tags import GoldEntity, Tagged, entity_labels, tag_names, word_tags
+from peltier_training.data.gold import (
+    GoldEntity,
+    GoldSpan,
+    Tagged,
+    entity_labels,
+    read_gold_spans,
+    tag_names,
+    word_tags,
+)
 from peltier_training.errors import TrainingError
 
 TEXT = "Ada Lovelace met Babbage in London"
@@ -132,3 +139,78 @@ def test_lists_of_words_are_for_token_classification(tmp_path: Path):
     path.write_text(json.dumps({"text": WORDS, "label": "a"}))
     with pytest.raises(TrainingError, match=r"column 'text' is .*; it must be a non-empty text"):
         read_labelled(Data(path, path), "classification")
+
+
+CONTEXT = "The Danube rises in the Black Forest, and the Inn in the Alps."
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        {"text": ["Black Forest", "the Alps"], "answer_start": [24, 53]},
+        [{"text": "Black Forest", "answer_start": 24}, {"answer_start": 53, "text": "the Alps", "more": 1}],
+        json.dumps({"text": ["Black Forest", "the Alps"], "answer_start": [24, 53]}),
+    ],
+    ids=["lists", "objects", "json"],
+)
+def test_answers_are_read_in_each_form(cell: Any):
+    """Lists, SQuAD's own objects, and JSON in a cell of a CSV file."""
+    assert read_gold_spans(cell, CONTEXT) == (GoldSpan(24, "Black Forest"), GoldSpan(53, "the Alps"))
+
+
+@pytest.mark.parametrize("cell", [{"text": [], "answer_start": []}, [], "[]"])
+def test_a_question_may_have_no_answer(cell: Any):
+    """As in SQuAD 2."""
+    assert read_gold_spans(cell, CONTEXT) == ()
+
+
+@pytest.mark.parametrize(
+    ("cell", "rule"),
+    [
+        (
+            {"text": ["Alps"], "answer_start": [1]},
+            "answer 'Alps' is not at character 1 of the context, which has 'he D' there; the answer is at character 57",
+        ),
+        (
+            {"text": ["Rhine"], "answer_start": [0]},
+            "answer 'Rhine' is not at character 0 of the context, which has 'The D' there; the answer is nowhere in it",
+        ),
+        (
+            {"text": ["Alps."], "answer_start": [58]},
+            "answer 'Alps.' from character 58 to 63 is outside the context, which has 62 characters",
+        ),
+        (
+            [{"text": "The", "answer_start": -1}],
+            "answer 'The' from character -1 to 2 is outside the context, which has 62 characters",
+        ),
+        (
+            {"text": ["The"], "answer_start": []},
+            "answers {'text': ['The'], 'answer_start': []} have 1 texts and 0 starts",
+        ),
+    ],
+)
+def test_an_answer_stands_where_it_says(cell: Any, rule: str):
+    """The sentence says where it stands instead."""
+    with pytest.raises(TrainingError) as refused:
+        read_gold_spans(cell, CONTEXT)
+    assert str(refused.value) == rule
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        None,
+        "the Alps",
+        7,
+        {"text": "the Alps", "answer_start": 53},
+        {"text": ["the Alps"]},
+        {"text": [" "], "answer_start": [3]},
+        {"text": ["T"], "answer_start": [False]},
+        {"text": ["T"], "answer_start": ["0"]},
+        ["the Alps"],
+    ],
+)
+def test_anything_else_is_refused(cell: Any):
+    """One sentence shows the form that is read."""
+    with pytest.raises(TrainingError, match=r"^answers .* cannot be read; they must be an object such as \{\"text\""):
+        read_gold_spans(cell, CONTEXT)

@@ -1,4 +1,4 @@
-"""The parameter table of a report at the published shapes, on backbones whose weights are never allocated."""
+"""The parameters of each part are counted."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.linear.linear import PlainLinear
 from peltier_backbone.t5.weights import build_t5, canonical_t5
 from peltier_training.models.model import TrainableAdapter
-from peltier_training.report.parameters import ParameterCounts
+from peltier_training.report.cost import ParameterCounts
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel, T5Config, T5ForConditionalGeneration
 
 from tests.support.published_counts import COMPACTER, CONFIGS, FILES, PUBLISHED, Published
