@@ -1,18 +1,89 @@
 """Arguments and options that several commands share, and how commands print their result."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from typing import Annotated
 
 import typer
 from pydantic import BaseModel
 
-from peltier_client.commands.next_steps import with_next_steps
-from peltier_client.commands.task_names import complete_task
-from peltier_client.errors import InvalidInput
-from peltier_client.exchange.connection import check_api_key, check_url
+from peltier_client.errors import (
+    AdapterNotFound,
+    ConnectionFailed,
+    Forbidden,
+    InvalidInput,
+    PeltierError,
+    Unauthorized,
+    VersionNotFound,
+)
+from peltier_client.exchange.connection import DEFAULT_URL, check_api_key, check_url, is_unconnected
 from peltier_client.protocol import TaskReference, check_name
-from peltier_client.synchronous.client import Client
+from peltier_client.synchronous import Client
+
+
+@contextmanager
+def with_next_steps(api_key: str | None) -> Iterator[None]:
+    """Errors raised inside get a second part: which command or setting to try."""
+    try:
+        yield
+    except PeltierError as error:
+        if step := next_step(error, api_key):
+            error.message = f"{error.message}; {step}"
+            error.args = (error.message,)
+        raise
+
+
+def next_step(error: PeltierError, api_key: str | None) -> str | None:
+    """What to do after `error`, without a capital or a full stop; None if that is not known."""
+    if isinstance(error, Unauthorized):
+        return "set PELTIER_API_KEY" if api_key is None else "check PELTIER_API_KEY or --api-key"
+    for kind, step in _STEPS.items():
+        if isinstance(error, kind):
+            return step(error)
+    return None
+
+
+def _start_a_server(error: PeltierError) -> str | None:
+    if not is_unconnected(error):
+        return None
+    return "start a server with `peltier serve`, or set PELTIER_URL to the address of another"
+
+
+def _get_the_scope(error: PeltierError) -> str | None:
+    scope = re.search(r"needs the scope '(\w+)'", error.message)
+    return scope and f"ask an administrator for a key with this scope: peltier keys create --scope {scope[1]}"
+
+
+def _list_versions(error: PeltierError) -> str | None:
+    adapter = re.search(r"adapter '([^']+)'", error.message)
+    return adapter and f"see: peltier versions {adapter[1]}"
+
+
+_STEPS: Mapping[type[PeltierError], Callable[[PeltierError], str | None]] = {
+    ConnectionFailed: _start_a_server,
+    Forbidden: _get_the_scope,
+    AdapterNotFound: lambda _: "see: peltier list",
+    VersionNotFound: _list_versions,
+}
+
+
+# The shell waits for this.
+_TIMEOUT_SECONDS = 1.0
+_MAX_NAMES = 100
+
+
+def complete_task(context: typer.Context, incomplete: str) -> list[str]:
+    """Own adapters that begin with `incomplete`, or with the part of it after the last comma; none without a server."""
+    before, comma, begun = incomplete.rpartition(",")
+    url, api_key = (context.params.get(name) for name in ("url", "api_key"))
+    try:
+        with Client(url or DEFAULT_URL, api_key, timeout=_TIMEOUT_SECONDS, max_attempts=1) as client:
+            found = [adapter.name for adapter in islice(client.adapters(begun), _MAX_NAMES)]
+    except PeltierError:
+        return []
+    return [f"{before}{comma}{name}" for name in found if name.startswith(begun)]
 
 
 def checked(check: Callable[[str], object]) -> Callable[[str | None], str | None]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.asynchronous import AsyncClient
 from peltier_client.bulk.comparison import compare as judge
 from peltier_client.bulk.data_file import DataRow, check_columns, open_rows, read_input
 from peltier_client.bulk.judgement import Answers, Case
@@ -25,12 +25,12 @@ from peltier_client.commands.arguments import (
     TextColumns,
     Url,
     checked,
+    complete_task,
     print_result,
+    with_next_steps,
 )
-from peltier_client.commands.next_steps import with_next_steps
 from peltier_client.commands.predict_file import TIMEOUT_SECONDS
 from peltier_client.commands.tables import print_comparison, print_truncation
-from peltier_client.commands.task_names import complete_task
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import TaskReference

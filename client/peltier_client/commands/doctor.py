@@ -14,13 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from peltier_client.commands.arguments import ApiKey, Json, Url, print_result
-from peltier_client.commands.next_steps import next_step
+from peltier_client.commands.arguments import ApiKey, Json, Url, next_step, print_result
 from peltier_client.commands.plugins import is_missing
 from peltier_client.errors import ConnectionFailed, PeltierError
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import InfoResponse
-from peltier_client.synchronous.client import Client
+from peltier_client.synchronous import Client
 
 Level = Literal["ok", "note", "slow", "broken"]
 GROUP = "peltier.checks"

@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.asynchronous import AsyncClient
 from peltier_client.bulk.data_file import DataFile, DataRow, check_columns, open_rows
 from peltier_client.bulk.part_file import PartFile
 from peltier_client.bulk.progress import Show, progress
 from peltier_client.bulk.scoring import Scored, Scorer
-from peltier_client.commands.next_steps import with_next_steps
+from peltier_client.commands.arguments import with_next_steps
 from peltier_client.errors import InvalidInput, PeltierError
 from peltier_client.resources.predict import PredictOptions
 

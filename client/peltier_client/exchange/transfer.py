@@ -1,7 +1,11 @@
-"""Tells how far the transfer of a file is."""
+"""Progress of the transfer of a file, and its atomic writing."""
 
+import os
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from io import BytesIO
+from pathlib import Path
 
 import httpx2
 
@@ -55,3 +59,31 @@ class ReportedBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
         self._arrived += len(chunk)
         self._report(self._arrived, self._size)
         return chunk
+
+
+def write_whole(path: Path, data: bytes) -> Path:
+    """Write `data` to `path` atomically and durably. Raises OSError, and leaves `path` as it was, if that fails."""
+    # A unique name, so that concurrent writers of one path do not share a part file.
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        with suppress(OSError):
+            part.unlink()
+    return path
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable. Windows cannot open folders."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

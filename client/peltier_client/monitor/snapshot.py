@@ -1,12 +1,62 @@
 """The load of a replica over one interval, as `peltier top` shows it and `--json` prints it."""
 
-from collections.abc import Mapping
-from datetime import datetime
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-from peltier_client.monitor.growth import Growth, added
-from peltier_client.protocol import LiveAdapter, LiveSnapshot, LiveTenant, LiveTier
+from peltier_client.asynchronous import AsyncClient
+from peltier_client.errors import PeltierError
+from peltier_client.protocol import Distribution, LiveAdapter, LiveSnapshot, LiveTenant, LiveTier
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The values that came to a distribution: `counts[i]` at most `bounds[i]`, the last above all bounds."""
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    total: float
+
+    @classmethod
+    def between(cls, earlier: Distribution | None, now: Distribution) -> "Growth":
+        """From an earlier reading to a later one. None, or a larger one, is of a time before the counts began again."""
+        if earlier is None or earlier.bounds != now.bounds or any(map(int.__gt__, earlier.counts, now.counts)):
+            return cls(now.bounds, now.counts, now.total)
+        counts = [new - old for old, new in zip(earlier.counts, now.counts, strict=True)]
+        return cls(now.bounds, counts, now.total - earlier.total)
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float | None:
+        """Of all values; None without any."""
+        return self.total / self.count if self.count else None
+
+    def quantile(self, share: float) -> float | None:
+        """The value below which this share of all values is, interpolated between bounds; None without values.
+
+        Above the last bound it is that bound.
+        """
+        if not self.count:
+            return None
+        left, lower = share * self.count, 0.0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            if left <= count and count:
+                return lower + (bound - lower) * left / count
+            left, lower = left - count, bound
+        return lower
+
+
+def added(earlier: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[str, int]:
+    """How much each counter grew. One that is smaller than before began again at 0."""
+    before = earlier or {}
+    return {name: count - before.get(name, 0) if count >= before.get(name, 0) else count for name, count in now.items()}
 
 
 class TenantLoad(BaseModel):
@@ -245,3 +295,32 @@ def _num_errors(requests: Mapping[str, int]) -> int:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(1000 * seconds, 3)
+
+
+# As many as the server may measure by themselves.
+_MAX_VERSIONS = 500
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The server gave no answer."""
+
+    at: datetime
+    error: PeltierError
+
+
+async def read_load(client: AsyncClient, interval: float) -> AsyncGenerator[LoadSnapshot | Lost, None]:
+    """A snapshot every `interval` seconds, or why there is none. Raises a `PeltierError` if the first reading fails.
+
+    After a server was lost, the next snapshot covers the time since the last reading.
+    """
+    earlier = await client.live(_MAX_VERSIONS)
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            now = await client.live(_MAX_VERSIONS)
+        except PeltierError as error:
+            yield Lost(datetime.now(UTC), error)
+            continue
+        yield create_snapshot(earlier, now)
+        earlier = now

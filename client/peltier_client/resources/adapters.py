@@ -1,6 +1,7 @@
-"""Requests about adapters and their versions: publish, list, fetch, change, delete."""
+"""Requests about adapters, their versions and their aliases: publish, list, fetch, change, delete."""
 
 import hashlib
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from peltier_client.protocol import (
     AdapterChange,
     AdapterPage,
     AdapterVersion,
+    Alias,
+    AliasChange,
+    AliasHistory,
+    AliasList,
+    AliasRequest,
     DeprecationRequest,
     TaskReference,
     UploadedVersion,
@@ -123,3 +129,41 @@ def _version(task: str) -> str:
     if reference.tenant is not None or reference.version is None:
         raise InvalidInput(f"task {task!r} is not a version of an adapter of your own, written as name@3")
     return f"/v1/adapters/{reference.name}/versions/{reference.version}"
+
+
+def list_aliases(name: str) -> Request[list[Alias]]:
+    """Every alias of one adapter."""
+
+    def read(response: httpx2.Response) -> list[Alias]:
+        return read_body(response, AliasList).aliases
+
+    return Request("GET", f"/v1/adapters/{check_name(name)}/aliases", read)
+
+
+def alias_history(name: str, alias: str) -> Request[list[AliasChange]]:
+    """The changes of an alias."""
+
+    def read(response: httpx2.Response) -> list[AliasChange]:
+        return read_body(response, AliasHistory).changes
+
+    return Request("GET", f"{_alias(name, alias)}/history", read)
+
+
+def set_alias(name: str, alias: str, version: int | Mapping[int, float]) -> Request[Alias]:
+    """Point an alias to a version, or to several with the share of requests that each gets."""
+    meant = {"version": version} if isinstance(version, int) else {"versions": version}
+    return Request("PUT", _alias(name, alias), reader(Alias), json=to_json(AliasRequest, meant))
+
+
+def rollback_alias(name: str, alias: str) -> Request[Alias]:
+    """Undo the last change of an alias. Not retried, because a second request goes two steps back."""
+    return Request("POST", f"{_alias(name, alias)}/rollback", reader(Alias), retried=False)
+
+
+def delete_alias(name: str, alias: str) -> Request[None]:
+    """Delete an alias."""
+    return Request("DELETE", _alias(name, alias), raise_for_error)
+
+
+def _alias(name: str, alias: str) -> str:
+    return f"/v1/adapters/{check_name(name)}/aliases/{check_alias(alias)}"

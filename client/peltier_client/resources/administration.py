@@ -1,17 +1,24 @@
-"""Requests about tenants and their quotas, API keys and the audit log."""
+"""Requests about tenants and their quotas, API keys, the audit log, and the server itself."""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-from peltier_client.errors import InvalidInput
-from peltier_client.exchange.request import Request, page_query, raise_for_error, reader, to_json
+import httpx2
+
+from peltier_client.errors import InvalidInput, Unavailable
+from peltier_client.exchange.request import Request, page_query, raise_for_error, read_body, reader, to_json
 from peltier_client.protocol import (
+    ActivityResponse,
     AuditPage,
+    HealthResponse,
+    InfoResponse,
     KeyList,
     KeyRequest,
+    LiveSnapshot,
     NewKey,
+    ReadyResponse,
     TenantInfo,
     TenantList,
     TenantQuotas,
@@ -107,3 +114,41 @@ def _text(name: str, value: object) -> str:
     if value.tzinfo is None:
         raise InvalidInput(f"{name} is {value.isoformat()}, which has no time zone")
     return value.isoformat()
+
+
+def info() -> Request[InfoResponse]:
+    """The server's release, backbone and limits."""
+    return Request("GET", "/info", reader(InfoResponse))
+
+
+def live(max_versions: int) -> Request[LiveSnapshot]:
+    """What the replica did since its start and holds now. Not retried, because the answer is about now."""
+    return Request("GET", "/v1/live", reader(LiveSnapshot), query={"adapters": max_versions}, retried=False)
+
+
+def activity() -> Request[ActivityResponse]:
+    """What the tenant's adapters answered, and which are in memory."""
+    return Request("GET", "/v1/activity", reader(ActivityResponse))
+
+
+def health() -> Request[HealthResponse]:
+    """Whether the process is alive. Not retried, because the answer is about now."""
+    return Request("GET", "/health", reader(HealthResponse), retried=False)
+
+
+def ready() -> Request[bool]:
+    """Whether the server accepts predictions. Not retried."""
+    return Request("GET", "/ready", lambda response: _read_unreadiness(response) is None, retried=False)
+
+
+def why_not_ready() -> Request[str | None]:
+    """Why the server accepts no predictions; None if it does. Not retried."""
+    return Request("GET", "/ready", _read_unreadiness, retried=False)
+
+
+def _read_unreadiness(response: httpx2.Response) -> str | None:
+    try:
+        read_body(response, ReadyResponse)
+    except Unavailable as error:
+        return error.message
+    return None

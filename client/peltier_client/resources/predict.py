@@ -7,10 +7,8 @@ import httpx2
 from pydantic import BaseModel, ConfigDict
 
 from peltier_client.errors import ErrorBody, InvalidInput, PeltierError, UnexpectedAnswer
-from peltier_client.exchange.error_reader import error_from_detail
-from peltier_client.exchange.request import Request, raise_for_error, read_body, to_json
-from peltier_client.exchange.results import PredictionBody, Predictions
-from peltier_client.exchange.text_reader import TextReader
+from peltier_client.exchange.request import Request, error_from_detail, raise_for_error, read_body, to_json
+from peltier_client.exchange.results import PredictionBody, Predictions, TextReader
 from peltier_client.protocol import (
     Aggregation,
     MixedPredictRequest,

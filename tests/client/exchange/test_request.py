@@ -1,10 +1,12 @@
+"""What a server sends for an exception is read by the client as the same exception."""
+
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
 from peltier_client import errors
 from peltier_client.errors import PeltierError, error_classes
-from peltier_client.exchange.error_reader import error_from_body, retry_after_seconds
+from peltier_client.exchange.request import error_from_body, retry_after_seconds
 
 
 @pytest.mark.parametrize("cls", [cls for cls in error_classes() if cls.status])

@@ -1,13 +1,13 @@
-"""The commands for tasks: upload, list, predict, delete."""
+"""`peltier predict`: texts, one text with several tasks, or every row of a file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from pydantic import BaseModel
 
-from peltier_client.bulk.progress import transfer
 from peltier_client.commands.arguments import (
     DEFAULT_BATCH_SIZE,
     DEFAULT_CONCURRENCY,
@@ -15,43 +15,46 @@ from peltier_client.commands.arguments import (
     BatchSize,
     Concurrency,
     Json,
-    TaskArgument,
     TextColumns,
     Url,
     checked,
+    complete_task,
     connect,
     print_result,
 )
+from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from peltier_client.commands.predict_file import Interrupted, Job, predict_file
-from peltier_client.commands.predict_tasks import names_several, predict_tasks, split_tasks
-from peltier_client.commands.tables import print_adapters, print_predictions, print_truncation, shown_live
-from peltier_client.commands.task_names import complete_task
+from peltier_client.commands.tables import print_predictions, print_task_answers, print_truncation
+from peltier_client.errors import ErrorBody, PeltierError
 from peltier_client.exchange.connection import DEFAULT_URL
+from peltier_client.exchange.results import PredictionBody, Predictions
 from peltier_client.protocol import (
     MAX_BEAMS,
     MAX_PRIORITY,
     MAX_TEMPERATURE,
-    AdapterSummary,
     Aggregation,
+    TaskReference,
     TextTuple,
-    UploadedVersion,
-    check_alias,
-    check_name,
+    group_prefix,
 )
 from peltier_client.resources.predict import PredictOptions
-from peltier_client.synchronous.client import Client
+from peltier_client.synchronous import Client
 
-ArtifactArgument = Annotated[
-    Path, typer.Argument(metavar="F.safetensors", help="The artifact.", exists=True, dir_okay=False, readable=True)
-]
-NameOption = Annotated[
-    str | None,
-    typer.Option(metavar="TASK", help="Name to publish under. Default: the manifest's.", callback=checked(check_name)),
-]
-AtOnce = Annotated[
-    str | None,
-    typer.Option(metavar="ALIAS", help="Point this alias to the version.", callback=checked(check_alias)),
-]
+
+def split_tasks(task: str) -> list[str]:
+    """The tasks and groups in the first word of the command. Raises `InvalidInput` for one that is neither."""
+    tasks = task.split(",")
+    for one in tasks:
+        if group_prefix(one) is None:
+            TaskReference.parse(one)
+    return tasks
+
+
+def names_several(task: str) -> bool:
+    """Whether the first word of the command names several tasks or a group."""
+    return "," in task or group_prefix(task) is not None
+
+
 Tasks = Annotated[
     str,
     typer.Argument(
@@ -68,11 +71,9 @@ Pairs = Annotated[
 Thirds = Annotated[
     list[str] | None, typer.Option("--third", metavar="TEXT", help="Third text of a triple, once for each TEXT.")
 ]
-PriorityOption = Annotated[
-    int,
-    typer.Option(
-        min=-MAX_PRIORITY, max=MAX_PRIORITY, help="Priority among your tenant's queued requests; higher runs first."
-    ),
+StreamOption = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
+Aggregate = Annotated[
+    Aggregation | None, typer.Option(help="How the tokens of a word or an entity get one label. Default: first.")
 ]
 _FILES = "A file of inputs"
 File = Annotated[
@@ -95,76 +96,50 @@ OutputOption = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", rich_help_panel=_FILES, help="Continue after the rows in OUTPUT.part.")
 ]
-TopK = Annotated[int | None, typer.Option(min=1, help="Return the scores of this many best labels.")]
-Dimensions = Annotated[int | None, typer.Option(min=1, help="Return this many values of an embedding.")]
-Stride = Annotated[
-    int | None,
-    typer.Option(min=0, help="Read a long text in windows that share this many tokens (entities and spans)."),
-]
-Aggregate = Annotated[
-    Aggregation | None, typer.Option(help="How the tokens of a word or an entity get one label. Default: first.")
-]
-StreamOption = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
-MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Maximum tokens of a generated text.")]
-NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Number of beams.")]
-TemperatureOption = Annotated[
-    float | None, typer.Option(min=0, max=MAX_TEMPERATURE, help="Sampling temperature; 0 is greedy.")
-]
-TopPOption = Annotated[
-    float | None, typer.Option(max=1, help="Sample from the most probable tokens up to this total probability.")
-]
-SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling.")]
 
 
-class AdapterList(BaseModel):
-    """What `peltier list --json` prints."""
+@dataclass(frozen=True)
+class PredictFlags:
+    """Options of a prediction; None is the server's default."""
 
-    adapters: list[AdapterSummary]
-
-
-class Deleted(BaseModel):
-    """What `peltier delete --json` prints."""
-
-    deleted: str
-
-
-def upload(  # noqa: PLR0913 - each is a word of the command line
-    file: ArtifactArgument,
-    name: NameOption = None,
-    alias: AtOnce = None,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
-    """Publish an artifact. If a version with the same bytes exists, print that version instead."""
-    with connect(url, api_key) as client, transfer(f"uploading {file.name}") as report:
-        version = client.upload(file, name, alias, on_progress=report)
-    print_result(version, _uploaded(version), json=json)
-
-
-def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
-    """List the published adapters."""
-    with connect(url, api_key) as client:
-        adapters = list(client.adapters())
-    none = "no adapters yet; publish one with: peltier upload F.safetensors"
-    print_result(AdapterList(adapters=adapters), (lambda: print_adapters(adapters)) if adapters else none, json=json)
+    priority: Annotated[
+        int,
+        typer.Option(
+            min=-MAX_PRIORITY, max=MAX_PRIORITY, help="Priority among your tenant's queued requests; higher runs first."
+        ),
+    ] = 0
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Maximum tokens of a generated text.")] = None
+    num_beams: Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Number of beams.")] = None
+    temperature: Annotated[
+        float | None, typer.Option(min=0, max=MAX_TEMPERATURE, help="Sampling temperature; 0 is greedy.")
+    ] = None
+    top_p: Annotated[
+        float | None, typer.Option(max=1, help="Sample from the most probable tokens up to this total probability.")
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of the sampling.")] = None
+    top_k: Annotated[int | None, typer.Option(min=1, help="Return the scores of this many best labels.")] = None
+    dimensions: Annotated[int | None, typer.Option(min=1, help="Return this many values of an embedding.")] = None
+    stride: Annotated[
+        int | None,
+        typer.Option(min=0, help="Read a long text in windows that share this many tokens (entities and spans)."),
+    ] = None
 
 
+class TaskAnswers(BaseModel):
+    """What `peltier predict A,B TEXT --json` prints."""
+
+    tasks: list[str]
+    results: list[PredictionBody | ErrorBody]
+
+
+@with_field_options
 def predict(  # noqa: PLR0913 - each is a word of the command line
     task: Tasks,
+    flags: Annotated[OptionValues, FieldOptions(PredictFlags)],
     texts: Texts = None,
     pair: Pairs = None,
     third: Thirds = None,
-    priority: PriorityOption = 0,
     stream: StreamOption = False,
-    max_new_tokens: MaxNewTokens = None,
-    num_beams: NumBeams = None,
-    temperature: TemperatureOption = None,
-    top_p: TopPOption = None,
-    seed: SeedOption = None,
-    top_k: TopK = None,
-    dimensions: Dimensions = None,
-    stride: Stride = None,
     aggregation: Aggregate = None,
     file: File = None,
     output: OutputOption = None,
@@ -177,19 +152,8 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     json: Json = False,
 ) -> None:
     """Predict for texts, for one text with several tasks, or for every row of a file."""
-    options: PredictOptions = {
-        "priority": priority,
-        "max_new_tokens": max_new_tokens,
-        "num_beams": num_beams,
-        "temperature": temperature,
-        "top_p": top_p,
-        "seed": seed,
-        "top_k": top_k,
-        "dimensions": dimensions,
-        "stride": stride,
-    }
-    if aggregation is not None:
-        options["aggregation"] = aggregation
+    given = {name: value for name, value in {**flags, "aggregation": aggregation}.items() if value is not None}
+    options = cast(PredictOptions, given)
     if names_several(task) and (file is not None or stream):
         raise typer.BadParameter("several tasks answer one TEXT, without --file and --stream")
     if file is not None:
@@ -205,27 +169,11 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     inputs = _together(texts, pair, third)
     with connect(url, api_key) as client:
         if names_several(task):
-            predict_tasks(client, task, inputs, options, json=json)
+            _predict_tasks(client, task, inputs, options, json=json)
         elif stream:
             _print_streams(client, task, inputs, options, json=json)
         else:
             _predict_texts(client, task, inputs, options, json=json)
-
-
-def delete(task: TaskArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
-    """Delete an adapter, or one version of it (TASK@3)."""
-    with connect(url, api_key) as client:
-        client.delete(task)
-    print_result(Deleted(deleted=task), f"deleted {task}", json=json)
-
-
-def _uploaded(version: UploadedVersion) -> str:
-    done = f"{version.name}@{version.version} already holds these bytes; nothing was published"
-    if version.created:
-        done = f"published {version.name} version {version.version} ({version.preset}, {version.digest})"
-    is_new_live = version.created and set(version.live) == {version.version}
-    # Older servers do not send `live`.
-    return done if is_new_live or not version.live else f"{done} (live: {shown_live(version)})"
 
 
 def _predict_texts(
@@ -282,3 +230,23 @@ def _print_streams(
         assert stream.predictions is not None, "the whole answer follows the last piece"
         num_truncated += stream.predictions.usage.truncated_inputs
     print_truncation(task, num_truncated, len(inputs))
+
+
+def _predict_tasks(
+    client: Client, task: str, inputs: Sequence[str] | Sequence[TextTuple], options: PredictOptions, *, json: bool
+) -> None:
+    """Print the answer of each task; the command fails if a task has an error instead."""
+    if len(inputs) != 1:
+        raise typer.BadParameter(f"several tasks answer one TEXT; {len(inputs)} were given")
+    found = client.predict_tasks(split_tasks(task), inputs[0], **options)
+    results = [one.body() if isinstance(one, PeltierError) else one.body for one in found.values()]
+    print_result(TaskAnswers(tasks=list(found), results=results), lambda: print_task_answers(found), json=json)
+    _fail_with(found)
+
+
+def _fail_with(found: Mapping[str, Predictions | PeltierError]) -> None:
+    errors = {task: one for task, one in found.items() if isinstance(one, PeltierError)}
+    for task, error in errors.items():
+        typer.echo(f"error: {task}: {error}", err=True)
+    if errors:
+        raise typer.Exit(1)

@@ -3,7 +3,7 @@
 from io import StringIO
 
 import pytest
-from peltier_client.commands.layout import Heading, fit, show
+from peltier_client.commands.tables import Heading, fit, show
 from rich.console import Console
 
 HEADINGS = [Heading("name", 12), Heading("at", 10), Heading("digest", 10, cut=True), Heading("count")]

@@ -1,3 +1,5 @@
+"""An address where nothing listens."""
+
 import logging
 import socket
 import subprocess

@@ -1,21 +1,28 @@
 """The client for asynchronous code."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
 import httpx2
+import stamina
 
-from peltier_client.asynchronous.sender import AsyncSender
-from peltier_client.asynchronous.streams import AsyncTextStream
 from peltier_client.errors import PeltierError
-from peltier_client.exchange.connection import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_SECONDS, DEFAULT_URL, Connection
-from peltier_client.exchange.results import Predictions
-from peltier_client.exchange.transfer import OnProgress
-from peltier_client.exchange.whole_file import write_whole
+from peltier_client.exchange.connection import (
+    DEFAULT_ATTEMPTS,
+    DEFAULT_TIMEOUT_SECONDS,
+    DEFAULT_URL,
+    Connection,
+    http_request,
+    is_worth_retrying,
+)
+from peltier_client.exchange.request import Page, Request
+from peltier_client.exchange.results import Predictions, TextReader
+from peltier_client.exchange.transfer import OnProgress, ReportedBody, write_whole
 from peltier_client.protocol import (
     ActivityResponse,
     Adapter,
@@ -37,9 +44,113 @@ from peltier_client.protocol import (
     VersionManifest,
     VersionSummary,
 )
-from peltier_client.resources import adapters, administration, aliases, operations, predict
+from peltier_client.resources import adapters, administration, predict
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
+
+T = TypeVar("T")
+P = TypeVar("P", bound=Page)
+
+
+class AsyncSender:
+    """The connection pool of one server, with retries. Every method raises a `PeltierError`."""
+
+    def __init__(self, connection: Connection, transport: httpx2.AsyncBaseTransport | None) -> None:
+        self.connection = connection
+        self._http = httpx2.AsyncClient(**connection.options, transport=transport)
+        self._retrying = stamina.AsyncRetryingCaller(**connection.retrying)
+
+    async def send(self, request: Request[T]) -> T:
+        """The result of `request`, with retries if the request allows them."""
+        if not request.retried:
+            return await self._send_once(request)
+        return await self._retrying(is_worth_retrying, self._send_once, request)
+
+    async def pages(self, ask: Callable[[str | None], Request[P]]) -> AsyncIterator[P]:
+        """The pages of a list; `ask` makes the request for the page at a cursor, None for the first."""
+        cursor: str | None = None
+        while True:
+            page = await self.send(ask(cursor))
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def open(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
+        """A response whose body is not read yet, and the reader of its events; the caller closes the response."""
+        return await self._retrying(is_worth_retrying, self._open_once, request)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def _send_once(self, request: Request[T]) -> T:
+        try:
+            response = await self._receive(request)
+        except httpx2.RequestError as error:
+            raise self.connection.failure(error) from error
+        return request.read(response)
+
+    async def _receive(self, request: Request[T]) -> httpx2.Response:
+        sent = http_request(self._http, request)
+        if request.on_progress is None or request.file is not None:
+            return await self._http.send(sent)
+        response = await self._http.send(sent, stream=True)
+        try:
+            response.stream = ReportedBody(response, request.on_progress)
+            await response.aread()
+        finally:
+            await response.aclose()
+        return response
+
+    async def _open_once(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
+        try:
+            response = await self._http.send(http_request(self._http, request), stream=True)
+            if not response.is_success:
+                await response.aread()
+        except httpx2.RequestError as error:
+            raise self.connection.failure(error) from error
+        try:
+            return response, request.read(response)
+        except PeltierError:
+            await response.aclose()
+            raise
+
+
+class AsyncTextStream(AsyncIterator[str]):
+    """The pieces of one text. Iterating sends the request; `close` stops the generation.
+
+    `predictions` is the whole answer, as `predict` returns it, after the last piece.
+    """
+
+    def __init__(self, sender: AsyncSender, request: Request[TextReader]) -> None:
+        self._sender, self._request = sender, request
+        self._pieces = self._receive()
+        self.predictions: Predictions | None = None
+
+    async def __anext__(self) -> str:
+        return await anext(self._pieces)
+
+    async def close(self) -> None:
+        """Receive no further pieces."""
+        await self._pieces.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _receive(self) -> AsyncGenerator[str, None]:
+        response, reader = await self._sender.open(self._request)
+        async with aclosing(response):
+            try:
+                async for event in httpx2.EventSource(response):
+                    if piece := reader.read(event):
+                        yield piece
+            except httpx2.RequestError as error:
+                raise self._sender.connection.failure(error) from error
+        self.predictions = reader.end()
 
 
 class AsyncClient:
@@ -169,23 +280,23 @@ class AsyncClient:
 
     async def aliases(self, name: str) -> list[Alias]:
         """Every alias of an adapter, in order of name."""
-        return await self._sender.send(aliases.list_aliases(name))
+        return await self._sender.send(adapters.list_aliases(name))
 
     async def alias_history(self, name: str, alias: str) -> list[AliasChange]:
         """The last thousand changes of an alias, newest first."""
-        return await self._sender.send(aliases.alias_history(name, alias))
+        return await self._sender.send(adapters.alias_history(name, alias))
 
     async def set_alias(self, name: str, alias: str, version: int | Mapping[int, float]) -> Alias:
         """Point an alias to a version, or to shares of several: `{3: 0.9, 4: 0.1}`."""
-        return await self._sender.send(aliases.set_alias(name, alias, version))
+        return await self._sender.send(adapters.set_alias(name, alias, version))
 
     async def rollback_alias(self, name: str, alias: str) -> Alias:
         """Point an alias to what it meant before its last change. Not retried: a second call goes further."""
-        return await self._sender.send(aliases.rollback_alias(name, alias))
+        return await self._sender.send(adapters.rollback_alias(name, alias))
 
     async def delete_alias(self, name: str, alias: str) -> None:
         """Delete an alias."""
-        await self._sender.send(aliases.delete_alias(name, alias))
+        await self._sender.send(adapters.delete_alias(name, alias))
 
     def audit(self, tenant: str | None = None, **options: Unpack[AuditOptions]) -> AsyncIterator[AuditRecord]:
         """The wanted records of the audit log, newest first, fetched page by page; requires the scope admin."""
@@ -228,28 +339,28 @@ class AsyncClient:
 
     async def info(self) -> InfoResponse:
         """The server's release, backbone and limits."""
-        return await self._sender.send(operations.info())
+        return await self._sender.send(administration.info())
 
     async def live(self, max_versions: int = 100) -> LiveSnapshot:
         """What the replica did since its start and holds now, with its busiest versions; requires the scope metrics.
         Not retried."""
-        return await self._sender.send(operations.live(max_versions))
+        return await self._sender.send(administration.live(max_versions))
 
     async def activity(self) -> ActivityResponse:
         """What your adapters answered on the replica that is asked, and which are in its memory."""
-        return await self._sender.send(operations.activity())
+        return await self._sender.send(administration.activity())
 
     async def ready(self) -> bool:
         """Whether the server accepts predictions; False while it loads or drains. Not retried."""
-        return await self._sender.send(operations.ready())
+        return await self._sender.send(administration.ready())
 
     async def why_not_ready(self) -> str | None:
         """Why the server accepts no predictions, in one sentence; None if it does. Not retried."""
-        return await self._sender.send(operations.why_not_ready())
+        return await self._sender.send(administration.why_not_ready())
 
     async def health(self) -> HealthResponse:
         """Whether the process is alive; raises if it is not. Not retried."""
-        return await self._sender.send(operations.health())
+        return await self._sender.send(administration.health())
 
     async def close(self) -> None:
         """Close all connections."""
