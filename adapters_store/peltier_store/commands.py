@@ -12,13 +12,10 @@ from typing import Annotated
 import typer
 from peltier_adapters.commands import JsonOption
 
-from peltier_store.backup.backup import BackupSummary
-from peltier_store.backup.export import export_store
-from peltier_store.backup.restore import import_store
+from peltier_store.backup import BackupSummary, export_store, import_store
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.garbage import Collected, Collector
-from peltier_store.location import StoreLocation
-from peltier_store.ownership import require_not_foreign, require_own
+from peltier_store.location import StoreLocation, require_not_foreign, require_own
 from peltier_store.registry import Registry
 from peltier_store.verification import VerificationReport, verify_store
 
@@ -26,7 +23,7 @@ _ACTOR = "peltier store"
 _MAX_SHOWN_ORPHANS = 20
 _MAX_GRACE_SECONDS = 10 * 366 * 24 * 3600
 
-StoreOption = Annotated[
+StoreUrl = Annotated[
     str, typer.Option(envvar="PELTIER_STORE", help="Directory, or s3://, gs:// or az:// URL, as for peltier serve.")
 ]
 RegistryUrl = Annotated[
@@ -51,7 +48,7 @@ app = typer.Typer(
 @app.command("export")
 def export(
     output: Annotated[Path, typer.Argument(help="The backup to write, *.tar; it must not exist.")],
-    store: StoreOption = ".peltier",
+    store: StoreUrl = ".peltier",
     registry: RegistryUrl = "",
     json_output: JsonOption = False,
 ) -> None:
@@ -64,7 +61,7 @@ def export(
 @app.command("import")
 def import_(
     backup: Annotated[Path, typer.Argument(help="A backup that `peltier store export` wrote.")],
-    store: StoreOption = ".peltier",
+    store: StoreUrl = ".peltier",
     registry: RegistryUrl = "",
     json_output: JsonOption = False,
 ) -> None:
@@ -74,7 +71,7 @@ def import_(
 
 
 @app.command("verify")
-def verify(store: StoreOption = ".peltier", registry: RegistryUrl = "", json_output: JsonOption = False) -> None:
+def verify(store: StoreUrl = ".peltier", registry: RegistryUrl = "", json_output: JsonOption = False) -> None:
     """Check the bytes of every version. Exit status 1 if something is wrong."""
     report = asyncio.run(_verify(StoreLocation.of(store, registry).existing()))
     if json_output:
@@ -87,7 +84,7 @@ def verify(store: StoreOption = ".peltier", registry: RegistryUrl = "", json_out
 
 @app.command("gc")
 def gc(
-    store: StoreOption = ".peltier",
+    store: StoreUrl = ".peltier",
     registry: RegistryUrl = "",
     undelete_seconds: Grace = None,
     json_output: JsonOption = False,

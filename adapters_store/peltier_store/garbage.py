@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from peltier_store.blobs.blobs import BlobError, Blobs, StoredBlob
-from peltier_store.ownership import require_own
+from peltier_store.location import require_own
 from peltier_store.registry import Registry
 from peltier_store.registry.claims import MAX_COLLECTING
 

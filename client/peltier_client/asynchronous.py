@@ -16,7 +16,7 @@ from peltier_client.exchange.connection import (
     DEFAULT_ATTEMPTS,
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_URL,
-    Connection,
+    ServerConnection,
     http_request,
     is_worth_retrying,
 )
@@ -55,7 +55,7 @@ P = TypeVar("P", bound=Page)
 class AsyncSender:
     """The connection pool of one server, with retries. Every method raises a `PeltierError`."""
 
-    def __init__(self, connection: Connection, transport: httpx2.AsyncBaseTransport | None) -> None:
+    def __init__(self, connection: ServerConnection, transport: httpx2.AsyncBaseTransport | None) -> None:
         self.connection = connection
         self._http = httpx2.AsyncClient(**connection.options, transport=transport)
         self._retrying = stamina.AsyncRetryingCaller(**connection.retrying)
@@ -174,7 +174,7 @@ class AsyncClient:
         max_attempts: int = DEFAULT_ATTEMPTS,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._sender = AsyncSender(Connection.create(url, api_key, timeout, max_attempts), transport)
+        self._sender = AsyncSender(ServerConnection.create(url, api_key, timeout, max_attempts), transport)
 
     async def predict(
         self, task: str, inputs: str | Iterable[str] | Iterable[TextTuple], **options: Unpack[PredictOptions]

@@ -17,7 +17,7 @@ from peltier_client.exchange.connection import (
     DEFAULT_ATTEMPTS,
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_URL,
-    Connection,
+    ServerConnection,
     http_request,
     is_worth_retrying,
 )
@@ -56,7 +56,7 @@ P = TypeVar("P", bound=Page)
 class Sender:
     """The connection pool of one server, with retries. Every method raises a `PeltierError`."""
 
-    def __init__(self, connection: Connection, transport: httpx2.BaseTransport | None) -> None:
+    def __init__(self, connection: ServerConnection, transport: httpx2.BaseTransport | None) -> None:
         self.connection = connection
         self._http = httpx2.Client(**connection.options, transport=transport)
         self._retrying = stamina.RetryingCaller(**connection.retrying)
@@ -175,7 +175,7 @@ class Client:
         max_attempts: int = DEFAULT_ATTEMPTS,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        self._sender = Sender(Connection.create(url, api_key, timeout, max_attempts), transport)
+        self._sender = Sender(ServerConnection.create(url, api_key, timeout, max_attempts), transport)
 
     def predict(
         self, task: str, inputs: str | Iterable[str] | Iterable[TextTuple], **options: Unpack[PredictOptions]

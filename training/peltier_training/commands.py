@@ -22,7 +22,7 @@ from peltier_training.processes import ThreadsOption, choose_threads, is_first, 
 if TYPE_CHECKING:
     from peltier_training.train import TrainingResult
 
-Backbone = "A directory, a hub id or minilm."
+_BACKBONE = "A directory, a hub id or minilm."
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of the preset, NAME=VALUE.")]
 
 
@@ -43,7 +43,7 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     preset: Annotated[
         str | None, typer.Option(help="The method, see `peltier presets`. Default: the recipe's, or compacter.")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help=f"{Backbone} Default: the recipe's, or minilm.")] = None,
+    backbone: Annotated[str | None, typer.Option(help=f"{_BACKBONE} Default: the recipe's, or minilm.")] = None,
     numbers: Annotated[OptionValues, FieldOptions(Hyperparameters, given=True)],
     text: Annotated[OptionValues, FieldOptions(TextOptions, panel="On a T5")],
     embedding: Annotated[OptionValues, FieldOptions(EmbeddingOptions, panel="Embeddings")],
@@ -111,7 +111,7 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
     *,
     artifact: Annotated[Path, typer.Argument(help="The artifact, *.safetensors.")],
     data: Annotated[Path, typer.Option(help="Labelled examples, .jsonl, .csv or .tsv (.gz too).")],
-    backbone: Annotated[str, typer.Option(help=Backbone)] = "minilm",
+    backbone: Annotated[str, typer.Option(help=_BACKBONE)] = "minilm",
     columns: Annotated[
         OptionValues,
         FieldOptions(

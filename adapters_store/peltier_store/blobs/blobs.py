@@ -32,8 +32,7 @@ from peltier_store.blobs.files import (
     remove_partial_files,
     sync_file,
 )
-from peltier_store.blobs.location import BlobLocation, locate
-from peltier_store.blobs.owner import BlobStoreOwner
+from peltier_store.blobs.location import BlobLocation, BlobStoreOwner, locate
 from peltier_store.blobs.sources import CheckedSource, FileSource
 
 __all__ = [

@@ -1,26 +1,26 @@
-"""Tenants, their quotas, and what they have stored.
-
-Deleted versions count for the quota of stored bytes until they are purged. Each version counts all of its bytes, even
-if several share one blob, because each has its own manifest in the registry, which may be most of the bytes.
-"""
+"""Tenants and their quotas, and API keys. The registry stores only digests of keys; the secrets stay in the server."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, fields
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
-from peltier_store.registry.errors import InvalidRecord, QuotaReached, RegistryConflict, TenantUnknown
+from peltier_store.registry.errors import InvalidRecord, KeyUnknown, QuotaReached, RegistryConflict, TenantUnknown
 from peltier_store.registry.lookup import LIVE
 from peltier_store.registry.records import (
     MAX_WEIGHT,
     MIN_WEIGHT,
+    SCOPES,
+    Key,
     Quotas,
     StorageUsage,
     TenantRecord,
     VersionRecord,
     check_name,
+    check_text,
 )
-from peltier_store.registry.tables import AdapterRow, TenantRow, VersionRow
+from peltier_store.registry.tables import AdapterRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
@@ -131,3 +131,60 @@ def _live_names(connection: Connection, tenant: str) -> set[str]:
 def _stored_bytes(connection: Connection, tenant: str) -> int:
     owned = select(func.coalesce(func.sum(VersionRow.size_bytes), 0)).join(AdapterRow)
     return int(connection.execute(owned.where(AdapterRow.tenant == tenant)).scalar_one())
+
+
+def create_key(writing: WriteTransaction, key: Key) -> Key:
+    """Records a key that the server has generated."""
+    check_text("note", key.note)
+    check_scopes(key.scopes)
+    require_quotas(writing.connection, key.tenant)
+    taken = writing.connection.execute(select(KeyRow.prefix).where(KeyRow.prefix == key.prefix))
+    if taken.first() is not None:
+        raise RegistryConflict(f"a key with the prefix {key.prefix!r} exists already")
+    row = insert(KeyRow).values(
+        prefix=key.prefix,
+        tenant=key.tenant,
+        digest=key.digest,
+        scopes=sorted(key.scopes),
+        note=key.note,
+        created_at=key.created_at,
+        created_by=key.created_by,
+        expires_at=key.expires_at,
+        revision=writing.revision,
+    )
+    writing.connection.execute(row)
+    expires = None if key.expires_at is None else key.expires_at.isoformat()
+    writing.audit(key.tenant, "create_key", key.prefix, scopes=sorted(key.scopes), note=key.note, expires_at=expires)
+    return key
+
+
+def revoke_key(writing: WriteTransaction, prefix: str) -> Key:
+    """Revokes a key permanently; a revoked key stays unchanged."""
+    found = writing.connection.execute(select_keys().where(KeyRow.prefix == prefix)).one_or_none()
+    if found is None:
+        raise KeyUnknown(f"no key has the prefix {prefix!r}")
+    if found.revoked_at is not None:
+        return key_of(found)
+    changed = update(KeyRow).where(KeyRow.prefix == prefix)
+    writing.connection.execute(changed.values(revoked_at=writing.at, revision=writing.revision))
+    writing.audit(found.tenant, "revoke_key", prefix)
+    return key_of(writing.connection.execute(select_keys().where(KeyRow.prefix == prefix)).one())
+
+
+def check_scopes(scopes: Iterable[str]) -> None:
+    """Raises InvalidRecord unless these are one or more known scopes."""
+    given = set(scopes)
+    if not given or given - SCOPES:
+        raise InvalidRecord(f"the scopes {sorted(given)} are invalid: give one or more of {', '.join(sorted(SCOPES))}")
+
+
+def select_keys() -> Select[*tuple[object, ...]]:
+    """Selects every key, oldest first, for `key_of`."""
+    columns = (getattr(KeyRow, field.name) for field in fields(Key))
+    return select(*columns).order_by(KeyRow.created_at, KeyRow.prefix)
+
+
+def key_of(row: Row[*tuple[object, ...]]) -> Key:
+    """The key in a row of `select_keys`."""
+    values = dict(row._mapping)
+    return Key(**{**values, "scopes": frozenset(values["scopes"])})

@@ -21,7 +21,7 @@ from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import InfoResponse
 from peltier_client.synchronous import Client
 
-Level = Literal["ok", "note", "slow", "broken"]
+FindingLevel = Literal["ok", "note", "slow", "broken"]
 GROUP = "peltier.checks"
 _TIMEOUT_SECONDS = 5.0  # for an answer of the server
 _SUBJECT = "server"
@@ -41,7 +41,7 @@ class Finding(BaseModel):
     """
 
     subject: str
-    level: Level
+    level: FindingLevel
     text: str
     next_step: str | None = None
 
@@ -118,7 +118,7 @@ def check_server(url: str, api_key: str | None, *, named: bool) -> Iterator[Find
         try:
             reason = client.why_not_ready()
         except PeltierError as error:
-            level: Level = "broken" if named or not isinstance(error, ConnectionFailed) else "note"
+            level: FindingLevel = "broken" if named or not isinstance(error, ConnectionFailed) else "note"
             yield Finding(subject=_SUBJECT, level=level, text=error.message, next_step=next_step(error, api_key))
             return
         if reason is not None:

@@ -1,5 +1,3 @@
-"""Export and import of a store, into another kind of store, completely or not at all."""
-
 import asyncio
 import io
 import json
@@ -11,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_store.backup.backup import BackupError
-from peltier_store.backup.export import export_store
-from peltier_store.backup.restore import import_store, read_backup
+from peltier_store.backup import BackupError, export_store, import_store, read_backup
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.garbage import Collector
-from peltier_store.ownership import require_own
+from peltier_store.location import require_own
 from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError
 from peltier_store.registry.contents import DumpedRow
 
