@@ -49,7 +49,6 @@ class TrainingResult:
         return self.report.metrics
 
     def measure(self, examples: Sequence[Example]) -> dict[str, float]:
-        """The metrics on `examples`."""
         return dict(self.learner.evaluate(examples).metrics)
 
 

@@ -201,7 +201,6 @@ class BlobStoreOwner:
         return owner
 
     async def require_present(self) -> None:
-        """See `Blobs.require_present`."""
         if self._root is not None:
             self.require_directory()
         elif self._known is not None:

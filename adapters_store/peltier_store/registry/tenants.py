@@ -29,7 +29,6 @@ _MAX_COUNT = 2**63 - 1
 
 
 def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> TenantRecord:
-    """Creates a tenant."""
     check_name("tenant", name)
     _check_quotas(quotas)
     if find_quotas(writing.connection, name) is not None:
@@ -73,7 +72,6 @@ _ONE = select_tenants().where(TenantRow.name == bindparam("name"))
 
 
 def tenant_of(row: Row[*tuple[object, ...]]) -> TenantRecord:
-    """The tenant in a row of `select_tenants`."""
     return TenantRecord(row.name, row.created_at, _quotas(row))
 
 
@@ -185,6 +183,5 @@ def select_keys() -> Select[*tuple[object, ...]]:
 
 
 def key_of(row: Row[*tuple[object, ...]]) -> Key:
-    """The key in a row of `select_keys`."""
     values = dict(row._mapping)
     return Key(**{**values, "scopes": frozenset(values["scopes"])})

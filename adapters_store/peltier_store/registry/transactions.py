@@ -66,7 +66,6 @@ class Engines(Protocol):
 
 
 def create_engines(url: URL) -> Engines:
-    """The engines for the database at `url`."""
     return SqliteEngines(url) if is_sqlite(url) else PostgresqlEngines(url)
 
 
@@ -99,15 +98,12 @@ class SqliteEngines:
         return result
 
     def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-        """See `Engines`."""
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 
     def pin(self, registry_id: str) -> None:
-        """See `Engines`."""
         self._file.pin(registry_id)
 
     async def close(self) -> None:
-        """See `Engines`."""
         for engine in self._engines.values():
             engine.dispose()
         self._threads.shutdown(wait=False)
@@ -126,19 +122,16 @@ class PostgresqlEngines:
         }
 
     async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
-        """See `Engines`."""
         async with self._engines[access].begin() as connection:
             return await connection.run_sync(work)
 
     def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-        """See `Engines`."""
         return await_(work)
 
     def pin(self, registry_id: str) -> None:
         """See `Engines`. The identity that `Transactions` reads is enough."""
 
     async def close(self) -> None:
-        """See `Engines`."""
         for engine in (self._engines[Access.WRITE], self._engines[Access.RELAXED_WRITE]):
             await engine.dispose()
 

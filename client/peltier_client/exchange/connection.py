@@ -83,7 +83,6 @@ class ServerConnection:
 
 
 def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]) -> httpx2.Request:
-    """The request for httpx2."""
     if request.file is not None:
         name, content = request.file
         sent = content if request.on_progress is None else ReportedFile(content, request.on_progress)

@@ -21,7 +21,6 @@ class ReportedFile(BytesIO):
         self._size, self._report = len(content), report
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next `size` bytes."""
         data = super().read(size)
         self._report(self.tell(), self._size)
         return data
@@ -46,12 +45,10 @@ class ReportedBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
             yield self._count(chunk)
 
     def close(self) -> None:
-        """Of the response."""
         assert isinstance(self._stream, httpx2.SyncByteStream), "of a synchronous client"
         self._stream.close()
 
     async def aclose(self) -> None:
-        """Of the response."""
         assert isinstance(self._stream, httpx2.AsyncByteStream), "of an asynchronous client"
         await self._stream.aclose()
 

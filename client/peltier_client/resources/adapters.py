@@ -56,7 +56,6 @@ def list_adapters(containing: str, cursor: str | None) -> Request[AdapterPage]:
 
 
 def get_adapter(name: str) -> Request[Adapter]:
-    """One adapter."""
     return Request("GET", f"/v1/adapters/{check_name(name)}", reader(Adapter))
 
 
@@ -66,12 +65,10 @@ def list_versions(name: str, cursor: str | None = None) -> Request[VersionList]:
 
 
 def get_version(name: str, number: int) -> Request[AdapterVersion]:
-    """One version of an adapter."""
     return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{number:d}", reader(AdapterVersion))
 
 
 def get_manifest(name: str, number: int) -> Request[VersionManifest]:
-    """The manifest of one version, and the sizes of its parts."""
     path = f"/v1/adapters/{check_name(name)}/versions/{number:d}/manifest"
     return Request("GET", path, reader(VersionManifest))
 
@@ -95,7 +92,6 @@ def delete(task: str) -> Request[None]:
 
 
 def undelete_version(task: str) -> Request[AdapterVersion]:
-    """Undelete a version (`name@3`)."""
     return Request("POST", f"{_version(task)}/undelete", reader(AdapterVersion))
 
 
@@ -106,7 +102,6 @@ def deprecate_version(task: str, reason: str | None) -> Request[AdapterVersion]:
 
 
 def change_adapter(name: str, public: bool) -> Request[Adapter]:
-    """Allow or forbid other tenants to use an adapter."""
     json = to_json(AdapterChange, {"public": public})
     return Request("PATCH", f"/v1/adapters/{check_name(name)}", reader(Adapter), json=json)
 
@@ -132,7 +127,6 @@ def _version(task: str) -> str:
 
 
 def list_aliases(name: str) -> Request[list[Alias]]:
-    """Every alias of one adapter."""
 
     def read(response: httpx2.Response) -> list[Alias]:
         return read_body(response, AliasList).aliases
@@ -141,7 +135,6 @@ def list_aliases(name: str) -> Request[list[Alias]]:
 
 
 def alias_history(name: str, alias: str) -> Request[list[AliasChange]]:
-    """The changes of an alias."""
 
     def read(response: httpx2.Response) -> list[AliasChange]:
         return read_body(response, AliasHistory).changes
@@ -161,7 +154,6 @@ def rollback_alias(name: str, alias: str) -> Request[Alias]:
 
 
 def delete_alias(name: str, alias: str) -> Request[None]:
-    """Delete an alias."""
     return Request("DELETE", _alias(name, alias), raise_for_error)
 
 

@@ -40,7 +40,6 @@ class QuotaOptions(TypedDict, total=False):
 
 
 def create_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:
-    """Create a tenant."""
     return Request(
         "POST", "/v1/tenants", reader(TenantInfo), json=to_json(TenantRequest, {"name": name, "quotas": quotas})
     )
@@ -52,17 +51,14 @@ def list_tenants(cursor: str | None = None) -> Request[TenantList]:
 
 
 def get_tenant(name: str) -> Request[TenantInfo]:
-    """One tenant."""
     return Request("GET", f"/v1/tenants/{check_name(name, 'tenant')}", reader(TenantInfo))
 
 
 def get_usage(name: str) -> Request[TenantUsage]:
-    """What a tenant uses of its quotas now."""
     return Request("GET", f"/v1/tenants/{check_name(name, 'tenant')}/usage", reader(TenantUsage))
 
 
 def set_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:
-    """Replace all quotas of a tenant."""
     json = to_json(TenantQuotas, quotas)
     return Request("PUT", f"/v1/tenants/{check_name(name, 'tenant')}", reader(TenantInfo), json=json)
 
@@ -76,7 +72,6 @@ class KeyOptions(TypedDict, total=False):
 
 
 def create_key(scopes: Iterable[str], options: KeyOptions) -> Request[NewKey]:
-    """Create a key."""
     json = to_json(KeyRequest, {"scopes": sorted(set(scopes)), **options})
     return Request("POST", "/v1/keys", reader(NewKey), json=json)
 
@@ -88,7 +83,6 @@ def list_keys(tenant: str | None, cursor: str | None = None) -> Request[KeyList]
 
 
 def revoke_key(prefix: str) -> Request[None]:
-    """Revoke a key."""
     return Request("DELETE", f"/v1/keys/{quote(prefix, safe='')}", raise_for_error)
 
 
@@ -117,7 +111,6 @@ def _text(name: str, value: object) -> str:
 
 
 def info() -> Request[InfoResponse]:
-    """The server's release, backbone and limits."""
     return Request("GET", "/info", reader(InfoResponse))
 
 
@@ -127,7 +120,6 @@ def live(max_versions: int) -> Request[LiveSnapshot]:
 
 
 def activity() -> Request[ActivityResponse]:
-    """What the tenant's adapters answered, and which are in memory."""
     return Request("GET", "/v1/activity", reader(ActivityResponse))
 
 

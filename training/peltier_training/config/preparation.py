@@ -21,8 +21,8 @@ from peltier_training.config.run import Run
 from peltier_training.config.task_options import find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
-from peltier_training.data.examples import LabelledRows, are_scored, refuse
-from peltier_training.errors import TrainingError
+from peltier_training.data.examples import LabelledRows, are_scored
+from peltier_training.errors import TrainingError, refuse
 from peltier_training.processes import num_processes
 
 _COLUMNS = ("text_columns", "label_column", "label_separator")

@@ -176,7 +176,6 @@ class ResolvedChoice:
         return self.recipe.template if self.recipe.template and self.config().generates else None
 
     def config(self) -> BackboneConfig:
-        """The configuration of the backbone."""
         return load_config(find_checkpoint(self.backbone, config_only=True))
 
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from peltier_adapters.spec.tasks import InputForm, TaskType
 from typer import Option
 
-from peltier_training.data.examples import Example, LabelledRows, describe, has_values, read_rows, refuse
+from peltier_training.data.examples import Example, LabelledRows, has_values, read_rows
 from peltier_training.data.gold import read_gold_spans, read_tagged
 from peltier_training.data.labels import Labels, check_separator, find_labels, read_label_cell
-from peltier_training.errors import TrainingError
+from peltier_training.errors import TrainingError, describe, refuse
 
 LABEL_COLUMN = "label"
 _INPUTS: Mapping[int, InputForm] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peltier_adapters.artifact.manifest import TaskInput
-from peltier_adapters.errors import and_more
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.text.token_places import Span
 from peltier_client.bulk.data_file import DataRow, data_kind, no_column, read_text
@@ -14,36 +13,9 @@ from peltier_client.bulk.data_file import read_rows as read_data_rows
 from peltier_client.errors import InvalidInput
 
 from peltier_training.data import formats
-from peltier_training.errors import TrainingError, shown
+from peltier_training.errors import BadRow, TrainingError, refuse, shown
 
-_MAX_NAMED_ROWS = 20
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class BadRow:
-    """The place of an invalid row; `reason` is a clause that follows the place in messages."""
-
-    path: Path
-    line: int
-    reason: str
-
-
-def describe(bad: Sequence[BadRow]) -> list[str]:
-    """Messages about the first rows, one for each file and reason, and the number of further rows."""
-    groups: dict[tuple[Path, str], list[str]] = {}
-    for row in bad[:_MAX_NAMED_ROWS]:
-        groups.setdefault((row.path, row.reason), []).append(str(row.line))
-    named = [f"{path}:{', '.join(lines)}{reason}" for (path, reason), lines in groups.items()]
-    more = len(bad) - _MAX_NAMED_ROWS
-    return [*named, *([and_more(more)] if more > 0 else [])]
-
-
-def refuse(bad: Sequence[BadRow], hint: str = "") -> None:
-    """Raise a `TrainingError` that names the `bad` rows, if there are any; `hint` is the next step."""
-    if bad:
-        count = f"{len(bad)} rows cannot be used: " if len(bad) > 1 else ""
-        raise TrainingError(f"{count}{'; '.join(describe(bad))}{hint}")
 
 
 @dataclass(frozen=True)
@@ -220,7 +192,6 @@ def number_texts(examples: Sequence[Example]) -> list[tuple[int, int]]:
 
 
 def texts_of(example: Example) -> tuple[str, str]:
-    """The two texts of an example."""
     assert not isinstance(example.input, str), "the task has two text columns"
     return example.input[0], example.input[1]
 

@@ -74,7 +74,6 @@ def gold_targets(task: TaskSpec, examples: Sequence[Example]) -> list[int]:
 
 
 def gold_texts(task: TaskSpec, examples: Sequence[Example]) -> list[str]:
-    """The right text of each example."""
     if task.type == "text2text":
         return Labels(task.type, task.labels).texts(examples)
     return [task.targets[index] for index in gold_targets(task, examples)]

@@ -131,7 +131,6 @@ class LabelScores(Spec):
 
     @classmethod
     def of_entities(cls, evaluation: Evaluation, labels: Sequence[str]) -> "tuple[LabelScores, ...]":
-        """The scores of whole entities by label."""
         wanted, given, right = Counter[str](), Counter[str](), Counter[str]()
         for gold, found in zip(evaluation.gold, evaluation.found, strict=True):
             wanted.update(entity.label for entity in gold)
