@@ -1,7 +1,7 @@
 """The load of a replica over one interval, as `peltier top` shows it and `--json` prints it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -181,7 +181,7 @@ class _Interval:
             queue=self._queue(),
             batches=self._batches(),
             runner=self._runner(),
-            loads_per_second=self._rate(before.loads if before else 0, now.loads),
+            loads_per_second=self._rate(lambda live: live.loads),
             store_hits_per_second=lookups.get("store", 0) / self._seconds,
             tiers=[self._tier(tier, lookups) for tier in now.tiers],
             quarantined=now.quarantined,
@@ -190,11 +190,17 @@ class _Interval:
             adapters=self._adapters(),
         )
 
-    def _rate(self, earlier: int, now: int) -> float:
+    def _growth(self, of: Callable[[LiveSnapshot], Distribution]) -> Growth:
+        return Growth.between(of(self._before) if self._before else None, of(self._now))
+
+    def _rate(self, of: Callable[[LiveSnapshot], int]) -> float:
+        return self._per_second(of(self._before) if self._before else 0, of(self._now))
+
+    def _per_second(self, earlier: int, now: int) -> float:
         return (now - earlier if now >= earlier else now) / self._seconds
 
     def _requests(self) -> Requests:
-        growth = Growth.between(self._before.seconds if self._before else None, self._now.seconds)
+        growth = self._growth(lambda live: live.seconds)
         tenants = self._tenants()
         return Requests(
             per_second=sum(one.requests_per_second for one in tenants),
@@ -205,7 +211,7 @@ class _Interval:
 
     def _queue(self) -> Queue:
         queue = self._now.queue
-        waits = Growth.between(self._before.queue.seconds if self._before else None, queue.seconds)
+        waits = self._growth(lambda live: live.queue.seconds)
         return Queue(
             rows=queue.rows,
             tokens=queue.tokens,
@@ -216,28 +222,25 @@ class _Interval:
         )
 
     def _batches(self) -> Batches:
-        now, before = self._now.batches, self._before.batches if self._before else None
-        rows = Growth.between(before.rows if before else None, now.rows)
-        tokens = Growth.between(before.tokens if before else None, now.tokens)
-        shares = [(rows.mean, now.max_rows), (tokens.mean, now.max_tokens)]
+        rows, tokens = self._growth(lambda live: live.batches.rows), self._growth(lambda live: live.batches.tokens)
+        shares = [(rows.mean, self._now.batches.max_rows), (tokens.mean, self._now.batches.max_tokens)]
         return Batches(
             per_second=rows.count / self._seconds,
             rows=rows.mean,
             tokens=tokens.mean,
-            adapters=Growth.between(before.adapters if before else None, now.adapters).mean,
+            adapters=self._growth(lambda live: live.batches.adapters).mean,
             fill=max((mean / bound for mean, bound in shares if mean is not None), default=None),
         )
 
     def _runner(self) -> RunnerLoad:
-        now, before = self._now, self._before
-        batches = Growth.between(before.batches.seconds if before else None, now.batches.seconds)
-        steps = Growth.between(before.texts.step_seconds if before else None, now.texts.step_seconds)
+        batches = self._growth(lambda live: live.batches.seconds)
+        steps = self._growth(lambda live: live.texts.step_seconds)
         return RunnerLoad(
-            state=now.runner.state,
+            state=self._now.runner.state,
             busy=min(1.0, (batches.total + steps.total) / self._seconds),
-            restarts=now.runner.restarts,
-            generated_tokens_per_second=self._rate(before.texts.tokens if before else 0, now.texts.tokens),
-            texts_in_progress=now.texts.rows,
+            restarts=self._now.runner.restarts,
+            generated_tokens_per_second=self._rate(lambda live: live.texts.tokens),
+            texts_in_progress=self._now.texts.rows,
         )
 
     def _tier(self, now: LiveTier, lookups: Mapping[str, int]) -> TierLoad:
@@ -248,7 +251,7 @@ class _Interval:
             size_bytes=now.bytes,
             max_bytes=now.max_bytes,
             hits_per_second=lookups.get(now.tier, 0) / self._seconds,
-            evictions_per_second=self._rate(earlier.get(now.tier, 0), now.evictions),
+            evictions_per_second=self._per_second(earlier.get(now.tier, 0), now.evictions),
         )
 
     def _tenants(self) -> list[TenantLoad]:
@@ -262,7 +265,7 @@ class _Interval:
             tenant=now.tenant,
             requests_per_second=sum(requests.values()) / self._seconds,
             errors_per_second=_num_errors(requests) / self._seconds,
-            tokens_per_second=self._rate(earlier.tokens if earlier else 0, now.tokens),
+            tokens_per_second=self._per_second(earlier.tokens if earlier else 0, now.tokens),
             queue_tokens=now.queued_tokens,
             open_requests=now.open_requests,
         )

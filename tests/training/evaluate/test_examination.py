@@ -49,7 +49,7 @@ def test_data_of_another_task_are_refused(bert: Backbone, make_artifact: MakeArt
     artifact = read_artifact(make_artifact(bert, inputs="pair"), bert)
     with pytest.raises(TrainingError, match="d:1: label 'neutral' is not one of the task's 2 labels"):
         evaluate(bert, artifact, [Example(("a", "b"), "neutral", "d:1")])
-    with pytest.raises(InputError, match="the input is one text; this task takes a pair"):
+    with pytest.raises(TrainingError, match="d:1: the input is one text; this task takes a pair"):
         evaluate(bert, artifact, [Example("a", "positive", "d:1")])
 
 

@@ -22,6 +22,7 @@ from peltier_training.config.task_options import find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
 from peltier_training.data.examples import LabelledRows, are_scored
+from peltier_training.data.labels import Labels
 from peltier_training.errors import TrainingError, refuse
 from peltier_training.processes import num_processes
 
@@ -40,19 +41,29 @@ def prepare(run: Run) -> Prepared:
     """Resolve a run. Raises a `TrainingError` or an `AdapterError` for every mistake that shows without weights."""
     run.check()
     data = read_labelled(run.data, run.task_type)
-    run.check_metric(data.labels.names)
     config = load_config(find_checkpoint(run.backbone))
-    run.check_length(config)
-    run = fill_in(run.resolved(config), config, len(data.train.examples))
-    if run.task_type == "embedding":
-        run = run.with_pair_metric(scored=are_scored(data.validation.examples))
-        run.embedding.check_size(run.num_outputs((), config))
+    is_scored = run.task_type != "embedding" or are_scored(data.validation.examples)
+    run = fill_in(resolve(run, config, data.labels, is_scored=is_scored), config, len(data.train.examples))
     _check_method(run, config, run.num_outputs(data.labels.names, config))
     return Prepared(run, data)
 
 
+def resolve(run: Run, config: BackboneConfig, labels: Labels, *, is_scored: bool) -> Run:
+    """A checked run for this backbone and these labels; `is_scored` tells whether the validation rows have labels,
+    which pairs of an embedding may lack. Raises a `TrainingError` for what they exclude."""
+    run.check_metric(labels.names)
+    run.check_length(config)
+    run = run.resolved(config)
+    if config.generates:
+        find_template(run.text.template, run.data.inputs)
+    if run.task_type == "embedding":
+        run = run.with_pair_metric(scored=is_scored)
+        run.embedding.check_size(run.num_outputs((), config))
+    return run
+
+
 def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
-    """Check the method's settings and a T5's template."""
+    """Check the method's settings."""
     method = find_method(run.preset)
     settings = method.settings(run.overrides, config)
     _check_pooling(run, settings)
@@ -61,8 +72,6 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
         method.compose(settings, config, outputs=outputs)
     elif run.dtype == "int8":
         raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
-    if config.generates:
-        find_template(run.text.template, run.data.inputs)
 
 
 def _check_pooling(run: Run, settings: PresetSettings) -> None:

@@ -1,7 +1,7 @@
 """From examples to datasets of the Trainer."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -15,7 +15,7 @@ from peltier_backbone.text.token_places import NO_WORD, NOWHERE, Span
 from torch import Tensor
 
 from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, TextRows
-from peltier_training.data.examples import Example, texts_of
+from peltier_training.data.examples import Example, inputs_of
 from peltier_training.data.gold import GoldSpan, word_tags
 from peltier_training.data.labels import Labels, number_queries
 from peltier_training.data.targets import gold_texts, target_ids
@@ -28,19 +28,11 @@ def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> 
         return span_rows(backbone, task, examples)
     if task.type == "token-classification":
         return tag_rows(backbone, task, examples)
+    targets = Labels(task.type, task.labels).targets(examples)
+    rows = encode_examples(backbone, task, examples)
     if task.type == "embedding":
-        return _pair_rows(backbone, task, examples)
-    encoded = [_encode(backbone, task, example) for example in examples]
-    queries = number_queries(examples) if task.type == "ranking" else None
-    return EncodedRows(encoded, Labels(task.type, task.labels).targets(examples), queries)
-
-
-def _pair_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
-    first, second = (
-        [_encode(backbone, task, replace(example, input=texts_of(example)[place])) for example in examples]
-        for place in range(2)
-    )
-    return EncodedRows(list(zip(first, second, strict=True)), Labels(task.type, task.labels).targets(examples))
+        return EncodedRows(list(zip(rows[::2], rows[1::2], strict=True)), targets)
+    return EncodedRows(rows, targets, number_queries(examples) if task.type == "ranking" else None)
 
 
 def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence[Example]) -> TextRows:
@@ -51,7 +43,7 @@ def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence
     soft = (0,) * prompt_length(parts)
     rows = []
     for example, text in zip(examples, gold_texts(task, examples), strict=True):
-        encoded, target = _encode(backbone, task, example), target_ids(backbone, task, text)
+        (encoded,), target = encode_examples(backbone, task, [example]), target_ids(backbone, task, text)
         if not target:
             raise TrainingError(f"{example.where}: label {text!r} tokenizes to nothing")
         prompted = Encoded(soft + encoded.ids, soft + encoded.types)
@@ -59,9 +51,20 @@ def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence
     return TextRows(rows)
 
 
-def _encode(backbone: Reader, task: TaskSpec, example: Example) -> Encoded:
+def encode_examples(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> list[Encoded]:
+    """The row of each example, or of each text of an embedding's pairs. Raises a `TrainingError` with the line of an
+    invalid example."""
+    rows = []
+    for example in examples:
+        with _named_line(example):
+            rows += [encode_input(backbone, task, value) for value in inputs_of(task, [example])]
+    return rows
+
+
+@contextmanager
+def _named_line(example: Example) -> Iterator[None]:
     try:
-        return encode_input(backbone, task, example.input)
+        yield
     except InputError as error:
         raise TrainingError(f"{example.where}: {error}") from None
 
@@ -71,10 +74,8 @@ _NOTHING = (0, 0)  # the first token stands for no answer
 
 def context_windows(backbone: Reader, task: TaskSpec, example: Example) -> tuple[Encoded, ...]:
     """The rows of an example. Raises a `TrainingError` with its line if it is invalid."""
-    try:
+    with _named_line(example):
         return encode_windows(backbone, task, example.input, LongTexts(stride=task.stride))
-    except InputError as error:
-        raise TrainingError(f"{example.where}: {error}") from None
 
 
 def span_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
@@ -112,15 +113,13 @@ class TaggedText(NamedTuple):
 
 def tag_text(backbone: Reader, task: TaskSpec, example: Example) -> TaggedText:
     """The text of an example. Raises a `TrainingError` with its line if it is invalid."""
-    try:
+    with _named_line(example):
         rows = encode_windows(backbone, task, example.input, LongTexts(stride=task.stride))
         words: tuple[Span, ...] | None = example.label.words
         if words is None:  # also those that truncation drops
             words = _find_words(encode_windows(backbone, task, example.input, LongTexts(stride=0)))
         else:
             rows = at_words(rows, words)
-    except InputError as error:
-        raise TrainingError(f"{example.where}: {error}") from None
     return TaggedText(rows, words, tuple(word_tags(words, example.label.entities)))
 
 

@@ -22,8 +22,8 @@ from transformers import (
     TrainerCallback,
     TrainerControl,
     TrainerState,
-    TrainingArguments,
 )
+from transformers import TrainingArguments as Arguments
 
 from peltier_training.pretraining.dataset import HeldOutText, TrainingText, collate
 from peltier_training.pretraining.run import Pretraining, PretrainingBudget
@@ -87,13 +87,11 @@ class Pacing(TrainerCallback):
         self._part = 0
         self.finished = False
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Continue with the part of the budget where the previous call stopped."""
         self._part = _part(kwargs["lr_scheduler"])
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Check the budget."""
         schedule = kwargs["lr_scheduler"]
         self.finished = schedule.fraction >= 1
@@ -107,28 +105,24 @@ class Pacing(TrainerCallback):
 class PretrainingProgress(TrainerCallback):
     """A bar over the budget on standard error."""
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Create the bar at the spent part of the budget."""
         form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
         begin = round(100 * kwargs["lr_scheduler"].fraction, 2)
         print(f"{args.device.type}, CPU threads: {torch.get_num_threads()}", file=sys.stderr)
         self._bar = tqdm(total=100.0, initial=begin, bar_format=form, file=sys.stderr)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Show the part of the budget that is spent."""
         self._bar.update(100 * kwargs["lr_scheduler"].fraction - self._bar.n)
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_log(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Show the latest losses."""
         shown = {name: value for name, value in (kwargs["logs"] or {}).items() if name in ("loss", "eval_loss")}
         if shown:
             self._bar.write(f"step {state.global_step}: {shown}", file=sys.stderr)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Close the bar."""
         self._bar.close()
 
@@ -192,9 +186,9 @@ def fit(
     return trainer.state
 
 
-def _arguments(run: Pretraining) -> TrainingArguments:
+def _arguments(run: Pretraining) -> Arguments:
     numbers = run.optimization
-    arguments = TrainingArguments(
+    arguments = Arguments(
         output_dir=str(run.directory),
         max_steps=run.budget.steps or _MAX_STEPS,
         per_device_train_batch_size=numbers.batch_size,

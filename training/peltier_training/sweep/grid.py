@@ -14,9 +14,8 @@ from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.checkpoint.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 
-from peltier_training.config.preparation import fill_in
+from peltier_training.config.preparation import fill_in, resolve
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.config.task_options import find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import Data, read_labelled, skipped_lines
 from peltier_training.data.examples import are_scored
@@ -130,14 +129,7 @@ class Grid:
             merge_report=given.methods[method].merge_report,
         )
         run.check()
-        run.check_metric(source.labels.names)
-        if self._config.generates:
-            find_template(run.text.template, run.data.inputs)
-        run.check_length(self._config)
-        if run.task_type == "embedding":
-            run = run.with_pair_metric(scored=source.are_scored)
-            run.embedding.check_size(run.num_outputs((), self._config))
-        return run.resolved(self._config)
+        return resolve(run, self._config, source.labels, is_scored=source.are_scored)
 
     def _trial(self, run: Run, method: str, size: int | None, axes: Mapping[str, str]) -> Trial:
         source, dev_rows = self._sources[run.task], self._description.dev_rows or 0
