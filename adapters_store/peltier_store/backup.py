@@ -29,6 +29,10 @@ from peltier_store.registry import Registry
 from peltier_store.registry.contents import DumpedRow, schema_revision
 
 BLOBS, ROWS, SUMMARY = "blobs/", "registry.jsonl", "backup.json"
+_CHUNK_BYTES = 2**20
+_MAX_SUMMARY_BYTES = 2**20
+# The number of blobs in memory at a time.
+_BATCH = 8
 
 
 class BackupError(AdapterError):
@@ -48,12 +52,6 @@ class BackupSummary(BaseModel):
     num_blobs: int
     blob_bytes: int
     rows_digest: str
-
-
-_CHUNK_BYTES = 2**20
-_MAX_SUMMARY_BYTES = 2**20
-# The number of blobs in memory at a time.
-_BATCH = 8
 
 
 class DumpedRows:

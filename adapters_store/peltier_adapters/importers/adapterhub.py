@@ -42,6 +42,24 @@ _NO_EFFECT_ON_BOTTLENECK = (
 )  # fmt: skip
 _SCALED_SINCE = (1, 1)  # adapters 1.1
 _PREFIX_TABLE = "prefix_tuning.prefix_tunings.T.self_prefix"
+_FILES = ("adapter.safetensors", "pytorch_adapter.bin")
+_DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
+# Modules with a submodule for each adapter, by its name.
+_CONTAINERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
+_WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
+PartReader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
+# In the order in which the parts act, as in Peltier's presets.
+_ORDER = ("prefix_tuning", "lora", "bottleneck")
+_HEAD_CONFIG = "head_config.json"
+_HEAD_FILES = ("model_head.safetensors", "pytorch_model_head.bin")
+# Task types by AdapterHub's name of a head. Where it is None, the type follows from the outputs: one is a regression.
+_HEAD_TYPES: Mapping[str, TaskType | None] = {
+    "classification": None,
+    "multilabel_classification": "multilabel",
+    "tagging": "token-classification",
+    "question_answering": "span",
+}
+_HEAD_DESCRIPTION = ("name", "model_type", "model_name", "hidden_size", "version", "num_labels")
 
 
 def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
@@ -167,30 +185,11 @@ def _flat_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: BackboneC
     return evaluate_prefix(table, checkpoint, f"{_PREFIX_TABLE}.control_trans", backbone)
 
 
-_FILES = ("adapter.safetensors", "pytorch_adapter.bin")
-_DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
-# Modules with a submodule for each adapter, by its name.
-_CONTAINERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
-_WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
-
-PartReader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
 _READERS: dict[str, PartReader] = {
     "bottleneck": read_bottleneck,
     "lora": read_lora,
     "prefix_tuning": read_prefix,
 }
-# In the order in which the parts act, as in Peltier's presets.
-_ORDER = ("prefix_tuning", "lora", "bottleneck")
-_HEAD_CONFIG = "head_config.json"
-_HEAD_FILES = ("model_head.safetensors", "pytorch_model_head.bin")
-# Task types by AdapterHub's name of a head. Where it is None, the type follows from the outputs: one is a regression.
-_HEAD_TYPES: Mapping[str, TaskType | None] = {
-    "classification": None,
-    "multilabel_classification": "multilabel",
-    "tagging": "token-classification",
-    "question_answering": "span",
-}
-_HEAD_DESCRIPTION = ("name", "model_type", "model_name", "hidden_size", "version", "num_labels")
 
 
 @dataclass(frozen=True)

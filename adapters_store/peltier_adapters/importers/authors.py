@@ -38,6 +38,18 @@ from peltier_adapters.spec.parts import BottleneckActivation, NormSpec
 _WEIGHTS = ("pytorch_model.bin", "model.safetensors")
 # float32 weights are saved exactly; a backbone published in half precision is rounded once.
 _TOLERANCE = 1e-6
+_COMPACTER_TASK = r".*\.adapter_controller\.adapters\.([^.]+)\..*"
+# The checkpoint does not name it. Every configuration that the authors published has this one.
+_ACTIVATION: BottleneckActivation = "gelu_new"
+_UNIPELT_ALPHA = 16.0  # the scripts' default; a gate replaces it
+_UNIPELT_TASK = r".*\.adapters\.([^.]+)\..*"
+_ELSEWHERE = r"(?!encoder\.layer\.\d+\.output\.).*\.adapters\..*"
+_PFEIFFER = "pfeiffer"
+_WITHOUT_EFFECT = (
+    "mh_adapter", "output_adapter", "reduction_factor", "leave_out", "adapter_residual_before_ln",
+    "inv_adapter_reduction_factor",
+)  # fmt: skip
+_ADAMIX_FILES = ("pytorch_model_expert_soup.bin",)
 
 
 def read_model(path: Path) -> Checkpoint:
@@ -103,11 +115,6 @@ def _with_own_norms(tensors: dict[str, Tensor], backbone: Backbone) -> dict[str,
     return own | tensors
 
 
-_COMPACTER_TASK = r".*\.adapter_controller\.adapters\.([^.]+)\..*"
-# The checkpoint does not name it. Every configuration that the authors published has this one.
-_ACTIVATION: BottleneckActivation = "gelu_new"
-
-
 def read_compacter(path: Path, backbone: Backbone) -> ImportedAdapter:
     """The adapter, prompt or biases, and the trained norms; raises `AdapterError` for what is not supported."""
     checkpoint = read_model(path)
@@ -171,16 +178,6 @@ def _trained(norms: list[ImportedPart], backbone: Backbone) -> list[ImportedPart
 def _compacter_method(piece: ImportedPart) -> str:
     map_ = getattr(piece.spec, "map", None)
     return {"lphm": "compacter", "phm": "phm", "lowrank": "lowrank"}.get(getattr(map_, "kind", ""), "adapter")
-
-
-_UNIPELT_ALPHA = 16.0  # the scripts' default; a gate replaces it
-_UNIPELT_TASK = r".*\.adapters\.([^.]+)\..*"
-_ELSEWHERE = r"(?!encoder\.layer\.\d+\.output\.).*\.adapters\..*"
-_PFEIFFER = "pfeiffer"
-_WITHOUT_EFFECT = (
-    "mh_adapter", "output_adapter", "reduction_factor", "leave_out", "adapter_residual_before_ln",
-    "inv_adapter_reduction_factor",
-)  # fmt: skip
 
 
 def read_unipelt(path: Path, backbone: Backbone) -> ImportedAdapter:
@@ -306,9 +303,6 @@ def _check_adapter(config: ConfigFile, task: str) -> None:
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-_ADAMIX_FILES = ("pytorch_model_expert_soup.bin",)
 
 
 def read_adamix(path: Path, backbone: Backbone) -> ImportedAdapter:

@@ -33,6 +33,13 @@ _SENTENCES = (
 _ONE_LABEL = {"regression": "value", "ranking": "score"}
 _TEMPLATES = {"single": "{text}", "pair": "sentence1: {text} sentence2: {pair}"}
 _TEMPLATES["triple"] = _TEMPLATES["pair"] + " sentence3: {third}"
+READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
+    "adapterhub": read_adapterhub,
+    "peft": read_peft,
+    "compacter": read_compacter,
+    "unipelt": read_unipelt,
+    "adamix": read_adamix,
+}
 
 
 @dataclass(frozen=True)
@@ -147,15 +154,6 @@ def _example(line: str, task: TaskSpec, where: str) -> TaskInput:
         return _input(TypeAdapter(list[str]).validate_json(line))
     except ValidationError:
         raise AdapterError(f"{where} is {json.dumps(line)}; it must be a JSON list of {task.num_texts} texts") from None
-
-
-READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
-    "adapterhub": read_adapterhub,
-    "peft": read_peft,
-    "compacter": read_compacter,
-    "unipelt": read_unipelt,
-    "adamix": read_adamix,
-}
 
 
 @dataclass(frozen=True)

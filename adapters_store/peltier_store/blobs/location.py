@@ -20,6 +20,18 @@ from peltier_store.blobs.files import FOLDER, read_file, read_object, sync_file
 _DEFAULT_TIMEOUT_SECONDS = 30
 _MAX_CONNECT_SECONDS = 5
 _MAX_RETRIES = 4
+# obstore's names of options, where they differ.
+_OBSTORE_NAMES = {("gs", "endpoint"): "base_url"}
+# The pattern of an option's value, and its description in messages.
+_RULES = {
+    "account_name": (re.compile(".+"), "given"),
+    "allow_http": (re.compile("true|false"), "true or false"),
+    "endpoint": (re.compile(r"https?://[^/?#\s]+[^?#\s]*"), "an http:// or https:// URL"),
+    "region": (re.compile(".+"), "given"),
+    "timeout": (re.compile("[1-9][0-9]?|[1-5][0-9]{2}"), "a whole number of seconds from 1 to 599"),
+    "virtual_hosted_style_request": (re.compile("true|false"), "true or false"),
+}
+_KEY = "owner"
 
 
 @dataclass(frozen=True)
@@ -43,17 +55,6 @@ _SERVICES = {
     "s3": _Service(S3Store, ("endpoint", "region", "virtual_hosted_style_request")),
     "gs": _Service(GCSStore, ("endpoint",)),
     "az": _Service(AzureStore, ("endpoint", "account_name")),
-}
-# obstore's names of options, where they differ.
-_OBSTORE_NAMES = {("gs", "endpoint"): "base_url"}
-# The pattern of an option's value, and its description in messages.
-_RULES = {
-    "account_name": (re.compile(".+"), "given"),
-    "allow_http": (re.compile("true|false"), "true or false"),
-    "endpoint": (re.compile(r"https?://[^/?#\s]+[^?#\s]*"), "an http:// or https:// URL"),
-    "region": (re.compile(".+"), "given"),
-    "timeout": (re.compile("[1-9][0-9]?|[1-5][0-9]{2}"), "a whole number of seconds from 1 to 599"),
-    "virtual_hosted_style_request": (re.compile("true|false"), "true or false"),
 }
 
 
@@ -160,9 +161,6 @@ def _timeouts(options: Mapping[str, str]) -> dict[str, Any]:
     # The last attempt begins before `retry_timeout` is over.
     retry = {"max_retries": _MAX_RETRIES, "retry_timeout": timedelta(seconds=2 * seconds), "backoff": backoff}
     return {"client_options": client, "retry_config": retry}
-
-
-_KEY = "owner"
 
 
 class BlobStoreOwner:

@@ -51,6 +51,10 @@ _ALIASES = (
 _ADAPTERS = select(AdapterRow.__table__).where(_CHANGED).order_by(AdapterRow.tenant, AdapterRow.name)
 _TENANTS = select_tenants().where(TenantRow.revision > _SINCE)
 _KEYS = select_keys().where(KeyRow.revision > _SINCE)
+_NO_LIMITS = Quotas()
+_ALL_ENTRIES = AuditFilter()
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def read_snapshot(connection: Connection, since: int) -> RegistrySnapshot:
@@ -80,13 +84,6 @@ def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterR
         )
         for row in connection.execute(_ADAPTERS, changed)
     )
-
-
-_NO_LIMITS = Quotas()
-_ALL_ENTRIES = AuditFilter()
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Registry:

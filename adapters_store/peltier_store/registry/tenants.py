@@ -139,18 +139,8 @@ def create_key(writing: WriteTransaction, key: Key) -> Key:
     taken = writing.connection.execute(select(KeyRow.prefix).where(KeyRow.prefix == key.prefix))
     if taken.first() is not None:
         raise RegistryConflict(f"a key with the prefix {key.prefix!r} exists already")
-    row = insert(KeyRow).values(
-        prefix=key.prefix,
-        tenant=key.tenant,
-        digest=key.digest,
-        scopes=sorted(key.scopes),
-        note=key.note,
-        created_at=key.created_at,
-        created_by=key.created_by,
-        expires_at=key.expires_at,
-        revision=writing.revision,
-    )
-    writing.connection.execute(row)
+    row = asdict(key) | {"scopes": sorted(key.scopes), "revision": writing.revision}
+    writing.connection.execute(insert(KeyRow).values(row))
     expires = None if key.expires_at is None else key.expires_at.isoformat()
     writing.audit(key.tenant, "create_key", key.prefix, scopes=sorted(key.scopes), note=key.note, expires_at=expires)
     return key

@@ -39,6 +39,17 @@ T = TypeVar("T")
 
 # One thread writes, and the others read. Fewer than the connections that an engine may open.
 _NUM_THREADS = 8
+_VERIFIED = "verified registry"
+# The actor of a change that is not in the audit log.
+NO_ACTOR = ""
+# If the database does not answer, each writer would otherwise wait for the time-outs of all writers before it.
+_TURN_SECONDS = 30.0
+# Statements of every upload are made once: making one takes longer than SQLite takes to run it.
+_NEXT_REVISION = (
+    update(RevisionRow).values(number=RevisionRow.number + 1).returning(RevisionRow.number, RevisionRow.registry_id)
+)
+_AUDIT = insert(AuditRow).inline()
+_REVISION, _IDENTITY = select(RevisionRow.number), select(RevisionRow.registry_id)
 
 
 class Access(Enum):
@@ -134,19 +145,6 @@ class PostgresqlEngines:
     async def close(self) -> None:
         for engine in (self._engines[Access.WRITE], self._engines[Access.RELAXED_WRITE]):
             await engine.dispose()
-
-
-_VERIFIED = "verified registry"
-# The actor of a change that is not in the audit log.
-NO_ACTOR = ""
-# If the database does not answer, each writer would otherwise wait for the time-outs of all writers before it.
-_TURN_SECONDS = 30.0
-# Statements of every upload are made once: making one takes longer than SQLite takes to run it.
-_NEXT_REVISION = (
-    update(RevisionRow).values(number=RevisionRow.number + 1).returning(RevisionRow.number, RevisionRow.registry_id)
-)
-_AUDIT = insert(AuditRow).inline()
-_REVISION, _IDENTITY = select(RevisionRow.number), select(RevisionRow.registry_id)
 
 
 @dataclass(frozen=True)

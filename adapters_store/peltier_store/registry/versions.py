@@ -24,6 +24,7 @@ from peltier_store.registry.tenants import require_quotas, require_room_for_adap
 from peltier_store.registry.transactions import WriteTransaction
 
 _INSERT_VERSION = insert(VersionRow).inline()
+_DRAFTED = ("digest", "size_bytes", "preset", "manifest", "created_at", "created_by")
 _OF_ADAPTER = AdapterRow.id, AdapterRow.last_number
 _COUNT_VERSION = (
     update(AdapterRow)
@@ -58,18 +59,9 @@ def require_room(connection: Connection, draft: VersionRecord) -> VersionRecord 
 
 def _insert(writing: WriteTransaction, draft: VersionRecord) -> VersionRecord:
     adapter_id, number = _next_number(writing, draft)
-    row = {
-        "adapter_id": adapter_id,
-        "number": number,
-        "digest": draft.digest,
-        "size_bytes": draft.size_bytes,
-        "preset": draft.preset,
-        "manifest": draft.manifest,
-        "created_at": draft.created_at,
-        "created_by": draft.created_by,
-        "revision": writing.revision,
-    }
-    writing.connection.execute(_INSERT_VERSION, row)
+    row = {name: getattr(draft, name) for name in _DRAFTED}
+    its = {"adapter_id": adapter_id, "number": number, "revision": writing.revision}
+    writing.connection.execute(_INSERT_VERSION, row | its)
     writing.audit(draft.tenant, "publish", f"{draft.name}@{number}", digest=draft.digest)
     return replace(draft, number=number)
 

@@ -30,6 +30,12 @@ _BINARY = {
     b"PK\x03\x04": "is a zip archive such as a spreadsheet; save it as CSV",
     b"PAR1": "is a Parquet file; save it as JSONL or CSV",
 }
+_DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
+_KINDS = (".jsonl", *_DELIMITERS)
+_DELIMITER_NAMES = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
+# When rows are streamed, a column that is missing in this many first rows does not exist.
+_NUM_FIRST_ROWS = 100
+_MAX_COLUMNS = 3
 
 
 @dataclass(frozen=True)
@@ -123,14 +129,6 @@ def _refusals(path: Path, encoding: str = "") -> Iterator[None]:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} begins like {encoding.upper()} text but is not: {error.reason}") from None
-
-
-_DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
-_KINDS = (".jsonl", *_DELIMITERS)
-_DELIMITER_NAMES = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
-# When rows are streamed, a column that is missing in this many first rows does not exist.
-_NUM_FIRST_ROWS = 100
-_MAX_COLUMNS = 3
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,20 @@ from peltier_client.resources.administration import QuotaOptions
 _SCOPES = get_args(Scope)
 _NO_LIMIT = "none"
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+TenantOption = Annotated[str, typer.Option(help="Tenant of the key.", callback=checked(check_name))]
+Note = Annotated[str, typer.Option(help="Note to show in lists of keys.")]
+ExpiresIn = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Lifetime, such as 30m, 12h or 90d. Default: unlimited.")
+]
+PrefixArgument = Annotated[
+    str, typer.Argument(metavar="PREFIX", help="The first eight characters of the key after plt_.")
+]
+keys = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
+TenantArgument = Annotated[
+    str, typer.Argument(metavar="TENANT", help="Name of the tenant.", callback=checked(check_name))
+]
+_Limit = Annotated[str | None, typer.Option(metavar="N", help="A number, or none for no limit.")]
+tenants = typer.Typer(help="Create and list tenants, and set their quotas.", no_args_is_help=True)
 
 
 def _check_scopes(scopes: list[str]) -> list[str]:
@@ -35,16 +49,6 @@ Scopes = Annotated[
         "--scope", help="predict, publish, admin or metrics; may be given several times.", callback=_check_scopes
     ),
 ]
-TenantOption = Annotated[str, typer.Option(help="Tenant of the key.", callback=checked(check_name))]
-Note = Annotated[str, typer.Option(help="Note to show in lists of keys.")]
-ExpiresIn = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Lifetime, such as 30m, 12h or 90d. Default: unlimited.")
-]
-PrefixArgument = Annotated[
-    str, typer.Argument(metavar="PREFIX", help="The first eight characters of the key after plt_.")
-]
-
-keys = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
 
 
 class KeyDocument(BaseModel):
@@ -102,14 +106,6 @@ def _read_time(text: str) -> timedelta:
     if found is None:
         raise typer.BadParameter(f"--expires-in {text!r} is not a time such as 30m, 12h or 90d")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
-TenantArgument = Annotated[
-    str, typer.Argument(metavar="TENANT", help="Name of the tenant.", callback=checked(check_name))
-]
-_Limit = Annotated[str | None, typer.Option(metavar="N", help="A number, or none for no limit.")]
-
-tenants = typer.Typer(help="Create and list tenants, and set their quotas.", no_args_is_help=True)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,19 @@ from peltier_client.exchange.connection import DEFAULT_URL, check_api_key, check
 from peltier_client.protocol import TaskReference, check_name
 from peltier_client.synchronous import Client
 
+# The shell waits for this.
+_TIMEOUT_SECONDS = 1.0
+_MAX_NAMES = 100
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option("--text-column", help="A text column; twice for a pair, three times on a T5. Default: text."),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Maximum rows per request.")]
+Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Maximum concurrent requests.")]
+DEFAULT_BATCH_SIZE = 64
+DEFAULT_CONCURRENCY = 4
+
 
 @contextmanager
 def with_next_steps(api_key: str | None) -> Iterator[None]:
@@ -69,11 +82,6 @@ _STEPS: Mapping[type[PeltierError], Callable[[PeltierError], str | None]] = {
 }
 
 
-# The shell waits for this.
-_TIMEOUT_SECONDS = 1.0
-_MAX_NAMES = 100
-
-
 def complete_task(context: typer.Context, incomplete: str) -> list[str]:
     """Own adapters that begin with `incomplete`, or with the part of it after the last comma; none without a server."""
     before, comma, begun = incomplete.rpartition(",")
@@ -105,7 +113,6 @@ ApiKey = Annotated[
     str | None,
     typer.Option(envvar="PELTIER_API_KEY", help="API key.", callback=checked(check_api_key)),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 TaskArgument = Annotated[
     str,
     typer.Argument(
@@ -115,12 +122,6 @@ TaskArgument = Annotated[
         autocompletion=complete_task,
     ),
 ]
-TextColumns = Annotated[
-    list[str] | None,
-    typer.Option("--text-column", help="A text column; twice for a pair, three times on a T5. Default: text."),
-]
-BatchSize = Annotated[int, typer.Option(min=1, help="Maximum rows per request.")]
-Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Maximum concurrent requests.")]
 TenantFilter = Annotated[
     str | None, typer.Option("--tenant", help="Show only this tenant's.", callback=checked(check_name))
 ]
@@ -130,10 +131,6 @@ OwnAdapter = Annotated[
         metavar="TASK", help="The name of an adapter.", callback=checked(check_name), autocompletion=complete_task
     ),
 ]
-
-
-DEFAULT_BATCH_SIZE = 64
-DEFAULT_CONCURRENCY = 4
 
 
 def print_result(document: BaseModel, for_people: str | Callable[[], object], *, json: bool) -> None:

@@ -40,30 +40,6 @@ from peltier_client.protocol import (
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.synchronous import Client
 
-
-def split_tasks(task: str) -> list[str]:
-    """The tasks and groups in the first word of the command. Raises `InvalidInput` for one that is neither."""
-    tasks = task.split(",")
-    for one in tasks:
-        if group_prefix(one) is None:
-            TaskReference.parse(one)
-    return tasks
-
-
-def names_several(task: str) -> bool:
-    """Whether the first word of the command names several tasks or a group."""
-    return "," in task or group_prefix(task) is not None
-
-
-Tasks = Annotated[
-    str,
-    typer.Argument(
-        metavar="TASK",
-        help="name, name@3 or name@alias; for one TEXT also several (a,b), or PREFIX* for all names with a prefix.",
-        callback=checked(split_tasks),
-        autocompletion=complete_task,
-    ),
-]
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="One or more texts, or none with --file.")]
 Pairs = Annotated[
     list[str] | None, typer.Option("--pair", metavar="TEXT", help="Second text of a pair, once for each TEXT.")
@@ -95,6 +71,31 @@ OutputOption = Annotated[
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", rich_help_panel=_FILES, help="Continue after the rows in OUTPUT.part.")
+]
+
+
+def split_tasks(task: str) -> list[str]:
+    """The tasks and groups in the first word of the command. Raises `InvalidInput` for one that is neither."""
+    tasks = task.split(",")
+    for one in tasks:
+        if group_prefix(one) is None:
+            TaskReference.parse(one)
+    return tasks
+
+
+def names_several(task: str) -> bool:
+    """Whether the first word of the command names several tasks or a group."""
+    return "," in task or group_prefix(task) is not None
+
+
+Tasks = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK",
+        help="name, name@3 or name@alias; for one TEXT also several (a,b), or PREFIX* for all names with a prefix.",
+        callback=checked(split_tasks),
+        autocompletion=complete_task,
+    ),
 ]
 
 

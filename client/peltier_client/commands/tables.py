@@ -34,6 +34,11 @@ _PIPE_WIDTH = 1_000_000
 _MAX_WORD_LEN = 24
 
 CellTexts = Sequence[str]
+# A moment is wrapped between its date and its time.
+_DATE = len("2026-11-21")
+_MAX_SHOWN_LABELS = 10
+_MAX_SHOWN_CHARS = 200
+_MAX_SHOWN_VALUES = 4
 
 
 @dataclass(frozen=True)
@@ -118,13 +123,6 @@ def _list(headings: Sequence[Heading], rows: Sequence[CellTexts]) -> RenderableT
                 grid.add_row(Text(heading.name, style="bold"), Text(value))
         blocks += [Text(), grid]
     return Group(*islice(blocks, 1, None))
-
-
-# A moment is wrapped between its date and its time.
-_DATE = len("2026-11-21")
-_MAX_SHOWN_LABELS = 10
-_MAX_SHOWN_CHARS = 200
-_MAX_SHOWN_VALUES = 4
 
 
 def print_adapters(adapters: Iterable[AdapterSummary]) -> None:

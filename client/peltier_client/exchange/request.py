@@ -27,6 +27,8 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 _PAGE_SIZE = 100
+# Gateways answer these in place of the server, with bodies of their own.
+_GATEWAY_STATUSES = frozenset({401, 403, 413, 429, 503, 504})
 
 
 class Page(Protocol):
@@ -95,10 +97,6 @@ def _sentence(where: str, kind: str, message: str) -> str:
 def page_query(cursor: str | None) -> dict[str, str | int]:
     """The query for the page at `cursor`; None is the first."""
     return {"limit": _PAGE_SIZE} | ({"cursor": cursor} if cursor is not None else {})
-
-
-# Gateways answer these in place of the server, with bodies of their own.
-_GATEWAY_STATUSES = frozenset({401, 403, 413, 429, 503, 504})
 
 
 def error_from_body(status: int, body: bytes, headers: Mapping[str, str]) -> PeltierError:

@@ -23,6 +23,8 @@ from peltier_client.protocol import (
     Usage,
 )
 
+_DONE = "[DONE]"
+
 
 class Prediction(ResponseModel):
     """The prediction for one input. The task decides which fields are set; the others are None.
@@ -102,7 +104,6 @@ class Predictions(Sequence[Prediction]):
         return len(self.body.predictions)
 
 
-_DONE = "[DONE]"
 _EVENT: TypeAdapter[TextPiece | PredictionBody] = TypeAdapter(TextPiece | PredictionBody)
 
 

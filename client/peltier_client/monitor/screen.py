@@ -18,6 +18,8 @@ _BUSY, _FULL = 0.7, 0.9
 # The lines of a screen without the rows of tenants and adapters.
 _FIXED_LINES = 16
 _NUM_TENANT_SHARE = 3
+_QUIT = b"qQ"
+_INTERRUPT = b"\x03"
 
 
 def draw(snapshot: LoadSnapshot, lost: Lost | None, height: int, *, keys: bool) -> RenderableType:
@@ -205,10 +207,6 @@ def _time(ms: float | None) -> str:
     if ms is None:
         return "-"
     return f"{ms:,.1f} ms" if ms < 1000 else f"{ms / 1000:,.1f} s"
-
-
-_QUIT = b"qQ"
-_INTERRUPT = b"\x03"
 
 
 @contextmanager

@@ -11,6 +11,9 @@ from peltier_client.asynchronous import AsyncClient
 from peltier_client.errors import PeltierError
 from peltier_client.protocol import Distribution, LiveAdapter, LiveSnapshot, LiveTenant, LiveTier
 
+# As many as the server may measure by themselves.
+_MAX_VERSIONS = 500
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -298,10 +301,6 @@ def _num_errors(requests: Mapping[str, int]) -> int:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(1000 * seconds, 3)
-
-
-# As many as the server may measure by themselves.
-_MAX_VERSIONS = 500
 
 
 @dataclass(frozen=True)

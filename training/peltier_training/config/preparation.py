@@ -27,6 +27,16 @@ from peltier_training.errors import TrainingError, refuse
 from peltier_training.processes import num_processes
 
 _COLUMNS = ("text_columns", "label_column", "label_separator")
+_MAX_SMALL_BATCH_ROWS = 2_000  # fewer training rows get small batches, for more steps in the same epochs
+_SMALL_BATCH, _BATCH = 16, 32
+_MIN_STEPS = 300
+_MIN_EPOCHS = 5
+_PATIENCE = 8
+_MAX_VALIDATIONS = 20
+_MIN_EVAL_ROWS = 500
+# The papers' narrowest encoder is BERT-base. Narrower encoders learn little at its learning rates.
+_PUBLISHED_WIDTH = 768
+_NARROW_FACTOR, _MAX_NARROW_RATE = 6, 3e-3
 
 
 @dataclass(frozen=True)
@@ -102,18 +112,6 @@ def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping
     rows = read_file(data, path, task.type, task.labels)
     refuse(rows.bad if not data.skip_bad_rows else (), HINT)
     return rows
-
-
-_MAX_SMALL_BATCH_ROWS = 2_000  # fewer training rows get small batches, for more steps in the same epochs
-_SMALL_BATCH, _BATCH = 16, 32
-_MIN_STEPS = 300
-_MIN_EPOCHS = 5
-_PATIENCE = 8
-_MAX_VALIDATIONS = 20
-_MIN_EVAL_ROWS = 500
-# The papers' narrowest encoder is BERT-base. Narrower encoders learn little at its learning rates.
-_PUBLISHED_WIDTH = 768
-_NARROW_FACTOR, _MAX_NARROW_RATE = 6, 3e-3
 
 
 def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:

@@ -17,6 +17,34 @@ _BOUNDS = (
     ("completion_temperature", 0, MAX_TEMPERATURE),
 )
 _CLOSED: tuple[TaskType, ...] = ("classification", "regression")
+_SENTENCE = "sentence: {text}"
+_TWO_SENTENCES = "sentence1: {text} sentence2: {pair}"
+_ENTAILMENT = "premise: {text} hypothesis: {pair}"
+# Text columns have the order of the fields: a COPA input is [premise, choice1, choice2].
+TEMPLATES: Mapping[str, str] = {
+    "cola": _SENTENCE,
+    "sst2": _SENTENCE,
+    "mrpc": _TWO_SENTENCES,
+    "rte": _TWO_SENTENCES,
+    "stsb": _TWO_SENTENCES,
+    "wnli": _TWO_SENTENCES,
+    "qqp": "question1: {text} question2: {pair}",
+    "qnli": "question: {text} sentence: {pair}",
+    "mnli": "premise: {text} hypothesis {pair}",  # without the second colon, as published (docs/methods.md#templates)
+    "superglue-boolq": "question: {text} passage: {pair}",
+    "superglue-rte": _ENTAILMENT,
+    "superglue-cb": _ENTAILMENT,
+    "superglue-copa": "premise: {text} choice1: {pair} choice2: {third}",
+    "superglue-multirc": "question: {text} answer: {pair} paragraph: {third}",
+    "superglue-wic": "sentence1: {text} sentence2: {pair} word: {third}",
+    "superglue-wsc.fixed": "text: {text}",
+    "superglue-record": "record query: {text} entities: {pair} passage: {third}",
+}
+_GENERIC: Mapping[InputForm, str] = {
+    "single": "{text}",
+    "pair": _TWO_SENTENCES,
+    "triple": _TWO_SENTENCES + " sentence3: {third}",
+}
 
 
 @dataclass(frozen=True)
@@ -139,37 +167,6 @@ class EmbeddingOptions:
         """Raise a `TrainingError` for a Matryoshka dimension that an embedding of `size` values does not have."""
         if max(self.dimensions, default=0) > size:
             raise TrainingError(f"matryoshka has {max(self.dimensions)} dimensions; the embedding has {size}")
-
-
-_SENTENCE = "sentence: {text}"
-_TWO_SENTENCES = "sentence1: {text} sentence2: {pair}"
-_ENTAILMENT = "premise: {text} hypothesis: {pair}"
-
-# Text columns have the order of the fields: a COPA input is [premise, choice1, choice2].
-TEMPLATES: Mapping[str, str] = {
-    "cola": _SENTENCE,
-    "sst2": _SENTENCE,
-    "mrpc": _TWO_SENTENCES,
-    "rte": _TWO_SENTENCES,
-    "stsb": _TWO_SENTENCES,
-    "wnli": _TWO_SENTENCES,
-    "qqp": "question1: {text} question2: {pair}",
-    "qnli": "question: {text} sentence: {pair}",
-    "mnli": "premise: {text} hypothesis {pair}",  # without the second colon, as published (docs/methods.md#templates)
-    "superglue-boolq": "question: {text} passage: {pair}",
-    "superglue-rte": _ENTAILMENT,
-    "superglue-cb": _ENTAILMENT,
-    "superglue-copa": "premise: {text} choice1: {pair} choice2: {third}",
-    "superglue-multirc": "question: {text} answer: {pair} paragraph: {third}",
-    "superglue-wic": "sentence1: {text} sentence2: {pair} word: {third}",
-    "superglue-wsc.fixed": "text: {text}",
-    "superglue-record": "record query: {text} entities: {pair} passage: {third}",
-}
-_GENERIC: Mapping[InputForm, str] = {
-    "single": "{text}",
-    "pair": _TWO_SENTENCES,
-    "triple": _TWO_SENTENCES + " sentence3: {third}",
-}
 
 
 def find_template(chosen: str | None, inputs: InputForm) -> str:

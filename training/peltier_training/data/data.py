@@ -16,6 +16,7 @@ from peltier_training.errors import TrainingError, describe, refuse
 
 LABEL_COLUMN = "label"
 _INPUTS: Mapping[int, InputForm] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
+HINT = " (--skip-bad-rows skips such rows)"
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,6 @@ class Data:
         if task_type == "span" and len(self.text_columns) != 2:
             columns = ", ".join(self.text_columns)
             raise TrainingError(f"span needs two text columns, the question and its context; {columns} was given")
-
-
-HINT = " (--skip-bad-rows skips such rows)"
 
 
 @dataclass(frozen=True)

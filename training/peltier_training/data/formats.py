@@ -12,6 +12,8 @@ from peltier_training.errors import TrainingError
 
 CONLL_KINDS = (".conll", ".bio", ".iob", ".iob2")
 _DOCUMENT = "-DOCSTART-"
+_COLUMNS = ("question", "context", "answers")
+_FORM = '{"data": [{"paragraphs": [{"context": "…", "qas": [{"question": "…", "answers": […]}]}]}]}'
 
 
 def read_conll(text: str, words: str, tags: str) -> list[DataRow]:
@@ -58,10 +60,6 @@ def _is_of_hash(cells: list[str], num_columns: int) -> bool:
 
 def _cells(pairs: list[tuple[str, str]], words: str, tags: str) -> dict[str, Any]:
     return {words: [word for word, _ in pairs], tags: [tag for _, tag in pairs]}
-
-
-_COLUMNS = ("question", "context", "answers")
-_FORM = '{"data": [{"paragraphs": [{"context": "…", "qas": [{"question": "…", "answers": […]}]}]}]}'
 
 
 def read_squad_json(path: Path, text: str, wanted: list[str]) -> list[DataRow]:

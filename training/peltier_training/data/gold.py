@@ -14,6 +14,7 @@ from peltier_training.errors import TrainingError, shown
 
 _FORM = '[{"start": 0, "end": 5, "label": "person"}]'
 _MAX_NAMES = 10
+_FORMS = 'an object such as {"text": ["1976"], "answer_start": [97]}, with empty lists for no answer'
 
 
 class GoldEntity(NamedTuple):
@@ -149,9 +150,6 @@ def describe_entities(text: str, entities: Sequence[GoldEntity]) -> Iterator[str
     """Each entity as its label and its text, for reports."""
     for entity in entities:
         yield f"{entity.label}: {text[entity.start : entity.end]}"
-
-
-_FORMS = 'an object such as {"text": ["1976"], "answer_start": [97]}, with empty lists for no answer'
 
 
 class GoldSpan(NamedTuple):

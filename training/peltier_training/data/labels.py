@@ -25,6 +25,7 @@ _UNNAMED: dict[TaskType, tuple[str, ...]] = {
     "span": SPAN_LABELS,
     "embedding": (),
 }
+_COMMON_SEPARATORS = "|;,"  # a text with one of them may be one label or several
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,6 @@ def _relevance(example: Example) -> float:
     if value < 0:
         raise TrainingError(f"{example.where}: label {shown(example.label)} is negative; a document's relevance is not")
     return value
-
-
-_COMMON_SEPARATORS = "|;,"  # a text with one of them may be one label or several
 
 
 def check_separator(separator: str | None) -> None:

@@ -21,6 +21,9 @@ from peltier_training.data.labels import Labels, number_queries
 from peltier_training.data.targets import gold_texts, target_ids
 from peltier_training.errors import TrainingError
 
+_NOTHING = (0, 0)  # the first token stands for no answer
+NO_TOKEN = -200  # fills the targets of a row up to the task's length
+
 
 def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
     """Inputs and targets of a task with a head. Raises a `TrainingError` with the line of an invalid example."""
@@ -69,9 +72,6 @@ def _named_line(example: Example) -> Iterator[None]:
         raise TrainingError(f"{example.where}: {error}") from None
 
 
-_NOTHING = (0, 0)  # the first token stands for no answer
-
-
 def context_windows(backbone: Reader, task: TaskSpec, example: Example) -> tuple[Encoded, ...]:
     """The rows of an example. Raises a `TrainingError` with its line if it is invalid."""
     with _named_line(example):
@@ -98,9 +98,6 @@ def find_tokens(row: Encoded, answer: GoldSpan) -> tuple[int, int]:
     placed = [span for span in row.offsets if span != NOWHERE]
     is_whole = bool(own) and placed[0][0] <= first and last <= placed[-1][1]
     return (own[0], own[-1]) if is_whole else _NOTHING
-
-
-NO_TOKEN = -200  # fills the targets of a row up to the task's length
 
 
 class TaggedText(NamedTuple):

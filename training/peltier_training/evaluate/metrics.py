@@ -9,6 +9,7 @@ from peltier_adapters.spec.tasks import TaskType
 from peltier_client.bulk.quality import choose_several, classify, correlate, rank_documents, regress, score_entities
 
 Array = np.ndarray[Any, Any]
+_CHUNK_ROWS = 1024
 
 
 def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:
@@ -45,9 +46,6 @@ def tagging(found: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> di
 
 def _sets(chosen: Array) -> list[frozenset[int]]:
     return [frozenset(np.flatnonzero(row).tolist()) for row in chosen]
-
-
-_CHUNK_ROWS = 1024
 
 
 def embedding(vectors: Array, targets: Array) -> dict[str, float]:

@@ -14,6 +14,7 @@ from transformers import TrainingArguments as Arguments
 from peltier_training.config.run import LOWER_IS_BETTER, Run
 
 Log = Sequence[Mapping[str, float]]
+_BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} elapsed, {remaining} left"
 
 
 class Patience(TrainerCallback):
@@ -54,9 +55,6 @@ class ValidationInterval(TrainerCallback):
         epoch, last = round(state.epoch or 0), math.ceil(args.num_train_epochs)
         if epoch % self._interval and epoch < last:
             control.should_evaluate = control.should_save = False
-
-
-_BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} elapsed, {remaining} left"
 
 
 class TrainingProgress(TrainerCallback):

@@ -25,6 +25,7 @@ from peltier_training.fit.objective import Objective, TextObjective, create_obje
 from peltier_training.models.model import TrainableAdapter
 
 _LOG_INTERVAL = 0.02  # between entries of the log, as a fraction of all steps
+Judge = Callable[[], dict[str, float]]
 
 
 def create_arguments(run: Run, **own: Any) -> TrainingArguments:
@@ -51,9 +52,6 @@ def create_arguments(run: Run, **own: Any) -> TrainingArguments:
     # One process uses one device, because DataParallel would split the packed rows.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments
-
-
-Judge = Callable[[], dict[str, float]]
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from peltier_training.models.tuned_model import (
 )
 
 _MAX_ROWS = 64
+_weights = shutil.ignore_patterns("*.safetensors*", "*.bin")
 
 
 class Tuning(Protocol):
@@ -151,6 +152,3 @@ class TextTuning:
         tuned = self._body.tuned()
         assert isinstance(tuned, PreTrainedModel)
         tuned.save_pretrained(folder)
-
-
-_weights = shutil.ignore_patterns("*.safetensors*", "*.bin")

@@ -19,6 +19,16 @@ from transformers import AutoModel, PreTrainedConfig
 from peltier_training.data.dataset import IGNORED
 from peltier_training.errors import TrainingError
 
+_BITS = 6  # of the index that one matrix product transforms, for few passes over memory
+_DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
+
 
 class _Hadamard(torch.autograd.Function):
     """The unnormalised Walsh-Hadamard transform of a vector whose length is a power of two.
@@ -35,9 +45,6 @@ class _Hadamard(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         length = len(gradients[0])
         return _transform(gradients[0]) / math.sqrt(length)
-
-
-_BITS = 6  # of the index that one matrix product transforms, for few passes over memory
 
 
 def _transform(x: Tensor) -> Tensor:
@@ -87,16 +94,6 @@ class Fastfood(nn.Module):
         padded = F.pad(x, (0, len(self.signs) - len(x)))
         mixed = hadamard(padded * self.signs).index_select(0, self.order)
         return hadamard(mixed * self.gauss)[: self._size] / self._divisor
-
-
-_DROPOUTS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "dropout",
-    "attention_dropout",
-    "embedding_dropout",
-    "mlp_dropout",
-)
 
 
 class FullTuning(nn.Module):

@@ -17,6 +17,11 @@ from peltier_training.pretraining.corpus import is_held_out
 
 EOS = 1
 TokenIds = NDArray[np.int64]
+TokenStream = NDArray[np.uint16]
+TRAIN, HELD_OUT = "train.tokens", "held-out.tokens"
+_BATCH_DOCUMENTS = 256  # tokenised in parallel
+SpanExample = dict[str, Tensor]
+_MAX_HELD_OUT = 512
 
 
 @dataclass(frozen=True)
@@ -77,15 +82,6 @@ def _partition(total: int, parts: int, rng: np.random.Generator) -> TokenIds:
     """Positive lengths [parts] with the sum `total`, drawn uniformly from all such partitions."""
     cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1
     return np.diff(cuts, prepend=0, append=total)
-
-
-TokenStream = NDArray[np.uint16]
-
-TRAIN, HELD_OUT = "train.tokens", "held-out.tokens"
-_BATCH_DOCUMENTS = 256  # tokenised in parallel
-SpanExample = dict[str, Tensor]
-
-_MAX_HELD_OUT = 512
 
 
 def write_tokens(documents: Iterable[str], tokenizer: Tokenizer, directory: Path) -> int:

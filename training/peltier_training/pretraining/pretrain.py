@@ -33,6 +33,7 @@ from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 
 _MAX_TOKENIZER_CHARS = 16_000_000  # of text to train the tokenizer on; enough for thousands of pieces
 _TEXT, _RUN, _TOKENIZER = "text.json", "run.json", "tokenizer.json"
+_GENERATION = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,6 @@ def create_model(shape: T5Shape, seed: int) -> T5ForConditionalGeneration:
     model = T5ForConditionalGeneration._from_config(config, attn_implementation="eager")  # type: ignore[no-untyped-call]
     assert isinstance(model, T5ForConditionalGeneration)
     return model
-
-
-_GENERATION = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
 
 
 def export(

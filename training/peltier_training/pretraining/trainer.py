@@ -28,6 +28,10 @@ from transformers import TrainingArguments as Arguments
 from peltier_training.pretraining.dataset import HeldOutText, TrainingText, collate
 from peltier_training.pretraining.run import Pretraining, PretrainingBudget
 
+_EVALUATIONS = 20
+_MIN_SCALE = 1e-3  # of parameters that are initialised with 0
+_MAX_STEPS = 2**31  # a budget of time ends earlier
+
 
 class BudgetSchedule(LRScheduler):
     """A linear rise over the fraction `warmup` of the budget, then a cosine decay to zero at its end.
@@ -73,9 +77,6 @@ def rate_at(fraction: float, warmup: float) -> float:
     if fraction < warmup:
         return fraction / warmup
     return 0.5 * (1 + math.cos(math.pi * (fraction - warmup) / (1 - warmup)))
-
-
-_EVALUATIONS = 20
 
 
 class Pacing(TrainerCallback):
@@ -129,10 +130,6 @@ class PretrainingProgress(TrainerCallback):
 
 def _part(schedule: BudgetSchedule) -> int:
     return int(_EVALUATIONS * schedule.fraction)
-
-
-_MIN_SCALE = 1e-3  # of parameters that are initialised with 0
-_MAX_STEPS = 2**31  # a budget of time ends earlier
 
 
 def num_examples(run: Pretraining) -> int:

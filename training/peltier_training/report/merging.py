@@ -21,6 +21,7 @@ from peltier_training.models.model import TrainableAdapter
 NUM_PASSES = 4  # random routes of an ensemble, as in the paper
 NUM_ENSEMBLES = 2
 _SEED = 0
+RouteTensors = dict[str, Tensor]
 
 
 class Spread(Spec):
@@ -100,9 +101,6 @@ def _way(
         name=name,
         metrics={metric: Spread.create([evaluation.metrics[metric] for evaluation in evaluations]) for metric in names},
     )
-
-
-RouteTensors = dict[str, Tensor]
 
 
 @torch.no_grad()

@@ -45,6 +45,11 @@ _STYLE = {
     "lines.linewidth": 1.6,
 }
 _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+_SMALL = (3.6, 2.1)
+_MAX_MARKED_POINTS = 25  # fewer points than this are marked
+# From transparent to one hue, for light and dark pages. The norm emphasises small shares, because mistakes are few.
+_HEAT = LinearSegmentedColormap.from_list("heat", ["#3f82dd00", "#3f82ddff"])
+_HEAT_EXPONENT = 0.5
 
 
 class Drawing:
@@ -75,13 +80,6 @@ def to_svg(figure: Figure) -> str:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
     return buffer.getvalue()
-
-
-_SMALL = (3.6, 2.1)
-_MAX_MARKED_POINTS = 25  # fewer points than this are marked
-# From transparent to one hue, for light and dark pages. The norm emphasises small shares, because mistakes are few.
-_HEAT = LinearSegmentedColormap.from_list("heat", ["#3f82dd00", "#3f82ddff"])
-_HEAT_EXPONENT = 0.5
 
 
 def curve_svg(name: str, points: Sequence[CurvePoint], best_step: int | None) -> str:

@@ -19,6 +19,7 @@ from peltier_training.errors import TrainingError
 ALL = "all"
 _OPTIONS = {"text": TextOptions, "embedding": EmbeddingOptions}
 Value = TypeVar("Value")
+Tables = dict[str, Any]
 
 
 def _listed(value: Any) -> Any:
@@ -136,9 +137,6 @@ def create_description(tables: Mapping[str, Any]) -> Description:
         return Description.model_validate(tables)
     except ValidationError as error:
         raise TrainingError(f"the sweep is invalid: {'; '.join(sentences(error))}") from None
-
-
-Tables = dict[str, Any]
 
 
 @dataclass(frozen=True)

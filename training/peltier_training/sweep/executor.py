@@ -19,6 +19,10 @@ from peltier_training.sweep.trial import Trial, TrialOutcome
 from peltier_training.sweep.worker import work
 
 _GRACE_SECONDS = 5.0
+EXECUTORS = ("processes", "ray")
+_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Despite its name, it makes Ray listen on 127.0.0.1 only.
+_LOCAL_RAY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,6 @@ def _end(jobs: Sequence[_Job]) -> None:
             job.process.kill()
             job.process.join()
         job.channel.close()
-
-
-EXECUTORS = ("processes", "ray")
-_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Despite its name, it makes Ray listen on 127.0.0.1 only.
-_LOCAL_RAY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 class Executor(Protocol):

@@ -25,6 +25,8 @@ from peltier_training.fit.preflight import check_baseline, check_pooler
 from peltier_training.sweep.description import ALL, Description, SweepLayer, SweepTask
 from peltier_training.sweep.trial import Trial
 
+GridPoint = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class TaskData:
@@ -69,9 +71,6 @@ def digest(*paths: Path) -> str:
         with path.open("rb") as file:
             found.update(hashlib.file_digest(file, "sha256").digest())
     return found.hexdigest()
-
-
-GridPoint = Mapping[str, Any]
 
 
 class Grid:

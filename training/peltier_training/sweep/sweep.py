@@ -20,6 +20,10 @@ from peltier_training.sweep.executor import Executor
 from peltier_training.sweep.table import SweepTable, check_grouping, create_table, default_grouping, to_csv, to_markdown
 from peltier_training.sweep.trial import Trial, TrialResult
 
+Tell = Callable[[str], None]
+# Takes the number of trials that are done, and of all.
+CountTrials = Callable[[int, int], None]
+
 
 class Ledger:
     """The last result of each trial by its key. A lock admits one sweep at a time."""
@@ -70,11 +74,6 @@ def _parse(path: Path, number: int, line: bytes) -> TrialResult:
         return TrialResult.model_validate_json(line)
     except ValidationError:
         raise TrainingError(f"{path}:{number} is not a result of a sweep; choose another folder") from None
-
-
-Tell = Callable[[str], None]
-# Takes the number of trials that are done, and of all.
-CountTrials = Callable[[int, int], None]
 
 
 def _count_nothing(done: int, total: int) -> None:

@@ -21,6 +21,9 @@ ROWS = "rows"
 PARAMETERS, EPOCH_SECONDS, SECONDS, MEMORY = "parameters", "s/epoch", "seconds", "memory MiB"
 _COSTS = (PARAMETERS, EPOCH_SECONDS, SECONDS, MEMORY)
 _MIB = 2**20
+_FAILED = "failed"
+_DIGITS: Mapping[str, int] = {PARAMETERS: 0, EPOCH_SECONDS: 2, SECONDS: 1, MEMORY: 0}
+_METRIC_DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -166,11 +169,6 @@ def _means(entries: Sequence[TableEntry], num_tasks: int) -> list[float]:
         point = tuple(sorted((name, value) for name, value in coordinates(trial).items() if name != "task"))
         points.setdefault(point, []).append(result.metrics[trial.run.metric])
     return [statistics.fmean(values) for values in points.values() if len(values) == num_tasks]
-
-
-_FAILED = "failed"
-_DIGITS: Mapping[str, int] = {PARAMETERS: 0, EPOCH_SECONDS: 2, SECONDS: 1, MEMORY: 0}
-_METRIC_DIGITS = 4
 
 
 def to_rich(table: SweepTable) -> RichTable:
