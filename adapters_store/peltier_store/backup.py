@@ -65,7 +65,6 @@ class DumpedRows:
 
     @property
     def digest(self) -> str:
-        """The digest of all lines."""
         return f"sha256:{self._sha256.hexdigest()}"
 
     def take(self, line: DumpedRow) -> None:
@@ -204,7 +203,6 @@ class BackupReader:
         return data
 
     def lines(self) -> Iterator[DumpedRow]:
-        """The rows of the registry."""
         with self._file(ROWS) as file:
             for text in file:
                 yield self._line(text)

@@ -45,7 +45,6 @@ class TrainingResult:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics on all validation examples."""
         return self.report.metrics
 
     def measure(self, examples: Sequence[Example]) -> dict[str, float]:

@@ -248,7 +248,6 @@ def _lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> lis
 
 
 def _find_task(checkpoint: Checkpoint) -> str | None:
-    """The task of the checkpoint's adapters; None if it has none."""
     return only_task(checkpoint, _UNIPELT_TASK)
 
 

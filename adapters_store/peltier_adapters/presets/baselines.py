@@ -28,11 +28,9 @@ class Baseline:
     task_prefix: bool = True
 
     def variant(self, config: BackboneConfig) -> Variant:
-        """The method on this backbone."""
         return self.t5 if config.generates else self.encoder
 
     def settings(self, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Setting]:
-        """See `Preset.settings`."""
         head = {} if config.generates else HEAD
         return override(self.name, {**self.variant(config).defaults, **head}, overrides)
 

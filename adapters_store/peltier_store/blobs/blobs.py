@@ -215,7 +215,6 @@ class Blobs:
 
     @property
     def is_local(self) -> bool:
-        """Whether the blobs are in a directory of this machine."""
         return self._root is not None
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

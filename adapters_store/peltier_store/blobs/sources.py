@@ -47,7 +47,6 @@ class FileSource:
 
 
 def _after(count: int, pieces: Sequence[memoryview]) -> list[memoryview]:
-    """The pieces without their first `count` bytes."""
     for number, piece in enumerate(pieces):
         if count < len(piece):
             return [piece[count:], *pieces[number + 1 :]]

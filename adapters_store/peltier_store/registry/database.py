@@ -70,7 +70,6 @@ def describe(url: URL) -> str:
 
 
 def is_sqlite(url: URL) -> bool:
-    """Whether the database is a file of SQLite."""
     return url.drivername == _SQLITE
 
 
@@ -170,7 +169,6 @@ def refuse_older_schema(connection: Connection) -> None:
 
 
 def read_schema(connection: Connection) -> str | None:
-    """The revision of the schema; None without one."""
     return MigrationContext.configure(connection).get_current_revision()
 
 

@@ -134,7 +134,6 @@ class Registry:
         return await self._transactions.identity()
 
     async def schema(self) -> str | None:
-        """The revision of the database's schema."""
         return await self._transactions.read(read_schema)
 
     async def revision(self) -> int:

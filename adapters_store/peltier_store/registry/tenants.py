@@ -40,7 +40,6 @@ def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenan
 
 
 def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
-    """Replaces a tenant's quotas."""
     _check_quotas(quotas)
     require_quotas(writing.connection, name)
     writing.connection.execute(update(TenantRow).where(TenantRow.name == name).values(**asdict(quotas)))
@@ -49,7 +48,6 @@ def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
 
 
 def find_quotas(connection: Connection, name: str) -> Quotas | None:
-    """The quotas of the tenant, if there is one."""
     row = connection.execute(_ONE, {"name": name}).one_or_none()
     return None if row is None else _quotas(row)
 
@@ -116,7 +114,6 @@ def require_room_for_bytes(connection: Connection, quotas: Quotas, draft: Versio
 
 
 def read_usage(connection: Connection, tenant: str) -> StorageUsage:
-    """What counts for the tenant's quotas of storage. Raises TenantUnknown."""
     require_quotas(connection, tenant)
     return StorageUsage(len(_live_names(connection, tenant)), _stored_bytes(connection, tenant))
 
@@ -132,7 +129,6 @@ def _stored_bytes(connection: Connection, tenant: str) -> int:
 
 
 def create_key(writing: WriteTransaction, key: Key) -> Key:
-    """Records a key that the server has generated."""
     check_text("note", key.note)
     check_scopes(key.scopes)
     require_quotas(writing.connection, key.tenant)
@@ -147,7 +143,6 @@ def create_key(writing: WriteTransaction, key: Key) -> Key:
 
 
 def revoke_key(writing: WriteTransaction, prefix: str) -> Key:
-    """Revokes a key permanently; a revoked key stays unchanged."""
     found = writing.connection.execute(select_keys().where(KeyRow.prefix == prefix)).one_or_none()
     if found is None:
         raise KeyUnknown(f"no key has the prefix {prefix!r}")

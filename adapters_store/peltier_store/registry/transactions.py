@@ -316,7 +316,6 @@ def read_revision(connection: Connection) -> int:
 
 
 def read_identity(connection: Connection) -> str:
-    """The unique id of this registry."""
     return connection.execute(_IDENTITY).scalar_one()
 
 

@@ -90,7 +90,6 @@ def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, re
 
 
 def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) -> None:
-    """Allows or forbids other tenants to use a live adapter."""
     adapter_id = require_adapter(writing.connection, tenant, name)
     changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
     writing.connection.execute(changed.values(is_public=public, revision=writing.revision))
@@ -107,7 +106,6 @@ def mark(writing: WriteTransaction, version: VersionRecord, **marks: datetime | 
 
 
 def delete_version(writing: WriteTransaction, tenant: str, name: str, number: int) -> None:
-    """Marks one live version as deleted."""
     adapter_id = require_adapter(writing.connection, tenant, name)
     require_live(writing.connection, adapter_id, name, number)
     users = aliases.aliases_of_version(writing.connection, adapter_id, number)
@@ -131,7 +129,6 @@ def delete_adapter(writing: WriteTransaction, tenant: str, name: str) -> int:
 
 
 def undelete(writing: WriteTransaction, tenant: str, name: str, number: int) -> VersionRecord:
-    """Makes a deleted version live again; one that is live stays as it is."""
     version = find_version(writing.connection, tenant, name, number)
     if version is None:
         raise VersionUnknown(

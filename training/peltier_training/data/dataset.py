@@ -40,7 +40,6 @@ def collate(items: Sequence[tuple[EncodedItem, Tensor]]) -> dict[str, Any]:
 
 
 def flatten(items: Sequence[EncodedItem]) -> list[Encoded]:
-    """All rows."""
     return [row for item in items for row in (item if isinstance(item, tuple) else (item,))]
 
 

@@ -147,7 +147,6 @@ def _check_labels(tagged: Tagged, names: Sequence[str] | None) -> None:
 
 
 def describe_entities(text: str, entities: Sequence[GoldEntity]) -> Iterator[str]:
-    """Each entity as its label and its text, for reports."""
     for entity in entities:
         yield f"{entity.label}: {text[entity.start : entity.end]}"
 

@@ -62,7 +62,6 @@ class Labels:
         return [_relevance(example) if self.type == "ranking" else _number(example, self.type) for example in examples]
 
     def texts(self, examples: Sequence[Example]) -> list[str]:
-        """The labels of a text2text task."""
         return [_name(example.label, example) for example in examples]
 
     def check(self, example: Example) -> None:

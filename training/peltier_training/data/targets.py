@@ -65,7 +65,6 @@ class Numbers:
 
 
 def gold_targets(task: TaskSpec, examples: Sequence[Example]) -> list[int]:
-    """The position in `task.targets` of each example's label."""
     labels = Labels(task.type, task.labels)
     if task.type == "classification":
         return [int(index) for index in labels.targets(examples)]

@@ -38,7 +38,6 @@ def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]
 def examine(
     backbone: Backbone, artifact: Artifact, examples: Sequence[Example], *, record_gates: bool = False
 ) -> Evaluation:
-    """The metrics and the answers."""
     resident, task = Banks(backbone).add(artifact), artifact.manifest.task
     if backbone.config.generates:
         return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
@@ -138,7 +137,6 @@ def _gold(task: TaskSpec, targets: Tensor) -> Tensor:
 
 
 def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
-    """The answers of logits, in the form of the targets."""
     match task.type:
         case "classification":
             return logits.argmax(-1)

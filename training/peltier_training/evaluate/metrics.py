@@ -88,7 +88,6 @@ def ranks(vectors: Array, numbers: Array) -> Array:
 
 
 def _owners(firsts: Array, seconds: Array) -> dict[int, list[int]]:
-    """The second texts that belong to each first text."""
     owners: dict[int, list[int]] = {}
     for first, second in zip(firsts.tolist(), seconds.tolist(), strict=True):
         owners.setdefault(first, []).append(second)

@@ -27,7 +27,6 @@ class Patience(TrainerCallback):
         self._run = run
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Called after the metrics are logged."""
         control.should_training_stop |= is_over(self._run, state.log_history)
 
 
@@ -66,13 +65,11 @@ class TrainingProgress(TrainerCallback):
         self._since = time.perf_counter()
 
     def replace_prints(self, trainer: Trainer) -> None:
-        """Replace the Trainer's own progress callbacks."""
         for callback in (ProgressCallback, PrinterCallback):
             trainer.remove_callback(callback)
         trainer.add_callback(self)
 
     def on_train_begin(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Print the run's settings and create the bar."""
         if not state.is_world_process_zero:
             return
         self._bar = tqdm(
@@ -94,7 +91,6 @@ class TrainingProgress(TrainerCallback):
         self._write(f"on {args.device.type} in {run.dtype}, CPU threads: {torch.get_num_threads()}")
 
     def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Advance the bar."""
         control.should_log |= control.should_evaluate
         if self._bar is not None:
             self._bar.update(state.global_step - self._bar.n)
@@ -104,14 +100,12 @@ class TrainingProgress(TrainerCallback):
         control.should_log |= control.should_evaluate
 
     def on_evaluate(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Print a line with what has been logged since the last evaluation."""
         if self._bar is not None:
             now = time.perf_counter()
             self._write(f"{self._describe(state)}  {now - self._since:.1f} s{self._mark(state)}")
             self._since = now
 
     def close(self) -> None:
-        """Remove the bar, so that later output begins on its own line."""
         if self._bar is not None:
             self._bar.close()
 

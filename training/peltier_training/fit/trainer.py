@@ -29,7 +29,6 @@ Judge = Callable[[], dict[str, float]]
 
 
 def create_arguments(run: Run, **own: Any) -> TrainingArguments:
-    """The arguments of a resolved run, with a trainer's `own`."""
     numbers = run.hyperparameters
     arguments = TrainingArguments(
         output_dir=str(run.directory),
@@ -124,7 +123,6 @@ class AdapterTrainer(RowTrainer):
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments of the model."""
         backbone = self.adapter.backbone
         packed = backbone.pack(inputs["rows"])
         return (packed, Targets.create(inputs["targets"], None, backbone.device)) if "targets" in inputs else (packed,)
@@ -162,7 +160,6 @@ def _measure(run: Run, prediction: EvalPrediction) -> dict[str, float]:
 
 
 def diverged(run: Run) -> TrainingError:
-    """The error for outputs that are not finite."""
     return TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
 
 

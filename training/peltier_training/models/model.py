@@ -136,7 +136,6 @@ class HeadedAdapter(TrainableAdapter):
 
     @property
     def head_spec(self) -> HeadSpec:
-        """The last part."""
         spec = self.parts[-1]
         assert isinstance(spec, HeadSpec)
         return spec

@@ -108,7 +108,6 @@ class FullTuning(nn.Module):
         return self.model(**inputs)
 
     def tuned(self) -> nn.Module:
-        """The current model."""
         return self.model
 
 
@@ -220,7 +219,6 @@ class TunedT5(nn.Module):
 
 
 def create_body(model: nn.Module, settings: Mapping[str, Any], seed: int) -> FullTuning | Subspace:
-    """The tuning of `model` for the preset's settings."""
     if "dimension" not in settings:
         return FullTuning(model)
     return Subspace(model, dimension=int(settings["dimension"]), seed=seed)

@@ -96,7 +96,6 @@ def _sample(run: Pretraining) -> list[str]:
 
 
 def _resume(run: Pretraining) -> Path:
-    """The newest complete checkpoint of the same run."""
     began = _read(run.directory / _TEXT) | _read(run.directory / _RUN)
     if not began:
         raise TrainingError(f"there is no run to resume in {run.directory}")
@@ -210,5 +209,4 @@ def curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
 
 
 def write_curve(path: Path, points: Sequence[Mapping[str, float]]) -> None:
-    """Write one JSON line per point."""
     path.write_text("".join(json.dumps(point) + "\n" for point in points))

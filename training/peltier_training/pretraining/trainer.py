@@ -46,7 +46,6 @@ class BudgetSchedule(LRScheduler):
 
     @property
     def seconds(self) -> float:
-        """Time spent on training, over all calls."""
         return self._earlier_seconds + time.monotonic() - self._began
 
     @property
@@ -58,7 +57,6 @@ class BudgetSchedule(LRScheduler):
         return min(self.seconds / (60 * self._budget.minutes), 1.0)
 
     def get_lr(self) -> list[float | Any]:
-        """The current rate of each group."""
         factor = rate_at(self.fraction, self._warmup)
         return [base * factor for base in self.base_lrs]
 
@@ -67,7 +65,6 @@ class BudgetSchedule(LRScheduler):
         return {"last_epoch": self.last_epoch, "seconds": self.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
         self.last_epoch = state_dict["last_epoch"]
         self._earlier_seconds, self._began = state_dict["seconds"], time.monotonic()
 
@@ -89,11 +86,9 @@ class Pacing(TrainerCallback):
         self.finished = False
 
     def on_train_begin(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Continue with the part of the budget where the previous call stopped."""
         self._part = _part(kwargs["lr_scheduler"])
 
     def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Check the budget."""
         schedule = kwargs["lr_scheduler"]
         self.finished = schedule.fraction >= 1
         if (part := _part(schedule)) > self._part:
@@ -107,24 +102,20 @@ class PretrainingProgress(TrainerCallback):
     """A bar over the budget on standard error."""
 
     def on_train_begin(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Create the bar at the spent part of the budget."""
         form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
         begin = round(100 * kwargs["lr_scheduler"].fraction, 2)
         print(f"{args.device.type}, CPU threads: {torch.get_num_threads()}", file=sys.stderr)
         self._bar = tqdm(total=100.0, initial=begin, bar_format=form, file=sys.stderr)
 
     def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Show the part of the budget that is spent."""
         self._bar.update(100 * kwargs["lr_scheduler"].fraction - self._bar.n)
 
     def on_log(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Show the latest losses."""
         shown = {name: value for name, value in (kwargs["logs"] or {}).items() if name in ("loss", "eval_loss")}
         if shown:
             self._bar.write(f"step {state.global_step}: {shown}", file=sys.stderr)
 
     def on_train_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Close the bar."""
         self._bar.close()
 
 

@@ -23,7 +23,6 @@ class Confusion(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "Confusion":
-        """The confusion of a classification."""
         counts = np.zeros((len(labels), len(labels) + 1), int)
         np.add.at(counts, (evaluation.gold, evaluation.found), 1)  # -1, an answer that is no label, is the last column
         return cls(
@@ -43,7 +42,6 @@ class LabelCounts(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "tuple[LabelCounts, ...]":
-        """The counts of all labels."""
         gold, found = (np.array(answers, dtype=bool) for answers in (evaluation.gold, evaluation.found))
         return tuple(
             cls(
@@ -69,7 +67,6 @@ class Residuals(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "Residuals":
-        """The residuals of a regression."""
         gold, found = (np.array(answers, dtype=float) for answers in (evaluation.gold, evaluation.found))
         residuals = found - gold
         places = _spread(len(gold), _MAX_POINTS)
@@ -92,7 +89,6 @@ class Sample(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "tuple[Sample, ...]":
-        """A few evenly spaced inputs."""
         return tuple(
             cls(input=evaluation.inputs[place], references=tuple(evaluation.gold[place]), text=evaluation.found[place])
             for place in _spread(len(evaluation.inputs), _MAX_SAMPLES)
@@ -115,7 +111,6 @@ class LabelScores(Spec):
 
     @classmethod
     def of_confusion(cls, confusion: Confusion) -> "tuple[LabelScores, ...]":
-        """The scores of all labels of a classification."""
         answered = [sum(column) for column in zip(*confusion.matrix, strict=True)]
         return tuple(
             cls.of_counts(label, row[place], answered[place], sum(row) + confusion.unknown[place])
@@ -124,7 +119,6 @@ class LabelScores(Spec):
 
     @classmethod
     def of_label_counts(cls, counts: Sequence[LabelCounts]) -> "tuple[LabelScores, ...]":
-        """The scores of all labels of a multilabel task."""
         return tuple(
             cls.of_counts(own.label, own.right, own.right + own.extra, own.right + own.missed) for own in counts
         )

@@ -119,7 +119,6 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 
 def _unanswered(evidence: Evidence) -> str | None:
-    """Labels of validation rows that no answer has."""
     if evidence.task_type not in ("classification", "multilabel", "token-classification"):
         return None
     labels, answers = _labels(evidence), (evidence.evaluation.gold, evidence.evaluation.found)
@@ -137,7 +136,6 @@ def _unanswered(evidence: Evidence) -> str | None:
 
 
 def _constant(evidence: Evidence) -> str | None:
-    """The answers are no better than the best constant answer."""
     majority = evidence.majority
     if majority is None or not _is_poor(evidence, majority):
         return None
@@ -169,7 +167,6 @@ def _labels(evidence: Evidence) -> Sequence[str]:
 
 
 def _used(task_type: TaskType, labels: Sequence[str], answers: Sequence[Any]) -> set[str]:
-    """The labels in `answers`."""
     if task_type == "token-classification":
         return {entity.label for entities in answers for entity in entities}
     values = np.array(answers)

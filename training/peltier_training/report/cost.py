@@ -43,12 +43,10 @@ class Meter:
             torch.cuda.reset_peak_memory_stats()
 
     def mark_trained(self) -> None:
-        """Record the peak of memory at the end of training."""
         self._memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
         self._device_memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
 
     def read(self, history: History, device: torch.device, dtype: str) -> Cost:
-        """The cost at the end of a run."""
         return Cost(
             device=_name(device),
             dtype=dtype,
@@ -84,7 +82,6 @@ class ParameterCounts(Spec):
 
     @classmethod
     def create(cls, parts: Parts, config: BackboneConfig, model: nn.Module) -> "ParameterCounts":
-        """The counts of `parts` and of their trainable `model`."""
         rows = tuple(_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts)
         return cls._of(rows, count_parameters(parts, config), config, model)
 

@@ -33,7 +33,6 @@ class Spread(Spec):
 
     @classmethod
     def create(cls, values: Sequence[float]) -> "Spread":
-        """The mean and standard deviation of `values`."""
         sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return cls(values=tuple(values), mean=float(np.mean(values)), sd=sd)
 

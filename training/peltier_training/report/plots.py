@@ -135,7 +135,6 @@ def confusion_svg(confusion: Confusion) -> str:
 
 
 def scatter_svg(residuals: Residuals) -> str:
-    """Answers against labels, with the diagonal."""
     gold, found = np.array(residuals.gold), np.array(residuals.found)
     drawing = Drawing(*_SMALL)
     plot = drawing.plot
@@ -148,7 +147,6 @@ def scatter_svg(residuals: Residuals) -> str:
 
 
 def histogram_svg(residuals: Residuals) -> str:
-    """A histogram of answers minus labels."""
     apart = np.array(residuals.found) - np.array(residuals.gold)
     drawing = Drawing(*_SMALL)
     plot = drawing.plot

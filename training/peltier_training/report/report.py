@@ -38,7 +38,6 @@ class Resolved(Spec):
 
     @classmethod
     def create(cls, metric: str, pooling: str | None, record: TrainingRecord, curves: Curves, cost: Cost) -> "Resolved":
-        """From the record of a run."""
         points = curves.validation.get(metric, ())
         best = next((point for point in points if point.step == curves.best_step), None)
         numbers = record.hyperparameters
@@ -75,7 +74,6 @@ class GateMap(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "GateMap | None":
-        """The gates of `evaluation`, None if it has none."""
         if evaluation.gates is None:
             return None
         means = {part: tuple(layers) for part, layers in evaluation.gates.items()}
@@ -127,7 +125,6 @@ class Subject:
 
     @classmethod
     def of_artifact(cls, path: Path, data: bytes, manifest: Manifest) -> "Subject":
-        """The subject of the artifact `data` at `path`."""
         file = ArtifactFile(file=path.name, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", bytes=len(data))
         return cls(manifest.name, manifest.preset, manifest.backbone, manifest.task, manifest.training, file)
 
@@ -146,7 +143,6 @@ class Findings:
 
 
 def create_report(subject: Subject, findings: Findings) -> Report:
-    """The report of a run on `subject`."""
     evaluation, task = findings.evaluation, subject.task
     confusion = Confusion.create(evaluation, task.labels) if task.type == "classification" else None
     label_counts = LabelCounts.create(evaluation, task.labels) if task.type == "multilabel" else None

@@ -50,7 +50,6 @@ class SweepLayer(Spec):
     settings: dict[str, Axis[Setting]] = Field(default_factory=dict)
 
     def numbers(self) -> dict[str, tuple[Any, ...]]:
-        """The values of each given hyper-parameter."""
         given = {name: getattr(self, name) for name in SweepLayer.model_fields if name != "settings"}
         return {name: _listed(value) for name, value in given.items() if value is not None}
 
@@ -200,7 +199,6 @@ def _chosen(tasks: Tables, names: Sequence[str]) -> Tables:
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, list[str]]:
-    """All values of each name."""
     values: dict[str, list[str]] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")

@@ -82,7 +82,6 @@ class ProcessRunner:
 
     @property
     def width(self) -> int:
-        """Trials at a time."""
         return len(self._places.devices)
 
     def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, TrialOutcome]]:

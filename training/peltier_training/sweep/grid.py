@@ -195,5 +195,4 @@ def _text(value: Any) -> str:
 
 
 def _backbone_files(checkpoint: Path) -> list[Path]:
-    """Configuration, weights and tokenizer."""
     return sorted({path for pattern in CHECKPOINT_PATTERNS for path in checkpoint.glob(pattern)})

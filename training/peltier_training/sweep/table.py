@@ -36,7 +36,6 @@ class Stat:
 
     @classmethod
     def create(cls, values: Sequence[float]) -> "Stat | None":
-        """The statistic of `values`, None for none."""
         if not values:
             return None
         sd = statistics.stdev(values) if len(values) > 1 else None
@@ -72,7 +71,6 @@ class SweepTable:
 
     @property
     def has_failures(self) -> bool:
-        """Whether a trial of any row failed."""
         return any(row.failed for row in self.rows)
 
 
@@ -156,7 +154,6 @@ def _row(labels: tuple[str, ...], entries: Sequence[TableEntry], titles: Sequenc
 
 
 def _memory(result: TrialResult) -> int:
-    """The device's memory if there is a device, else the process's."""
     return result.device_memory_bytes or result.memory_bytes or 0
 
 
@@ -172,7 +169,6 @@ def _means(entries: Sequence[TableEntry], num_tasks: int) -> list[float]:
 
 
 def to_rich(table: SweepTable) -> RichTable:
-    """For the terminal."""
     shown = RichTable()
     for number, name in enumerate(_header(table)):
         shown.add_column(Text(name), justify="left" if number < len(table.by) else "right")
@@ -182,7 +178,6 @@ def to_rich(table: SweepTable) -> RichTable:
 
 
 def to_markdown(table: SweepTable) -> str:
-    """For GitHub."""
     header = _header(table)
     rule = ["---"] * len(table.by) + ["--:"] * (len(header) - len(table.by))
     lines = [header, rule, *(_cells(table, row) for row in table.rows)]

@@ -39,7 +39,6 @@ class LoraPair:
 
     @property
     def scaled_b(self) -> Tensor:
-        """b multiplied by the scale, unless there is a gate."""
         return self.b if self.gate is not None else self.b * self.scale
 
 
@@ -89,7 +88,6 @@ def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) ->
 
 
 def _place(site: str, number: int, config: BackboneConfig) -> int:
-    """The number of a projection's block in its stack."""
     in_blocks = _MAPS[site][0][0] in FEED_FORWARD
     return config.place_block(number) if in_blocks else config.place_attention(number)
 
