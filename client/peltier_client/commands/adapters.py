@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel
 
 from peltier_client.bulk.progress import transfer
 from peltier_client.commands.arguments import ApiKey, Json, TaskArgument, Url, checked, connect, print_result
 from peltier_client.commands.tables import print_adapters, shown_live
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import AdapterSummary, Split, TaskReference, UploadedVersion, check_alias, check_name
+from peltier_client.protocol import Split, TaskReference, UploadedVersion, check_alias, check_name
 from peltier_client.synchronous import Client
 
 ArtifactArgument = Annotated[
@@ -28,27 +27,6 @@ AtOnce = Annotated[
 DownloadPath = Annotated[
     Path | None, typer.Option(help="The file to write. Default: NAME-VERSION.safetensors here.", dir_okay=False)
 ]
-
-
-class AdapterList(BaseModel):
-    """What `peltier list --json` prints."""
-
-    adapters: list[AdapterSummary]
-
-
-class Deleted(BaseModel):
-    """What `peltier delete --json` prints."""
-
-    deleted: str
-
-
-class Downloaded(BaseModel):
-    """What `peltier download --json` prints."""
-
-    name: str
-    version: int
-    output: str
-    size_bytes: int
 
 
 def upload(  # noqa: PLR0913 - each is a word of the command line
@@ -70,7 +48,7 @@ def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = F
     with connect(url, api_key) as client:
         adapters = list(client.adapters())
     none = "no adapters yet; publish one with: peltier upload F.safetensors"
-    print_result(AdapterList(adapters=adapters), (lambda: print_adapters(adapters)) if adapters else none, json=json)
+    print_result({"adapters": adapters}, (lambda: print_adapters(adapters)) if adapters else none, json=json)
 
 
 def download(
@@ -82,15 +60,16 @@ def download(
         path = output or Path(f"{name}-{version}.safetensors")
         with transfer(f"downloading {name}@{version}") as report:
             client.download(name, version, path, on_progress=report)
-    document = Downloaded(name=name, version=version, output=str(path), size_bytes=path.stat().st_size)
-    print_result(document, f"wrote {name}@{version} to {path} ({document.size_bytes:,} bytes)", json=json)
+    size_bytes = path.stat().st_size
+    document = {"name": name, "version": version, "output": str(path), "size_bytes": size_bytes}
+    print_result(document, f"wrote {name}@{version} to {path} ({size_bytes:,} bytes)", json=json)
 
 
 def delete(task: TaskArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Delete an adapter, or one version of it (TASK@3)."""
     with connect(url, api_key) as client:
         client.delete(task)
-    print_result(Deleted(deleted=task), f"deleted {task}", json=json)
+    print_result({"deleted": task}, f"deleted {task}", json=json)
 
 
 def _uploaded(version: UploadedVersion) -> str:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, cast, get_args
 
 import typer
-from pydantic import BaseModel
 
 from peltier_client.commands.arguments import ApiKey, Json, TenantFilter, Url, checked, connect, print_result
 from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
@@ -14,7 +13,7 @@ from peltier_client.commands.tables import print_keys, print_tenants
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.exchange.request import to_json
-from peltier_client.protocol import KeyInfo, Scope, TenantInfo, TenantQuotas, check_name
+from peltier_client.protocol import Scope, TenantQuotas, check_name
 from peltier_client.resources.administration import QuotaOptions
 
 _SCOPES = get_args(Scope)
@@ -51,18 +50,6 @@ Scopes = Annotated[
 ]
 
 
-class KeyDocument(BaseModel):
-    """What `peltier keys list --json` prints."""
-
-    keys: list[KeyInfo]
-
-
-class Revoked(BaseModel):
-    """What `peltier keys revoke --json` prints."""
-
-    revoked: str
-
-
 @keys.command("create")
 def create_key(  # noqa: PLR0913 - each is a word of the command line
     scope: Scopes,
@@ -90,7 +77,7 @@ def list_keys(tenant: TenantFilter = None, url: Url = DEFAULT_URL, api_key: ApiK
     with connect(url, api_key) as client:
         keys = client.keys(tenant)
     none = "no keys yet; make one with: peltier keys create --scope admin"
-    print_result(KeyDocument(keys=keys), (lambda: print_keys(keys)) if keys else none, json=json)
+    print_result({"keys": keys}, (lambda: print_keys(keys)) if keys else none, json=json)
 
 
 @keys.command("revoke")
@@ -98,7 +85,7 @@ def revoke_key(prefix: PrefixArgument, url: Url = DEFAULT_URL, api_key: ApiKey =
     """Revoke a key for good; every replica refuses it within a second."""
     with connect(url, api_key) as client:
         client.revoke_key(prefix)
-    print_result(Revoked(revoked=prefix), f"revoked {prefix}", json=json)
+    print_result({"revoked": prefix}, f"revoked {prefix}", json=json)
 
 
 def _read_time(text: str) -> timedelta:
@@ -123,12 +110,6 @@ class QuotaFlags:
 
 
 QuotaValues = Annotated[OptionValues, FieldOptions(QuotaFlags, given=True)]
-
-
-class Tenants(BaseModel):
-    """What `peltier tenants list --json` prints."""
-
-    tenants: list[TenantInfo]
 
 
 @tenants.command("create")
@@ -162,7 +143,7 @@ def list_tenants(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = Fa
     """List every tenant with its quotas."""
     with connect(url, api_key) as client:
         tenants = client.tenants()
-    print_result(Tenants(tenants=tenants), lambda: print_tenants(tenants), json=json)
+    print_result({"tenants": tenants}, lambda: print_tenants(tenants), json=json)
 
 
 def _read_quotas(given: OptionValues) -> QuotaOptions:

@@ -19,7 +19,7 @@ from peltier_client.commands.arguments import (
 )
 from peltier_client.commands.tables import print_alias_history, print_aliases, print_audit, print_versions, shown_split
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import Alias, AliasHistory, AliasList, AuditRecord, Split, VersionSummary, check_alias
+from peltier_client.protocol import Alias, AliasHistory, AliasList, Split, VersionSummary, check_alias
 
 AliasName = Annotated[
     str, typer.Argument(metavar="ALIAS", help="Alias, such as production.", callback=checked(check_alias))
@@ -39,12 +39,6 @@ HistoryOption = Annotated[bool, typer.Option("--history", help="Show the alias's
 Reason = Annotated[str | None, typer.Argument(metavar="REASON", help="Reason for the deprecation.")]
 Undo = Annotated[bool, typer.Option("--undo", help="Remove the deprecation.")]
 LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of records.")]
-
-
-class AuditList(BaseModel):
-    """What `peltier audit --json` prints."""
-
-    records: list[AuditRecord]
 
 
 def alias(  # noqa: PLR0913 - each is a word of the command line
@@ -115,7 +109,7 @@ def audit(
     """Show the audit log, newest first."""
     with connect(url, api_key) as client:
         records = list(islice(client.audit(tenant), limit))
-    print_result(AuditList(records=records), lambda: print_audit(records), json=json)
+    print_result({"records": records}, lambda: print_audit(records), json=json)
 
 
 def _list_aliases(task: str, url: str, api_key: str | None, *, json: bool) -> None:

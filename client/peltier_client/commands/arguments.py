@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from peltier_client.errors import (
     AdapterNotFound,
@@ -133,10 +134,12 @@ OwnAdapter = Annotated[
 ]
 
 
-def print_result(document: BaseModel, for_people: str | Callable[[], object], *, json: bool) -> None:
+def print_result(
+    document: BaseModel | Mapping[str, object], for_people: str | Callable[[], object], *, json: bool
+) -> None:
     """With `json` print one JSON document on stdout; without it the sentence `for_people`, or what it prints."""
     if json:
-        typer.echo(document.model_dump_json(exclude_none=True))
+        typer.echo(to_json(document, exclude_none=True, inf_nan_mode="null").decode())
     elif isinstance(for_people, str):
         typer.echo(for_people)
     else:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from pydantic import BaseModel
 
 from peltier_client.commands.arguments import (
     DEFAULT_BATCH_SIZE,
@@ -25,9 +24,9 @@ from peltier_client.commands.arguments import (
 from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from peltier_client.commands.predict_file import Interrupted, Job, predict_file
 from peltier_client.commands.tables import print_predictions, print_task_answers, print_truncation
-from peltier_client.errors import ErrorBody, PeltierError
+from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.exchange.results import PredictionBody, Predictions
+from peltier_client.exchange.results import Predictions
 from peltier_client.protocol import (
     MAX_BEAMS,
     MAX_PRIORITY,
@@ -124,13 +123,6 @@ class PredictFlags:
         int | None,
         typer.Option(min=0, help="Read a long text in windows that share this many tokens (entities and spans)."),
     ] = None
-
-
-class TaskAnswers(BaseModel):
-    """What `peltier predict A,B TEXT --json` prints."""
-
-    tasks: list[str]
-    results: list[PredictionBody | ErrorBody]
 
 
 @with_field_options
@@ -241,7 +233,7 @@ def _predict_tasks(
         raise typer.BadParameter(f"several tasks answer one TEXT; {len(inputs)} were given")
     found = client.predict_tasks(split_tasks(task), inputs[0], **options)
     results = [one.body() if isinstance(one, PeltierError) else one.body for one in found.values()]
-    print_result(TaskAnswers(tasks=list(found), results=results), lambda: print_task_answers(found), json=json)
+    print_result({"tasks": list(found), "results": results}, lambda: print_task_answers(found), json=json)
     _fail_with(found)
 
 
