@@ -23,13 +23,16 @@ from peltier_adapters.importers.shared.bottleneck import (
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.head import create_head, label_names, take_dense, take_head, type_of_class
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, SavedHead, take_gate
-from peltier_adapters.importers.shared.lora import LoraNames, create_lora, lora_modules, take_pair
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
-from peltier_adapters.importers.shared.prefix import (
+from peltier_adapters.importers.shared.parts import (
     KeysValues,
+    LoraNames,
+    create_lora,
     create_prefix,
     evaluate_prefix,
+    lora_modules,
     prefix_width,
+    take_pair,
     unfold_prefix,
 )
 from peltier_adapters.spec.parts import PoolingKind

@@ -22,16 +22,19 @@ from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, creat
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.head import take_head
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedGate, ImportedPart, take_gate
-from peltier_adapters.importers.shared.lora import LoraPair, create_lora, lora_modules
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
-from peltier_adapters.importers.shared.prefix import (
+from peltier_adapters.importers.shared.parts import (
     KeysValues,
+    LoraPair,
+    create_lora,
     create_prefix,
     create_prompt,
     evaluate_prefix,
+    lora_modules,
+    take_biases,
+    take_norms,
     unfold_prefix,
 )
-from peltier_adapters.importers.shared.replaced import take_biases, take_norms
 from peltier_adapters.parts.norm import backbone_norms
 from peltier_adapters.spec.parts import BottleneckActivation, NormSpec
 

@@ -27,7 +27,7 @@ from peltier_training.evaluate import metrics, text_examination
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
 
 Windows = Sequence[Sequence[Encoded]]
-Judge = Callable[[Sequence[Tensor]], Evaluation]
+JudgeLogits = Callable[[Sequence[Tensor]], Evaluation]
 
 
 def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> dict[str, float]:
@@ -46,7 +46,7 @@ def examine(
     return replace(judge([output.logits for output in outputs]), gates=mean_gates(outputs))
 
 
-def read_inputs(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> tuple[list[Encoded], Judge]:
+def read_inputs(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> tuple[list[Encoded], JudgeLogits]:
     """The rows of an encoder's task, and the function that judges their logits, one tensor for each row."""
     if task.type == "span":
         windows = [context_windows(backbone, task, example) for example in examples]

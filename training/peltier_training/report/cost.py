@@ -1,4 +1,4 @@
-"""What a run costs: parameters, by part, time and memory."""
+"""The cost of a run: its parameters by part, its time and its memory."""
 
 import resource
 import sys

@@ -148,13 +148,7 @@ def create_report(subject: Subject, findings: Findings) -> Report:
     label_counts = LabelCounts.create(evaluation, task.labels) if task.type == "multilabel" else None
     majority = Majority.create(evaluation, task)
     return Report(
-        name=subject.name,
-        preset=subject.preset,
-        artifact=subject.artifact,
-        reason=subject.reason,
-        backbone=subject.backbone,
-        task=task,
-        training=subject.training,
+        **vars(subject),
         metrics=dict(evaluation.metrics),
         metric=findings.metric,
         warnings=find_caveats(_evidence(findings, task, majority)),

@@ -7,7 +7,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
 from peltier_adapters.importers.shared.head import take_head
-from peltier_adapters.importers.shared.lora import LoraNames, LoraPair, create_lora, lora_modules, take_pair
+from peltier_adapters.importers.shared.parts import LoraNames, LoraPair, create_lora, lora_modules, take_pair
 from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.backbone import Backbone
 
