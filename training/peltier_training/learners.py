@@ -5,8 +5,10 @@ from functools import cached_property, partial
 from typing import Protocol
 
 import torch
-from peltier_adapters.artifact.manifest import Manifest, TrainingRecord, read_manifest
-from peltier_adapters.golden.proof import Candidate, create_reference
+from peltier_adapters.artifact.manifest import Manifest, TaskInput, TrainingRecord, read_manifest
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.golden.proof import Candidate, create_reference, prove
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.presets import find_preset
@@ -27,7 +29,7 @@ from peltier_training.data.labels import Labels
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.export import export, measure
+from peltier_training.evaluate.examination import measure
 from peltier_training.fit.preflight import check_baseline
 from peltier_training.fit.trainer import BaselineTrainer, History, diverged, fit
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
@@ -36,6 +38,8 @@ from peltier_training.report.cost import ParameterCounts
 from peltier_training.report.merging import Merging
 from peltier_training.report.page import write_file
 from peltier_training.report.report import Subject
+
+GOLDEN_EXAMPLES = 4
 
 
 class Learner(Protocol):
@@ -201,3 +205,26 @@ class BaselineLearner:
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> None:
         return None
+
+
+def export(
+    backbone: Backbone,
+    adapter: Candidate,
+    inputs: Sequence[TaskInput],
+    record: TrainingRecord,
+    trained_on: Backbone | None = None,
+) -> bytes:
+    """The artifact's bytes, with golden examples among `inputs`, read back and checked as a server does; also on
+    `trained_on`, a backbone in another precision."""
+    try:
+        return prove(backbone, adapter, golden_inputs(backbone, adapter.task, inputs), record, trained_on)
+    except AdapterError as error:
+        raise TrainingError(str(error)) from None
+
+
+def golden_inputs(backbone: Backbone, task: TaskSpec, inputs: Sequence[TaskInput]) -> list[TaskInput]:
+    """Distinct inputs, evenly spaced from the shortest to the longest."""
+    by_length = sorted(dict.fromkeys(inputs), key=lambda value: len(encode_input(backbone, task, value)))
+    last = len(by_length) - 1
+    places = sorted({round(number * last / (GOLDEN_EXAMPLES - 1)) for number in range(GOLDEN_EXAMPLES)})
+    return [by_length[place] for place in places]

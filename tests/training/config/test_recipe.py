@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.presets.baselines import BASELINES, find_method
-from peltier_adapters.presets.preset import Preset
+from peltier_adapters.presets.presets import Preset
 from peltier_backbone.checkpoint.config import BackboneConfig, BertConfig, parse_config
 from peltier_training.config.preparation import prepare
 from peltier_training.config.recipe import (

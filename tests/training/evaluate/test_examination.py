@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_adapters.errors import InputError
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example

@@ -13,7 +13,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.export import measure
+from peltier_training.evaluate.examination import measure
 from peltier_training.models.model import HeadedAdapter
 from peltier_training.report.merging import NUM_ENSEMBLES, NUM_PASSES, Merging, Spread, fixed_routes, random_routes
 from peltier_training.report.page import report_paths

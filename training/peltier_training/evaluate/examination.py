@@ -11,6 +11,7 @@ from peltier_adapters.answers.spans import best_span
 from peltier_adapters.answers.tags import OUTSIDE
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
+from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.inputs import Reader
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
@@ -19,10 +20,11 @@ from peltier_backbone.text.packing import Encoded
 from peltier_client.bulk.quality import match_answers
 from torch import Tensor
 
-from peltier_training.data.examples import Example
+from peltier_training.data.examples import Example, inputs_of
 from peltier_training.data.gold import tagged_entities
 from peltier_training.data.labels import Labels
 from peltier_training.data.rows import TaggedText, context_windows, encode_examples, tag_text
+from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import metrics, text_examination
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
 
@@ -44,6 +46,16 @@ def examine(
     rows, judge = read_inputs(backbone, task, examples)
     outputs = run_rows(backbone, [Row(row, resident) for row in rows], record_gates=record_gates)
     return replace(judge([output.logits for output in outputs]), gates=mean_gates(outputs))
+
+
+def measure(
+    backbone: Backbone, adapter: Candidate, examples: Sequence[Example], *, record_gates: bool = False
+) -> Evaluation:
+    """The evaluation of an adapter in its served form. Raises a `NotFiniteError` if tensors are not finite."""
+    if not all(bool(tensor.isfinite().all()) for tensor in adapter.tensors.values()):
+        raise NotFiniteError(f"the tensors of adapter {adapter.name!r} are not finite numbers")
+    candidate = adapter.unproved(backbone, inputs_of(adapter.task, examples[:1]))
+    return examine(backbone, candidate, examples, record_gates=record_gates)
 
 
 def read_inputs(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> tuple[list[Encoded], JudgeLogits]:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from peltier_training.data.examples import Example
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import judge_scores
-from peltier_training.evaluate.export import measure
+from peltier_training.evaluate.examination import judge_scores, measure
 from peltier_training.models.experts import Experts
 from peltier_training.models.model import TrainableAdapter
 
