@@ -92,8 +92,6 @@ def test_an_adapter_may_be_called_as_a_module_is(name: str, save_adapterhub: Sav
     assert torch.equal(foreign.tensors["lora.down"][0, 0], a.T)
 
 
-
-
 @pytest.mark.parametrize("hidden", [96, 24])
 def test_a_bottleneck_of_another_width_is_refused(hidden: int, save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
     """It is neither cut nor padded, even if the settings do not contain the width."""
