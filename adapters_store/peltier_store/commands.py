@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from peltier_adapters.commands import JsonOption
@@ -19,6 +18,7 @@ from peltier_store.location import StoreLocation, require_not_foreign, require_o
 from peltier_store.registry import Registry
 from peltier_store.verification import VerificationReport, verify_store
 
+Result = TypeVar("Result")
 _ACTOR = "peltier store"
 _MAX_SHOWN_ORPHANS = 20
 _MAX_GRACE_SECONDS = 10 * 366 * 24 * 3600
@@ -54,7 +54,7 @@ def export(
 ) -> None:
     """Write a backup of everything: tenants, keys (as digests), adapters, versions, aliases, audit log and bytes."""
     location = StoreLocation.of(store, registry).existing()
-    summary = asyncio.run(_export(location, output))
+    summary = _run(location, lambda opened, blobs: export_store(opened, blobs, output), read_only=True)
     _print_summary(f"exported to {output}", summary, json_output)
 
 
@@ -66,14 +66,15 @@ def import_(
     json_output: JsonOption = False,
 ) -> None:
     """Restore a backup into an empty registry and blob store. If it fails, the registry stays empty."""
-    summary = asyncio.run(_import(StoreLocation.of(store, registry), backup))
+    location = StoreLocation.of(store, registry)
+    summary = _run(location, lambda opened, blobs: import_store(opened, blobs, backup))
     _print_summary(f"imported from {backup}", summary, json_output)
 
 
 @app.command("verify")
 def verify(store: StoreUrl = ".peltier", registry: RegistryUrl = "", json_output: JsonOption = False) -> None:
     """Check the bytes of every version. Exit status 1 if something is wrong."""
-    report = asyncio.run(_verify(StoreLocation.of(store, registry).existing()))
+    report = _run(StoreLocation.of(store, registry).existing(), verify_store, read_only=True)
     if json_output:
         print(json.dumps(asdict(report), default=str))
     else:
@@ -90,8 +91,14 @@ def gc(
     json_output: JsonOption = False,
 ) -> None:
     """Delete blobs that no version needs. With --undelete-seconds, first purge versions deleted longer ago."""
-    grace = None if undelete_seconds is None else timedelta(seconds=undelete_seconds)
-    collected = asyncio.run(_collect(StoreLocation.of(store, registry).existing(), grace))
+
+    async def collect(opened: Registry, blobs: Blobs) -> Collected:
+        await require_own(opened, blobs)
+        if undelete_seconds is not None:
+            await opened.purge(datetime.now(UTC) - timedelta(seconds=undelete_seconds), actor=_ACTOR)
+        return await Collector(opened, blobs).run()
+
+    collected = _run(StoreLocation.of(store, registry).existing(), collect)
     if json_output:
         print(json.dumps(asdict(collected)))
         return
@@ -102,39 +109,22 @@ def gc(
         print(f"{collected.num_failed} blobs could not be deleted; uploads of the same bytes are refused for an hour")
 
 
-@asynccontextmanager
-async def _opened(location: StoreLocation, *, read_only: bool = False) -> AsyncIterator[tuple[Registry, Blobs]]:
-    blobs = await asyncio.to_thread(Blobs.open, location.blobs, read_only=read_only)
-    registry = await Registry.open(location.registry, migrate=not read_only)
-    try:
-        if read_only:
-            await require_not_foreign(registry, blobs)
-        yield registry, blobs
-    finally:
-        await registry.close()
+def _run(
+    location: StoreLocation, work: Callable[[Registry, Blobs], Awaitable[Result]], *, read_only: bool = False
+) -> Result:
+    """The result of `work` on a store, which `read_only` leaves as it is."""
 
+    async def run() -> Result:
+        blobs = await asyncio.to_thread(Blobs.open, location.blobs, read_only=read_only)
+        registry = await Registry.open(location.registry, migrate=not read_only)
+        try:
+            if read_only:
+                await require_not_foreign(registry, blobs)
+            return await work(registry, blobs)
+        finally:
+            await registry.close()
 
-async def _export(location: StoreLocation, output: Path) -> BackupSummary:
-    async with _opened(location, read_only=True) as (registry, blobs):
-        return await export_store(registry, blobs, output)
-
-
-async def _import(location: StoreLocation, backup: Path) -> BackupSummary:
-    async with _opened(location) as (registry, blobs):
-        return await import_store(registry, blobs, backup)
-
-
-async def _verify(location: StoreLocation) -> VerificationReport:
-    async with _opened(location, read_only=True) as (registry, blobs):
-        return await verify_store(registry, blobs)
-
-
-async def _collect(location: StoreLocation, grace: timedelta | None) -> Collected:
-    async with _opened(location) as (registry, blobs):
-        await require_own(registry, blobs)
-        if grace is not None:
-            await registry.purge(datetime.now(UTC) - grace, actor=_ACTOR)
-        return await Collector(registry, blobs).run()
+    return asyncio.run(run())
 
 
 def _print_summary(done: str, summary: BackupSummary, json_output: bool) -> None:

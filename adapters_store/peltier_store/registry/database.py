@@ -80,7 +80,10 @@ def create_sqlite_engine(url: URL, *, durable: bool = True) -> Engine:
     """
     # Python's own driver. The asynchronous one would hand every statement to a thread.
     engine = create_engine(url.set(drivername="sqlite"), connect_args={"timeout": _BUSY_SECONDS})
-    event.listen(engine, "connect", _configure_durable if durable else _configure_relaxed)
+    # With NORMAL a power loss may undo the last commits, but a commit here acknowledges an upload. EXTRA is as durable
+    # as FULL, and also without a write-ahead log, which does not exist yet during the first migration.
+    synchronous = "EXTRA" if durable else "NORMAL"
+    event.listen(engine, "connect", lambda connection, _: _configure(connection, synchronous))
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -233,16 +236,6 @@ def _postgresql_arguments(durable: bool) -> dict[str, object]:
             "synchronous_commit": "on" if durable else "off",
         },
     }
-
-
-def _configure_durable(connection: sqlite3.Connection, _record: object) -> None:
-    # With NORMAL a power loss may undo the last commits, but a commit here acknowledges an upload. EXTRA is as durable
-    # as FULL, and also without a write-ahead log, which does not exist yet during the first migration.
-    _configure(connection, "EXTRA")
-
-
-def _configure_relaxed(connection: sqlite3.Connection, _record: object) -> None:
-    _configure(connection, "NORMAL")
 
 
 def _configure(connection: sqlite3.Connection, synchronous: str) -> None:

@@ -50,14 +50,6 @@ class Finding(BaseModel):
 Check = Callable[[Mapping[str, Any]], Iterator[Finding]]
 
 
-class Diagnosis(BaseModel):
-    """What `peltier doctor --json` prints: all findings, and how many of them are broken and slow."""
-
-    broken: int
-    slow: int
-    findings: list[Finding]
-
-
 def doctor(  # noqa: PLR0913 - each is a word of the command line
     context: typer.Context,
     config: ConfigOption = None,
@@ -80,7 +72,7 @@ def doctor(  # noqa: PLR0913 - each is a word of the command line
         *check_server(url, api_key, named=named),
     ]
     counts = {level: sum(one.level == level for one in findings) for level in ("broken", "slow")}
-    print_result(Diagnosis(**counts, findings=findings), lambda: _print(findings, counts), json=json)
+    print_result({**counts, "findings": findings}, lambda: _print(findings, counts), json=json)
     if counts["broken"]:
         raise typer.Exit(1)
 

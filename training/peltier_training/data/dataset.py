@@ -51,19 +51,6 @@ class TextRow(NamedTuple):
     labels: tuple[int, ...]
 
 
-class TextRows(Dataset[TextRow]):
-    """Rows that a T5 answers in text."""
-
-    def __init__(self, rows: Sequence[TextRow]) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: int) -> TextRow:
-        return self._rows[index]
-
-
 def collate_texts(items: Sequence[TextRow]) -> dict[str, Any]:
     """A batch; `labels` [nodes] are the tokens that follow."""
     return {

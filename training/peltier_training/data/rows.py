@@ -14,7 +14,7 @@ from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import NO_WORD, NOWHERE, Span
 from torch import Tensor
 
-from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, TextRows
+from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow
 from peltier_training.data.examples import Example, inputs_of
 from peltier_training.data.gold import GoldSpan, word_tags
 from peltier_training.data.labels import Labels, number_queries
@@ -38,7 +38,7 @@ def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> 
     return EncodedRows(rows, targets, number_queries(examples) if task.type == "ranking" else None)
 
 
-def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence[Example]) -> TextRows:
+def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence[Example]) -> list[TextRow]:
     """Inputs, with placeholders for soft tokens of `parts`, and target texts of a T5's task."""
     config = backbone.config
     assert isinstance(config, T5Config), "callers look at `config.generates` first"
@@ -51,7 +51,7 @@ def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence
             raise TrainingError(f"{example.where}: label {text!r} tokenizes to nothing")
         prompted = Encoded(soft + encoded.ids, soft + encoded.types)
         rows.append(TextRow(prompted, (start, *target), (*target, end)))
-    return TextRows(rows)
+    return rows
 
 
 def encode_examples(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> list[Encoded]:

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset, Sampler
 from transformers import EvalPrediction, Trainer, TrainerState, TrainingArguments
 
 from peltier_training.config.run import LOWER_IS_BETTER, Run
-from peltier_training.data.dataset import EncodedRows, QuerySampler, TextRows, collate, collate_texts
+from peltier_training.data.dataset import EncodedRows, QuerySampler, TextRow, collate, collate_texts
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import metrics
 from peltier_training.fit.callbacks import Patience, TrainingProgress, ValidationInterval, is_over
@@ -80,8 +80,7 @@ class JudgedTrainer(RowTrainer):
 
     def __init__(self, *, judge: Judge, **options: Any) -> None:
         self._judge = judge
-        nothing: Dataset[Any] = TextRows([])  # the Trainer requires a dataset to evaluate on
-        super().__init__(eval_dataset=nothing, **options)
+        super().__init__(eval_dataset=[], **options)  # the Trainer requires a dataset to evaluate on
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Each process measures all rows."""
@@ -132,7 +131,9 @@ class JudgedAdapterTrainer(JudgedTrainer, AdapterTrainer):
     """Trains a head of tokens or target texts. `judge` measures the adapter in the form that is served."""
 
 
-def fit(run: Run, model: TrainableAdapter, rows: EncodedRows | TextRows, validation: EncodedRows | Judge) -> History:
+def fit(
+    run: Run, model: TrainableAdapter, rows: EncodedRows | Sequence[TextRow], validation: EncodedRows | Judge
+) -> History:
     """Train on `rows` and leave the best epoch on `validation` in `model`. A function as `validation` measures the
     answers of a head of tokens or of a T5, which are not the logits of single rows."""
     checkpoint = _find_start(run, model)

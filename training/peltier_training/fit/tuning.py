@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
 from peltier_training.config.run import Run
-from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, TextRows, flatten, pad_rows, pad_texts
+from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, flatten, pad_rows, pad_texts
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError
@@ -50,7 +50,7 @@ class Tuning(Protocol):
     objective: Objective
     device: torch.device
 
-    def rows(self, examples: Sequence[Example]) -> Dataset[Any]:
+    def rows(self, examples: Sequence[Example]) -> Dataset[Any] | list[TextRow]:
         """The dataset of `examples` for `collate`."""
 
     def collate(self, items: Sequence[Any]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class TextTuning:
         self._run, self._task, self.device = run, task, backbone.device
         self._reader = _Reader(backbone.config, backbone.tokenizer)
 
-    def rows(self, examples: Sequence[Example]) -> TextRows:
+    def rows(self, examples: Sequence[Example]) -> list[TextRow]:
         return text_rows(self._reader, self._task, (), examples)
 
     def collate(self, items: Sequence[TextRow]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from transformers import AutoModel, PreTrainedConfig
 
 from peltier_training.data.dataset import IGNORED
 from peltier_training.errors import TrainingError
+from peltier_training.models.experts import by_name, named_parameters
 
 _BITS = 6  # of the index that one matrix product transforms, for few passes over memory
 _DROPOUTS = (
@@ -177,7 +178,7 @@ class TunedEncoder(nn.Module):
         super().__init__()
         self.body, self._spec, self._dropout = body, spec, dropout
         drawn = head.init(spec, backbone, torch.Generator().manual_seed(torch.initial_seed() % 2**63))
-        self.head = nn.ParameterDict({name.replace(".", "_"): nn.Parameter(tensor) for name, tensor in drawn.items()})
+        self.head = named_parameters(drawn)
 
     def forward(self, **inputs: Tensor) -> Tensor:
         output = self.body(**inputs)
@@ -193,8 +194,9 @@ class TunedEncoder(nn.Module):
                 pooled = hidden.masked_fill(mask == 0, -torch.inf).amax(1)
             case "tokens":
                 pooled = hidden[mask[..., 0].bool()]
-        tensors = {name.replace("dense_", "dense."): tensor for name, tensor in self.head.items()}
-        return multiply_all(head.steps(self._spec, tensors), F.dropout(pooled, self._dropout, self.training).float())
+        return multiply_all(
+            head.steps(self._spec, by_name(self.head)), F.dropout(pooled, self._dropout, self.training).float()
+        )
 
 
 class TunedPairs(TunedEncoder):

@@ -103,8 +103,6 @@ def _say_how_to_continue(console: Console) -> Iterator[None]:
 
 
 def _run(sweep: "Sweep", console: Console, *, retry: bool) -> "SweepTable":
-    from peltier_training.sweep.command import count_trials
-
     with count_trials(console) as count:
         return sweep.run(lambda line: console.print(line, soft_wrap=True), count, retry=retry)
 
