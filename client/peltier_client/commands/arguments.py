@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
@@ -109,29 +109,21 @@ def checked(check: Callable[[str], object]) -> Callable[[str | None], str | None
     return callback
 
 
+def task_argument(metavar: str, help_: str, check: Callable[[str], object] = TaskReference.parse) -> Any:
+    """An argument that names a task, with shell completion."""
+    return typer.Argument(metavar=metavar, help=help_, callback=checked(check), autocompletion=complete_task)
+
+
 Url = Annotated[str, typer.Option(envvar="PELTIER_URL", help="Address of the server.", callback=checked(check_url))]
 ApiKey = Annotated[
     str | None,
     typer.Option(envvar="PELTIER_API_KEY", help="API key.", callback=checked(check_api_key)),
 ]
-TaskArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TASK",
-        help="name, name@3, name@alias or _backbone.",
-        callback=checked(TaskReference.parse),
-        autocompletion=complete_task,
-    ),
-]
+TaskArgument = Annotated[str, task_argument("TASK", "name, name@3, name@alias or _backbone.")]
 TenantFilter = Annotated[
     str | None, typer.Option("--tenant", help="Show only this tenant's.", callback=checked(check_name))
 ]
-OwnAdapter = Annotated[
-    str,
-    typer.Argument(
-        metavar="TASK", help="The name of an adapter.", callback=checked(check_name), autocompletion=complete_task
-    ),
-]
+OwnAdapter = Annotated[str, task_argument("TASK", "The name of an adapter.", check_name)]
 
 
 def print_result(

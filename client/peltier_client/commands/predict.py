@@ -16,10 +16,9 @@ from peltier_client.commands.arguments import (
     Json,
     TextColumns,
     Url,
-    checked,
-    complete_task,
     connect,
     print_result,
+    task_argument,
 )
 from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from peltier_client.commands.predict_file import Interrupted, Job, predict_file
@@ -89,11 +88,10 @@ def names_several(task: str) -> bool:
 
 Tasks = Annotated[
     str,
-    typer.Argument(
-        metavar="TASK",
-        help="name, name@3 or name@alias; for one TEXT also several (a,b), or PREFIX* for all names with a prefix.",
-        callback=checked(split_tasks),
-        autocompletion=complete_task,
+    task_argument(
+        "TASK",
+        "name, name@3 or name@alias; for one TEXT also several (a,b), or PREFIX* for all names with a prefix.",
+        split_tasks,
     ),
 ]
 
