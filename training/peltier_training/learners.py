@@ -161,7 +161,7 @@ class BaselineLearner:
     def __init__(self, run: Run, data: LabelledData) -> None:
         if run.resume:
             raise TrainingError(f"preset {run.preset!r} leaves no checkpoints to resume from")
-        disable_progress_bar()  # type: ignore[no-untyped-call]  # of files; `Progress` shows the run's own
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # of files; `TrainingProgress` shows the run's own
         checkpoint = find_checkpoint(run.backbone)
         config = load_config(checkpoint)
         check_baseline(BASELINES[run.preset], run, config, checkpoint)

@@ -1,3 +1,7 @@
+"""Reads directories that AdapterHub's `adapters` saves (docs/methods.md#adapterhub): bottlenecks (seq_bn,
+double_seq_bn, compacter, compacter++ and their variants), LoRA, prefixes on encoders, and unions of them, with heads.
+UniPELT is a union with gated members."""
+
 import re
 import reprlib
 from collections.abc import Callable, Mapping

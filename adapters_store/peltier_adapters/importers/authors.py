@@ -1,5 +1,9 @@
-"""Checkpoints of the authors' code of Compacter, UniPELT and AdaMix (docs/methods.md#authors). A checkpoint is of the
-whole model, with its configuration beside it. The frozen weights in it must be those of the backbone."""
+"""Checkpoints of the authors' code (docs/methods.md#authors): every method of the Compacter paper's tables but SAID, on
+T5; prefix, LoRA and adapter of UniPELT, alone or combined, on BERT; AdaMix, whose experts are merged, on BERT and
+RoBERTa.
+
+A checkpoint is of the whole model, with its configuration beside it. The frozen weights in it must be those of the
+backbone."""
 
 import re
 from pathlib import Path
@@ -184,7 +188,8 @@ def _compacter_method(piece: ImportedPart) -> str:
 
 
 def read_unipelt(path: Path, backbone: Backbone) -> ImportedAdapter:
-    """The parts of the checkpoint, and its classifier; raises `AdapterError` for what is not supported."""
+    """The parts of the checkpoint, each with or without a gate, and its classifier. Adapters are after the feed-forward
+    block, on the normed residual sum, with relu. Raises `AdapterError` for what is not supported."""
     config, checkpoint = read_settings(path), read_model(path).renamed(base_names)
     if backbone.config.family != "bert":
         raise AdapterError(

@@ -1,4 +1,4 @@
-"""Imports a foreign adapter as an artifact."""
+"""Imports a foreign adapter as an artifact, with options for its task, which its checkpoint does not describe."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Rows of a JSONL, CSV or TSV file, plain or gzipped."""
+"""Rows of a JSONL, CSV or TSV file, plain or gzipped, decoded by its byte order mark or as UTF-8."""
 
 import codecs
 import csv

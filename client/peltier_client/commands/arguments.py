@@ -1,4 +1,5 @@
-"""Arguments and options that several commands share, and how commands print their result."""
+"""Arguments and options that several commands share, shell completion of task names, and how commands print their
+result and the next step after an error."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,5 @@
-"""Prints help texts as they are written: text that looks like Rich markup is not markup."""
+"""Prints help texts as they are written: text that looks like Rich markup is not markup, and long words
+are broken."""
 
 import re
 from collections.abc import Iterable

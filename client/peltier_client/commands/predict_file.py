@@ -1,4 +1,5 @@
-"""`peltier predict --file`: predictions for every row of a file, written to another file."""
+"""`peltier predict --file`: predictions for every row of a file, written as NAME.part, which is renamed to
+NAME when it is complete."""
 
 import asyncio
 import gzip

@@ -1,4 +1,5 @@
-"""What commands print for people."""
+"""What commands print for people. Tables fit to a terminal: with full columns, narrower columns, or as a list. Pipes
+get every value in full."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

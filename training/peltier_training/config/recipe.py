@@ -2,6 +2,8 @@
 
 A name is PRESET/BACKBONE/BENCHMARK, such as `compacter/t5-base/glue`, with an optional task as the fourth word. A run
 whose task is part of the benchmark gets that task's recipe by default.
+
+Flags override the recipe, and the recipe overrides defaults.
 """
 
 import tomllib

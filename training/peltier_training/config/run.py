@@ -65,7 +65,7 @@ DEFAULT_RANKING_LOSS: RankingLoss = "listwise"
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The optimisation. `defaults.fill_in` replaces None by values for the method, the backbone and the number of
+    """The optimisation. `preparation.fill_in` replaces None by values for the method, the backbone and the number of
     training rows. There are `validation_interval` epochs from one validation to the next; None is one."""
 
     epochs: Annotated[
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """Passes over the training data; set at the latest by `defaults.fill_in`, as the next two are."""
+        """Passes over the training data; set at the latest by `preparation.fill_in`, as the next two are."""
         return _filled(self.hyperparameters.epochs)
 
     @property

@@ -1,4 +1,7 @@
-"""Options of single kinds of tasks: the texts of a T5 with their templates, and embeddings. Imports no torch."""
+"""Options of single kinds of tasks: the texts of a T5, and embeddings. Imports no torch.
+
+Templates of the texts that a T5 reads are those of the T5 and Compacter papers (docs/methods.md#tasks-as-text), with
+the fields `{text}`, `{pair}` and `{third}`."""
 
 import math
 from collections.abc import Mapping

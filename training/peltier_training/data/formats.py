@@ -1,4 +1,5 @@
-"""Rows of files in other forms than tables: CoNLL's columns and SQuAD's nested JSON."""
+"""Rows of files in other forms than tables. CoNLL's have a line for each word, in columns, and an empty line between
+texts. SQuAD's are nested JSON: titles, paragraphs, and questions about each."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""From the label column to training targets, by task type. torch is imported only to make targets."""
+"""From the label column to training targets, by task type. Ambiguous cells of several labels are refused.
+torch is imported only to make targets."""
 
 import json
 import math

@@ -1,4 +1,5 @@
-"""From examples to datasets of the Trainer."""
+"""From examples to datasets of the Trainer: rows, or windows of long texts with the tokens of their answers or the tags
+of their words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

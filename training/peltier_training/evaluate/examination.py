@@ -1,4 +1,4 @@
-"""An artifact's metrics and answers on labelled data; `text_examination` has those of a T5."""
+"""The metrics and answers of an adapter or an artifact on labelled data; `text_examination` has those of a T5."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

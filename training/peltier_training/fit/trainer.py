@@ -1,4 +1,5 @@
-"""The Hugging Face Trainer for packed rows."""
+"""The Hugging Face Trainer for packed rows of an adapter, and for a tuned backbone, whose best epoch stays in
+memory."""
 
 import logging
 import time

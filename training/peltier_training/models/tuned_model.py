@@ -73,8 +73,10 @@ def hadamard(x: Tensor) -> Tensor:
 
 
 class Fastfood(nn.Module):
-    """`size` numbers from a vector: H G P H B over the next power of two, scaled to keep the vector's length. A longer
-    vector is truncated to that power, so a small tensor depends on the first coordinates only."""
+    """The random projection of intrinsic SAID, in n log n (Li et al. 2018, Aghajanyan et al. 2020;
+    docs/methods/baselines.md#intrinsic-said): `size` numbers from a vector, H G P H B over the next power of two,
+    scaled to keep the vector's length. A longer vector is truncated to that power, so a small tensor depends on the
+    first coordinates only."""
 
     signs: Tensor
     order: Tensor

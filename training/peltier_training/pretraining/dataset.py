@@ -1,4 +1,9 @@
-"""Corrupted texts, drawn from a stream of tokens."""
+"""Corrupted texts, drawn from a stream of tokens: span corruption, the pretraining objective of T5 (Raffel et al. 2020,
+sections 3.1.4 and 3.3.4).
+
+Random spans of a text are removed. The input has a sentinel in place of each span. The target has each sentinel
+followed by its span. Both end with </s>.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""The Hugging Face Trainer for corrupted texts, within a budget."""
+"""The Hugging Face Trainer for corrupted texts, within a budget of steps or of time, by which it sets the learning
+rate, evaluates, saves and stops."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""The answers on the validation set compared with the right ones."""
+"""The answers on the validation set compared with the right ones, and the scores of each label."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Warnings about a training run, each a sentence with the next step."""
+"""Warnings about a training run, each a sentence with the next step, and the best constant answer, to compare with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

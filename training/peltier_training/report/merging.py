@@ -1,4 +1,4 @@
-"""The merged adapter of AdaMix compared with routes through its experts (AdaMix section 3.3)."""
+"""The merged adapter of AdaMix compared with single routes through its unmerged experts (AdaMix section 3.3)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""The report's plots, each an SVG element with a description for screen readers."""
+"""The report's plots, each an inline SVG in the colours of the page, light or dark, with a description
+for screen readers."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""The description of a sweep, as in its TOML file."""
+"""The description of a sweep, as in its TOML file, and the flags that win over the file."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

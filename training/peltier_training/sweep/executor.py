@@ -1,4 +1,4 @@
-"""Executors of trials: local processes or Ray."""
+"""Executors of trials: Ray, or local processes that are forked from one with torch loaded."""
 
 import os
 from collections import deque

@@ -1,4 +1,5 @@
-"""The results of a sweep as a table: mean and standard deviation over seeds, by any coordinates of the grid."""
+"""The results of a sweep as a table: mean and standard deviation over seeds, by any coordinates of the grid;
+for terminals, as Markdown, CSV and JSON."""
 
 import csv
 import io

@@ -1,4 +1,5 @@
-"""One trial in a separate process, so that its memory is measurable and a crash does not affect others."""
+"""One trial, on rows drawn from the training set, in a separate process, so that its memory is measurable and a crash
+does not affect others."""
 
 import json
 import math

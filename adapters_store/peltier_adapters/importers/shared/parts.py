@@ -1,4 +1,5 @@
-"""Makes parts of foreign LoRA, prefixes, soft prompts, and trained norms and biases."""
+"""Makes parts of foreign adapters: LoRA pairs with any ranks and scales (scales are multiplied into the up maps, ranks
+zero-padded), prefixes, soft prompts, and trained norms and biases (untrained ones get the backbone's values)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
