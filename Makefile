@@ -11,8 +11,8 @@ LOCKED := --constraint constraints.txt --build-constraint constraints.txt
 FLOORS := .venv-floors
 CLIENT := .venv-client
 # The tests that start no command of an extra.
-CLIENT_TESTS := $(addprefix tests/client/,asynchronous exchange resources synchronous test_errors.py test_protocol.py \
-	commands/test_keys.py commands/test_tenants.py)
+CLIENT_TESTS := $(addprefix tests/client/,exchange resources test_asynchronous.py test_errors.py test_protocol.py \
+	test_streams.py test_synchronous.py commands/test_administration.py)
 UV := $(BIN)/uv --no-config --quiet pip install
 # A stamp file has the time of the last installation of its extras, so a second call does nothing and needs no network.
 INSTALLED_SERVER := $(VENV)/.installed-server
@@ -99,7 +99,7 @@ $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 
 # One test file for each use of the ranges: client, registry, artifacts, a server over HTTP, training, its report.
 check-floors: $(FLOORS)/.installed
-	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py tests/client/synchronous/test_client.py \
+	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py tests/client/test_synchronous.py \
 		tests/adapters_store/store/registry/test_registry.py tests/adapters_store/artifact/test_artifact.py \
 		tests/server/routes/test_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
 

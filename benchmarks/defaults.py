@@ -23,7 +23,7 @@ from common.options import create_parser
 from common.sweeps import mean_metric, read_results
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
-from peltier_training.config.defaults import fill_in
+from peltier_training.config.preparation import fill_in
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 

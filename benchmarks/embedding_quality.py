@@ -23,10 +23,9 @@ from peltier_adapters.artifact.artifact import load_artifact
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import load_backbone
 from peltier_server.inference.backbone_task import BackboneTask
-from peltier_training.data.examples import Example, read_examples
-from peltier_training.data.pairs import inputs_of
-from peltier_training.evaluate.embedding_metrics import embedding
+from peltier_training.data.examples import Example, inputs_of, read_examples
 from peltier_training.evaluate.examination import evaluate
+from peltier_training.evaluate.metrics import embedding
 from rich.console import Console
 from rich.table import Table
 

@@ -18,7 +18,7 @@ import torch
 from common.options import create_parser
 from common.sweeps import artifact_path, mean_metric, measure_artifact, read_results, read_rows
 from peltier_backbone.load import load_backbone
-from peltier_training.data.labelled_data import read_file
+from peltier_training.data.data import read_file
 from peltier_training.sweep.description import create_description, read_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import TrialResult

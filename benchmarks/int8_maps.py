@@ -19,10 +19,10 @@ from common.sweeps import artifact_path, read_results, read_rows
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
+from peltier_training.config.run import BEST_METRICS
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import examine
-from peltier_training.evaluate.metrics import BEST
 from torch import Tensor
 
 SENTENCES = 128
@@ -123,7 +123,8 @@ def main() -> None:
         quality = " | "
         if found:
             metrics = [
-                one.metrics[BEST[artifact.manifest.task.type]] for one, artifact in zip(found, artifacts, strict=True)
+                one.metrics[BEST_METRICS[artifact.manifest.task.type]]
+                for one, artifact in zip(found, artifacts, strict=True)
             ]
             quality = f"{100 * statistics.mean(metrics):.2f} | {agreement(found, answers):.2f}"
         print(f"| {kind} | {cosine.mean():.5f} | {cosine.min():.4f} | {quality} |", flush=True)

@@ -23,11 +23,11 @@ from peltier_training.config.task import create_task
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import find_labels
 from peltier_training.evaluate.text_examination import examine
-from peltier_training.learners.baseline import BaselineLearner
+from peltier_training.learners import BaselineLearner
 from peltier_training.sweep.description import create_description, read_description
 from peltier_training.sweep.grid import Grid
-from peltier_training.sweep.sample import draw, write_examples
 from peltier_training.sweep.trial import Trial
+from peltier_training.sweep.worker import draw, write_examples
 from peltier_training.train import learn
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.durable import write_file
-from peltier_client.exchange.whole_file import write_whole
+from peltier_client.exchange.transfer import write_whole
 
 from tests.support.full_disk import room_for
 from tests.support.power_loss import PowerLoss

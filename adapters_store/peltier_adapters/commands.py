@@ -16,8 +16,7 @@ from peltier_adapters.artifact.manifest import Manifest, read_file_header
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.baselines import BASELINES, Baseline, find_method
 from peltier_adapters.presets.composition import PresetSettings, parse_overrides
-from peltier_adapters.presets.preset import Preset
-from peltier_adapters.presets.presets import PRESETS, presets_for
+from peltier_adapters.presets.presets import PRESETS, Preset, presets_for
 from peltier_adapters.spec.parts import count_parameters
 
 # Columns of the output to a pipe: wider than any table.

@@ -2,31 +2,28 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from peltier_adapters.commands import JsonOption
 
-from peltier_store.backup.backup import BackupSummary
-from peltier_store.backup.export import export_store
-from peltier_store.backup.restore import import_store, read_backup
+from peltier_store.backup import BackupSummary, export_store, import_store, read_backup
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.garbage import Collected, Collector
-from peltier_store.location import StoreLocation
-from peltier_store.ownership import require_not_foreign, require_own
+from peltier_store.location import StoreLocation, require_not_foreign, require_own
 from peltier_store.registry import Registry
 from peltier_store.verification import VerificationReport, verify_store
 
+Result = TypeVar("Result")
 _ACTOR = "peltier store"
 _MAX_SHOWN_ORPHANS = 20
 _MAX_GRACE_SECONDS = 10 * 366 * 24 * 3600
 
-StoreOption = Annotated[
+StoreUrl = Annotated[
     str, typer.Option(envvar="PELTIER_STORE", help="Directory, or s3://, gs:// or az:// URL, as for peltier serve.")
 ]
 RegistryUrl = Annotated[
@@ -51,32 +48,35 @@ app = typer.Typer(
 @app.command("export")
 def export(
     output: Annotated[Path, typer.Argument(help="The backup to write, *.tar; it must not exist.")],
-    store: StoreOption = ".peltier",
+    store: StoreUrl = ".peltier",
     registry: RegistryUrl = "",
     json_output: JsonOption = False,
 ) -> None:
     """Write a backup of everything: tenants, keys (as digests), adapters, versions, aliases, audit log and bytes."""
     location = StoreLocation.of(store, registry).existing()
-    summary = asyncio.run(_export(location, output))
+    summary = _run(location, lambda opened, blobs: export_store(opened, blobs, output), read_only=True)
     _print_summary(f"exported to {output}", summary, json_output)
 
 
 @app.command("import")
 def import_(
     backup: Annotated[Path, typer.Argument(help="A backup that `peltier store export` wrote.")],
-    store: StoreOption = ".peltier",
+    store: StoreUrl = ".peltier",
     registry: RegistryUrl = "",
     json_output: JsonOption = False,
 ) -> None:
     """Restore a backup into an empty registry and blob store. If it fails, the registry stays empty."""
-    summary = asyncio.run(_import(StoreLocation.of(store, registry), backup))
+    location = StoreLocation.of(store, registry)
+    # Opening a location creates the store, which a damaged backup must not leave behind.
+    with read_backup(backup) as verified:
+        summary = _run(location, lambda opened, blobs: import_store(opened, blobs, verified))
     _print_summary(f"imported from {backup}", summary, json_output)
 
 
 @app.command("verify")
-def verify(store: StoreOption = ".peltier", registry: RegistryUrl = "", json_output: JsonOption = False) -> None:
+def verify(store: StoreUrl = ".peltier", registry: RegistryUrl = "", json_output: JsonOption = False) -> None:
     """Check the bytes of every version. Exit status 1 if something is wrong."""
-    report = asyncio.run(_verify(StoreLocation.of(store, registry).existing()))
+    report = _run(StoreLocation.of(store, registry).existing(), verify_store, read_only=True)
     if json_output:
         print(json.dumps(asdict(report), default=str))
     else:
@@ -87,14 +87,20 @@ def verify(store: StoreOption = ".peltier", registry: RegistryUrl = "", json_out
 
 @app.command("gc")
 def gc(
-    store: StoreOption = ".peltier",
+    store: StoreUrl = ".peltier",
     registry: RegistryUrl = "",
     undelete_seconds: Grace = None,
     json_output: JsonOption = False,
 ) -> None:
     """Delete blobs that no version needs. With --undelete-seconds, first purge versions deleted longer ago."""
-    grace = None if undelete_seconds is None else timedelta(seconds=undelete_seconds)
-    collected = asyncio.run(_collect(StoreLocation.of(store, registry).existing(), grace))
+
+    async def collect(opened: Registry, blobs: Blobs) -> Collected:
+        await require_own(opened, blobs)
+        if undelete_seconds is not None:
+            await opened.purge(datetime.now(UTC) - timedelta(seconds=undelete_seconds), actor=_ACTOR)
+        return await Collector(opened, blobs).run()
+
+    collected = _run(StoreLocation.of(store, registry).existing(), collect)
     if json_output:
         print(json.dumps(asdict(collected)))
         return
@@ -105,41 +111,22 @@ def gc(
         print(f"{collected.num_failed} blobs could not be deleted; uploads of the same bytes are refused for an hour")
 
 
-@asynccontextmanager
-async def _opened(location: StoreLocation, *, read_only: bool = False) -> AsyncIterator[tuple[Registry, Blobs]]:
-    blobs = await asyncio.to_thread(Blobs.open, location.blobs, read_only=read_only)
-    registry = await Registry.open(location.registry, migrate=not read_only)
-    try:
-        if read_only:
-            await require_not_foreign(registry, blobs)
-        yield registry, blobs
-    finally:
-        await registry.close()
+def _run(
+    location: StoreLocation, work: Callable[[Registry, Blobs], Awaitable[Result]], *, read_only: bool = False
+) -> Result:
+    """The result of `work` on a store, which `read_only` leaves as it is."""
 
+    async def run() -> Result:
+        blobs = await asyncio.to_thread(Blobs.open, location.blobs, read_only=read_only)
+        registry = await Registry.open(location.registry, migrate=not read_only)
+        try:
+            if read_only:
+                await require_not_foreign(registry, blobs)
+            return await work(registry, blobs)
+        finally:
+            await registry.close()
 
-async def _export(location: StoreLocation, output: Path) -> BackupSummary:
-    async with _opened(location, read_only=True) as (registry, blobs):
-        return await export_store(registry, blobs, output)
-
-
-async def _import(location: StoreLocation, path: Path) -> BackupSummary:
-    # Opening a location creates the store, which a damaged backup must not leave behind.
-    with read_backup(path) as backup:
-        async with _opened(location) as (registry, blobs):
-            return await import_store(registry, blobs, backup)
-
-
-async def _verify(location: StoreLocation) -> VerificationReport:
-    async with _opened(location, read_only=True) as (registry, blobs):
-        return await verify_store(registry, blobs)
-
-
-async def _collect(location: StoreLocation, grace: timedelta | None) -> Collected:
-    async with _opened(location) as (registry, blobs):
-        await require_own(registry, blobs)
-        if grace is not None:
-            await registry.purge(datetime.now(UTC) - grace, actor=_ACTOR)
-        return await Collector(registry, blobs).run()
+    return asyncio.run(run())
 
 
 def _print_summary(done: str, summary: BackupSummary, json_output: bool) -> None:

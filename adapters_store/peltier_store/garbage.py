@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from peltier_store.blobs.blobs import BlobError, Blobs, StoredBlob
-from peltier_store.ownership import require_own
+from peltier_store.location import require_own
 from peltier_store.registry import Registry
 from peltier_store.registry.claims import MAX_COLLECTING
 
@@ -35,13 +35,7 @@ class Collected:
     num_partial_files: int = 0
 
     def __add__(self, other: "Collected") -> "Collected":
-        return Collected(
-            self.num_kept + other.num_kept,
-            self.num_deleted + other.num_deleted,
-            self.deleted_bytes + other.deleted_bytes,
-            self.num_failed + other.num_failed,
-            self.num_partial_files + other.num_partial_files,
-        )
+        return Collected(*map(int.__add__, astuple(self), astuple(other)))
 
 
 class Collector:

@@ -10,7 +10,7 @@ from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.tasks import SPAN_LABELS, DecodingSpec, InputForm, TaskSpec, TaskType
 from peltier_backbone.backbone import Backbone
-from peltier_training.evaluate.export import export
+from peltier_training.learners import export
 
 LABELS = ("negative", "positive")
 # As many golden examples as `peltier train` writes, of 6 to 34 tokens.

@@ -15,8 +15,8 @@ from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry
 from peltier_store.registry.database import database_url
-from peltier_store.registry.engines import Access, create_engines
 from peltier_store.registry.tables import AdapterRow, RevisionRow, VersionRow
+from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import Connection, insert, update
 
 _CHUNK = 1000

@@ -1,7 +1,6 @@
 """The Python client of Peltier: typed calls to a server, synchronous and asynchronous."""
 
-from peltier_client.asynchronous.client import AsyncClient
-from peltier_client.asynchronous.streams import AsyncTextStream
+from peltier_client.asynchronous import AsyncClient, AsyncTextStream
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -43,8 +42,7 @@ from peltier_client.protocol import (
     TenantInfo,
     UploadedVersion,
 )
-from peltier_client.synchronous.client import Client
-from peltier_client.synchronous.streams import TextStream
+from peltier_client.synchronous import Client, TextStream
 
 __all__ = [
     "Adapter",

@@ -4,6 +4,7 @@ Exit status: 0 success, 1 failure with one line on stderr, 2 wrong usage, 130 in
 """
 
 import sys
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Annotated
 
@@ -11,9 +12,26 @@ import typer
 from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
-from peltier_client.commands import aliases, compare, doctor, download, keys, tasks, tenants, top
+from peltier_client.commands import adapters, administration, aliases, compare, doctor, predict, top
 from peltier_client.commands.help_texts import show_literally
 from peltier_client.commands.plugins import plugin_commands
+
+_COMMANDS: Mapping[str, Callable[..., None]] = {
+    "predict": predict.predict,
+    "upload": adapters.upload,
+    "list": adapters.list_adapters,
+    "download": adapters.download,
+    "compare": compare.compare,
+    "versions": aliases.versions,
+    "delete": adapters.delete,
+    "undelete": aliases.undelete,
+    "alias": aliases.alias,
+    "rollback": aliases.rollback,
+    "deprecate": aliases.deprecate,
+    "top": top.top,
+    "doctor": doctor.doctor,
+    "audit": aliases.audit,
+}
 
 
 def _print_version(wanted: bool) -> None:
@@ -35,27 +53,15 @@ def create_command() -> TyperGroup:
     """The whole command: the client's subcommands and those of other packages."""
     app = typer.Typer(callback=_peltier, no_args_is_help=True)
     panel = "Using a server"
-    app.command("predict", rich_help_panel=panel)(tasks.predict)
-    app.command("upload", rich_help_panel=panel)(tasks.upload)
-    app.command("list", rich_help_panel=panel)(tasks.list_adapters)
-    app.command("download", rich_help_panel=panel)(download.download)
-    app.command("compare", rich_help_panel=panel)(compare.compare)
-    app.command("versions", rich_help_panel=panel)(aliases.versions)
-    app.command("delete", rich_help_panel=panel)(tasks.delete)
-    app.command("undelete", rich_help_panel=panel)(aliases.undelete)
-    app.command("alias", rich_help_panel=panel)(aliases.alias)
-    app.command("rollback", rich_help_panel=panel)(aliases.rollback)
-    app.command("deprecate", rich_help_panel=panel)(aliases.deprecate)
-    app.command("top", rich_help_panel=panel)(top.top)
-    app.command("doctor", rich_help_panel=panel)(doctor.doctor)
-    app.command("audit", rich_help_panel=panel)(aliases.audit)
-    app.add_typer(keys.app, name="keys", rich_help_panel=panel)
-    app.add_typer(tenants.app, name="tenants", rich_help_panel=panel)
+    for name, command in _COMMANDS.items():
+        app.command(name, rich_help_panel=panel)(command)
+    for name, commands in {"keys": administration.keys, "tenants": administration.tenants}.items():
+        app.add_typer(commands, name=name, rich_help_panel=panel)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    for command in plugin_commands():
-        if command.name not in group.commands:
-            group.add_command(command)
+    for plugin in plugin_commands():
+        if plugin.name not in group.commands:
+            group.add_command(plugin)
     show_literally(group)
     return group
 

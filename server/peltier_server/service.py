@@ -11,7 +11,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_backbone.native.choice import use_kernels
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.ownership import require_own, require_registry_of
+from peltier_store.location import require_own, require_registry_of
 from peltier_store.registry import Registry
 
 from peltier_server.auth.authenticator import Authenticator

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.config.text_options import TextOptions
+from peltier_training.config.task_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_examples
 from peltier_training.evaluate.text_examination import examine

@@ -13,8 +13,8 @@ from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.artifact.manifest import read_manifest
 from peltier_adapters.golden.golden import check_golden
 from peltier_backbone.backbone import Backbone
-from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.preparation import prepare, prepare_evaluation
+from peltier_training.config.task_options import EmbeddingOptions
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.examination import evaluate

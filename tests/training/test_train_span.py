@@ -11,9 +11,8 @@ from peltier_adapters.artifact.manifest import read_manifest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec.tasks import SpanSpec
 from peltier_backbone.backbone import Backbone
-from peltier_training.data.data import Data
+from peltier_training.data.data import Data, LabelReader
 from peltier_training.data.examples import read_rows
-from peltier_training.data.labelled_data import LabelReader
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.examination import evaluate
 from peltier_training.train import train

@@ -19,7 +19,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.linear.linear import PlainLinear
 from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Run
-from peltier_training.config.text_options import TextOptions
+from peltier_training.config.task_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_examples
 from peltier_training.errors import TrainingError

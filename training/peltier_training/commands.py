@@ -11,20 +11,18 @@ from peltier_client.commands.field_options import FieldOptions, OptionValues, wi
 from rich.console import Console
 from rich.table import Table
 
-from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.preparation import Prepared, prepare, prepare_evaluation
-from peltier_training.config.resolution import GivenValue, ResolvedChoice, print_resolved
+from peltier_training.config.recipe import GivenValue, ResolvedChoice, print_resolved
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.config.text_options import TextOptions
-from peltier_training.data.data import Data
+from peltier_training.config.task_options import EmbeddingOptions, TextOptions
+from peltier_training.data.data import Data, skipped_lines
 from peltier_training.data.examples import LabelledRows
-from peltier_training.data.labelled_data import skipped_lines
 from peltier_training.processes import ThreadsOption, choose_threads, is_first, use_threads
 
 if TYPE_CHECKING:
     from peltier_training.train import TrainingResult
 
-Backbone = "A directory, a hub id or minilm."
+_BACKBONE = "A directory, a hub id or minilm."
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of the preset, NAME=VALUE.")]
 
 
@@ -45,7 +43,7 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     preset: Annotated[
         str | None, typer.Option(help="The method, see `peltier presets`. Default: the recipe's, or compacter.")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help=f"{Backbone} Default: the recipe's, or minilm.")] = None,
+    backbone: Annotated[str | None, typer.Option(help=f"{_BACKBONE} Default: the recipe's, or minilm.")] = None,
     numbers: Annotated[OptionValues, FieldOptions(Hyperparameters, given=True)],
     text: Annotated[OptionValues, FieldOptions(TextOptions, panel="On a T5")],
     embedding: Annotated[OptionValues, FieldOptions(EmbeddingOptions, panel="Embeddings")],
@@ -113,7 +111,7 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
     *,
     artifact: Annotated[Path, typer.Argument(help="The artifact, *.safetensors.")],
     data: Annotated[Path, typer.Option(help="Labelled examples, .jsonl, .csv or .tsv (.gz too).")],
-    backbone: Annotated[str, typer.Option(help=Backbone)] = "minilm",
+    backbone: Annotated[str, typer.Option(help=_BACKBONE)] = "minilm",
     columns: Annotated[
         OptionValues,
         FieldOptions(

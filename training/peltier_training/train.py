@@ -13,9 +13,7 @@ from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
 from peltier_training.fit.trainer import History
-from peltier_training.learners.adapter import AdapterLearner
-from peltier_training.learners.baseline import BaselineLearner
-from peltier_training.learners.learner import Learner
+from peltier_training.learners import AdapterLearner, BaselineLearner, Learner
 from peltier_training.processes import leave_group, take_device, use_threads
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
@@ -47,11 +45,9 @@ class TrainingResult:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics on all validation examples."""
         return self.report.metrics
 
     def measure(self, examples: Sequence[Example]) -> dict[str, float]:
-        """The metrics on `examples`."""
         return dict(self.learner.evaluate(examples).metrics)
 
 

@@ -17,52 +17,61 @@ from peltier_adapters.spec.tasks import TaskType, parse_names
 _T5 = "On a T5"
 
 
+HeadOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with the head's tensors, or directory of a model of transformers or sentence-transformers, if PATH "
+        "has no head."
+    ),
+]
+TypeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="classification, multilabel, regression, ranking, token-classification, span, embedding or text2text. "
+        "Default: by the head."
+    ),
+]
+InputsOption = Annotated[
+    str | None, typer.Option(help="Texts of one input: single, pair or triple. Default: by the task type.")
+]
+PoolingOption = Annotated[
+    str | None,
+    typer.Option(help="Pooling of embeddings without a head: first, mean, max or pooler. Default: the backbone's."),
+]
+StrideOption = Annotated[
+    int | None,
+    typer.Option(help="Tokens that neighbouring windows of a long text share, for token-classification and span."),
+]
+ExamplesOption = Annotated[
+    Path | None, typer.Option(help="Texts for the golden examples, one per line; pairs as JSON lists.")
+]
+TemplateOption = Annotated[
+    str | None,
+    typer.Option(help="Text of the input, with the placeholders {text}, {pair}, {third}.", rich_help_panel=_T5),
+]
+ImportTemperature = Annotated[
+    float, typer.Option(help="Temperature of /v1/completions requests without one; 0 is greedy.", rich_help_panel=_T5)
+]
+
+
 def import_(  # noqa: PLR0913 - one parameter per flag
     origin: Annotated[str, typer.Argument(help="adapterhub, peft, compacter, unipelt or adamix.")],
     path: Annotated[Path, typer.Argument(help="The saved adapter: a directory, or the authors' file.")],
     backbone: Annotated[str, typer.Option(help="The backbone it was trained on: a directory, a hub id or minilm.")],
     output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
     name: Annotated[str | None, typer.Option(help="Name of the task. Default: the name of PATH.")] = None,
-    head: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with the head's tensors, or directory of a model of transformers or sentence-transformers, if "
-            "PATH has no head."
-        ),
-    ] = None,
+    head: HeadOption = None,
     labels: Annotated[str | None, typer.Option(help="Names of the labels in order: a,b,c or a JSON file.")] = None,
-    task_type: Annotated[
-        str | None,
-        typer.Option(
-            help="classification, multilabel, regression, ranking, token-classification, span, embedding or text2text. "
-            "Default: by the head."
-        ),
-    ] = None,
-    inputs: Annotated[
-        str | None, typer.Option(help="Texts of one input: single, pair or triple. Default: by the task type.")
-    ] = None,
-    pooling: Annotated[
-        str | None,
-        typer.Option(help="Pooling of embeddings without a head: first, mean, max or pooler. Default: the backbone's."),
-    ] = None,
-    stride: Annotated[
-        int | None,
-        typer.Option(help="Tokens that neighbouring windows of a long text share, for token-classification and span."),
-    ] = None,
+    task_type: TypeOption = None,
+    inputs: InputsOption = None,
+    pooling: PoolingOption = None,
+    stride: StrideOption = None,
     max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
-    examples: Annotated[
-        Path | None, typer.Option(help="Texts for the golden examples, one per line; pairs as JSON lists.")
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(help="Text of the input, with the placeholders {text}, {pair}, {third}.", rich_help_panel=_T5),
-    ] = None,
+    examples: ExamplesOption = None,
+    template: TemplateOption = None,
     targets: Annotated[str | None, typer.Option(help="Text of each label. Default 0,1,….", rich_help_panel=_T5)] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest generated answer.", rich_help_panel=_T5)] = 64,
-    completion_temperature: Annotated[
-        float,
-        typer.Option(help="Temperature of /v1/completions requests without one; 0 is greedy.", rich_help_panel=_T5),
-    ] = 1.0,
+    completion_temperature: ImportTemperature = 1.0,
     json_output: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
 ) -> None:
     """Convert an adapter of AdapterHub, PEFT or the methods' authors to an artifact."""
@@ -71,8 +80,7 @@ def import_(  # noqa: PLR0913 - one parameter per flag
     from peltier_backbone.load import load_backbone
 
     from peltier_adapters.artifact.artifact import write_artifact
-    from peltier_adapters.importers.options import TaskOptions
-    from peltier_adapters.importers.run import READERS, Import, import_adapter
+    from peltier_adapters.importers.run import READERS, Import, TaskOptions, import_adapter
 
     if origin not in READERS:
         raise AdapterError(f"origin {origin!r} is unknown; it is one of {', '.join(READERS)}")

@@ -16,10 +16,20 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.head import take_head, type_of_class
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart
-from peltier_adapters.importers.shared.lora import LoraNames, LoraPair, create_lora, lora_modules, take_pair
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
-from peltier_adapters.importers.shared.prefix import create_prefix, create_prompt, prefix_width, unfold_prefix
-from peltier_adapters.importers.shared.replaced import take_biases, take_norms
+from peltier_adapters.importers.shared.parts import (
+    LoraNames,
+    LoraPair,
+    create_lora,
+    create_prefix,
+    create_prompt,
+    lora_modules,
+    prefix_width,
+    take_biases,
+    take_norms,
+    take_pair,
+    unfold_prefix,
+)
 from peltier_adapters.spec.tasks import TaskType
 
 _WRAPPER = "base_model.model."

@@ -18,10 +18,11 @@ _CENTRAL = ("lora", "prefix")
 
 def init(shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
     """Gate tensors among `shapes`: weight N(0, 0.02^2), bias 0, so a gate starts near one half."""
-    weights = {name: shape for name, shape in shapes.items() if name.startswith("gate.weight")}
-    biases = {name: shape for name, shape in shapes.items() if name.startswith("gate.bias")}
-    tensors = {name: normal(shape, 0.02, generator) for name, shape in weights.items()}
-    return tensors | {name: torch.zeros(shape) for name, shape in biases.items()}
+    return {
+        name: normal(shape, 0.02, generator) if name.startswith("gate.weight") else torch.zeros(shape)
+        for name, shape in shapes.items()
+        if name.startswith("gate.")
+    }
 
 
 class PartGates:

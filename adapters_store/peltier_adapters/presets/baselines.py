@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.presets.composition import BUILDERS, PresetSettings, Setting, override
-from peltier_adapters.presets.preset import HEAD, Preset, Variant, own_pooling
-from peltier_adapters.presets.presets import PRESETS, find_preset
+from peltier_adapters.presets.presets import HEAD, PRESETS, Preset, Variant, find_preset, own_pooling
 from peltier_adapters.spec.parts import HeadSpec
 
 _BYTES = 4  # of a float32
@@ -28,11 +27,9 @@ class Baseline:
     task_prefix: bool = True
 
     def variant(self, config: BackboneConfig) -> Variant:
-        """The method on this backbone."""
         return self.t5 if config.generates else self.encoder
 
     def settings(self, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Setting]:
-        """See `Preset.settings`."""
         head = {} if config.generates else HEAD
         return override(self.name, {**self.variant(config).defaults, **head}, overrides)
 

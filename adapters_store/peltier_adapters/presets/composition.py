@@ -1,6 +1,7 @@
 """Makes part specs from a preset's settings. Imports no torch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from peltier_adapters.errors import AdapterError
@@ -95,16 +96,8 @@ def _bias(settings: PresetSettings, outputs: int) -> PartSpec:
     return spec.BiasSpec.model_validate({"sites": tuple(sites), "skip": settings["first_block"]})
 
 
-def _norm(settings: PresetSettings, outputs: int) -> PartSpec:
-    return spec.NormSpec.model_validate({"skip": settings["first_block"]})
-
-
-def _norm_weight(settings: PresetSettings, outputs: int) -> PartSpec:
-    return spec.NormSpec.model_validate({"bias": False, "skip": settings["first_block"]})
-
-
-def _norm_bias(settings: PresetSettings, outputs: int) -> PartSpec:
-    return spec.NormSpec.model_validate({"weight": False, "skip": settings["first_block"]})
+def _norm(settings: PresetSettings, outputs: int, **without: bool) -> PartSpec:
+    return spec.NormSpec.model_validate({**without, "skip": settings["first_block"]})
 
 
 def _head(settings: PresetSettings, outputs: int) -> PartSpec:
@@ -126,7 +119,7 @@ BUILDERS: dict[str, Callable[[PresetSettings, int], PartSpec]] = {
     "prompt": _prompt,
     "bias": _bias,
     "norm": _norm,
-    "norm_weight": _norm_weight,
-    "norm_bias": _norm_bias,
+    "norm_weight": partial(_norm, bias=False),
+    "norm_bias": partial(_norm, weight=False),
     "head": _head,
 }

@@ -32,8 +32,7 @@ from peltier_store.blobs.files import (
     remove_partial_files,
     sync_file,
 )
-from peltier_store.blobs.location import BlobLocation, locate
-from peltier_store.blobs.owner import BlobStoreOwner
+from peltier_store.blobs.location import BlobLocation, BlobStoreOwner, locate
 from peltier_store.blobs.sources import CheckedSource, FileSource
 
 __all__ = [
@@ -216,7 +215,6 @@ class Blobs:
 
     @property
     def is_local(self) -> bool:
-        """Whether the blobs are in a directory of this machine."""
         return self._root is not None
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

@@ -1,5 +1,7 @@
-"""Locations of blob stores: a local directory, or a bucket of S3, Google Cloud Storage or Azure."""
+"""Locations of blob stores, a local directory or a bucket of S3, Google Cloud Storage or Azure, and their owners: the
+registries that their blobs belong to."""
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,15 +10,28 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 from peltier_adapters.durable import make_directory
 
-from peltier_store.blobs.errors import BlobError
+from peltier_store.blobs.errors import BlobError, BlobStoreGone, as_blob_errors
+from peltier_store.blobs.files import FOLDER, read_file, read_object, sync_file
 
 _DEFAULT_TIMEOUT_SECONDS = 30
 _MAX_CONNECT_SECONDS = 5
 _MAX_RETRIES = 4
+# obstore's names of options, where they differ.
+_OBSTORE_NAMES = {("gs", "endpoint"): "base_url"}
+# The pattern of an option's value, and its description in messages.
+_RULES = {
+    "account_name": (re.compile(".+"), "given"),
+    "allow_http": (re.compile("true|false"), "true or false"),
+    "endpoint": (re.compile(r"https?://[^/?#\s]+[^?#\s]*"), "an http:// or https:// URL"),
+    "region": (re.compile(".+"), "given"),
+    "timeout": (re.compile("[1-9][0-9]?|[1-5][0-9]{2}"), "a whole number of seconds from 1 to 599"),
+    "virtual_hosted_style_request": (re.compile("true|false"), "true or false"),
+}
+_KEY = "owner"
 
 
 @dataclass(frozen=True)
@@ -40,17 +55,6 @@ _SERVICES = {
     "s3": _Service(S3Store, ("endpoint", "region", "virtual_hosted_style_request")),
     "gs": _Service(GCSStore, ("endpoint",)),
     "az": _Service(AzureStore, ("endpoint", "account_name")),
-}
-# obstore's names of options, where they differ.
-_OBSTORE_NAMES = {("gs", "endpoint"): "base_url"}
-# The pattern of an option's value, and its description in messages.
-_RULES = {
-    "account_name": (re.compile(".+"), "given"),
-    "allow_http": (re.compile("true|false"), "true or false"),
-    "endpoint": (re.compile(r"https?://[^/?#\s]+[^?#\s]*"), "an http:// or https:// URL"),
-    "region": (re.compile(".+"), "given"),
-    "timeout": (re.compile("[1-9][0-9]?|[1-5][0-9]{2}"), "a whole number of seconds from 1 to 599"),
-    "virtual_hosted_style_request": (re.compile("true|false"), "true or false"),
 }
 
 
@@ -157,3 +161,81 @@ def _timeouts(options: Mapping[str, str]) -> dict[str, Any]:
     # The last attempt begins before `retry_timeout` is over.
     retry = {"max_retries": _MAX_RETRIES, "retry_timeout": timedelta(seconds=2 * seconds), "backoff": backoff}
     return {"client_options": client, "retry_config": retry}
+
+
+class BlobStoreOwner:
+    """The file of a blob store that names its owner. Once the owner is known, a store without it is not the same."""
+
+    def __init__(self, location: BlobLocation) -> None:
+        self._name = location.name
+        self._store = location.store
+        self._root = location.directory
+        self._known: str | None = None
+
+    async def read(self) -> str | None:
+        """The owner; None if nobody has claimed this store."""
+        with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be read"):
+            return _decode(await read_object(self._store, _KEY))
+
+    async def claim(self, owner: str) -> str:
+        """Records the owner of a store without one; returns its owner, the same one to all claimants."""
+        # Before the read, because another claimant of this process may record it meanwhile.
+        is_known = self._known is not None
+        found = await self.read()
+        if found is None and is_known:
+            # A process that has used the store never claims it again.
+            self._require(found)
+        if found is None:
+            found = await self._create(owner)
+        self._known = found
+        return found
+
+    async def hand_over(self, owner: str) -> str:
+        """Records another owner, whatever the owner was; returns the new one."""
+        with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be stored"):
+            await self._store.put_async(_KEY, owner.encode(), mode="overwrite")
+            await self._sync()
+        self._known = owner
+        return owner
+
+    async def require_present(self) -> None:
+        if self._root is not None:
+            self.require_directory()
+        elif self._known is not None:
+            self._require(await self.read())
+
+    def require_directory(self) -> None:
+        """Raises BlobStoreGone if the store is in a directory that is missing or was replaced."""
+        if self._root is None or self._known is None:
+            return
+        if not (self._root / FOLDER).is_dir():
+            raise BlobStoreGone(f"the blob store {self._name!r} is gone: it has no directory {FOLDER!r}")
+        # Its contents decide, because a new directory may get the inode of a removed one.
+        with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be read"):
+            data = read_file(self._root / _KEY)
+        self._require(_decode(data))
+
+    def _require(self, found: str | None) -> None:
+        if found is None or found != self._known:
+            state = "has no owner" if found is None else f"belongs to the registry {found}"
+            raise BlobStoreGone(
+                f"the blob store {self._name!r} was replaced: it {state}, and belonged to the registry {self._known}"
+            )
+
+    async def _create(self, owner: str) -> str:
+        with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be stored"):
+            try:
+                await self._store.put_async(_KEY, owner.encode(), mode="create")
+            except AlreadyExistsError:
+                return await self.read() or await self.hand_over(owner)
+            await self._sync()
+        return owner
+
+    async def _sync(self) -> None:
+        if self._root is not None:
+            await asyncio.to_thread(sync_file, self._root / _KEY)
+
+
+def _decode(data: bytes | None) -> str | None:
+    # After a power loss, a file that was being created may be empty.
+    return data.decode(errors="replace") if data else None

@@ -28,7 +28,6 @@ class FileSource:
         self._descriptor = descriptor
 
     def read(self, num_bytes: int) -> bytes:
-        """See `ByteSource`."""
         data = os.read(self._descriptor, num_bytes)
         while len(data) < num_bytes:
             more = os.read(self._descriptor, num_bytes - len(data))
@@ -38,7 +37,6 @@ class FileSource:
         return data
 
     def read_into(self, pieces: Sequence[memoryview], then: Callable[[], T]) -> T:
-        """See `ByteSource`."""
         rest = list(pieces)
         while rest:
             count = os.readv(self._descriptor, rest[:_MAX_PIECES])
@@ -49,7 +47,6 @@ class FileSource:
 
 
 def _after(count: int, pieces: Sequence[memoryview]) -> list[memoryview]:
-    """The pieces without their first `count` bytes."""
     for number, piece in enumerate(pieces):
         if count < len(piece):
             return [piece[count:], *pieces[number + 1 :]]
@@ -68,14 +65,12 @@ class CheckedSource:
         self._hash = hashlib.sha256()
 
     def read(self, num_bytes: int) -> bytes:
-        """See `ByteSource`."""
         with self._reading():
             data = self._source.read(num_bytes)
         self._take([data])
         return data
 
     def read_into(self, pieces: Sequence[memoryview], then: Callable[[], T]) -> T:
-        """See `ByteSource`."""
         with self._reading():
             self._source.read_into(pieces, _nothing)
         if sum(map(len, pieces)) < _BYTES_OF_TWO_THREADS:

@@ -26,7 +26,6 @@ MAX_ALIASES = 100
 
 
 def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, split: VersionShares) -> AliasRecord:
-    """Points the alias to these versions, with these shares."""
     check_alias(alias)
     check_split(alias, split)
     adapter_id = require_adapter(writing.connection, tenant, name)
@@ -62,7 +61,6 @@ def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str
 
 
 def delete_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> None:
-    """Deletes the alias; its history stays."""
     adapter_id = require_adapter(writing.connection, tenant, name)
     current = _current(writing.connection, adapter_id, alias)
     if current is None or current.split is None:
@@ -72,7 +70,6 @@ def delete_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) 
 
 
 def delete_all(writing: WriteTransaction, adapter_id: int) -> None:
-    """Deletes every alias of the adapter."""
     for current in _all_current(writing.connection, adapter_id):
         _change(writing, adapter_id, current.alias, None, current.id)
 
@@ -84,7 +81,6 @@ def aliases_of_version(connection: Connection, adapter_id: int, number: int) -> 
 
 
 def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
-    """The last thousand changes of an alias, newest first."""
     adapter_id = require_adapter(connection, tenant, name)
     changes = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias)
     rows = connection.execute(changes.order_by(AliasRow.id.desc()).limit(_MAX_HISTORY)).all()
@@ -102,22 +98,18 @@ def select_aliases() -> Select[*tuple[object, ...]]:
 
 
 def select_changes() -> Select[*tuple[object, ...]]:
-    """Selects every change of every alias."""
     return select(AliasRow.__table__)
 
 
 def alias_of(row: Row[*tuple[object, ...]]) -> AliasRecord:
-    """The alias in a row of `select_aliases`."""
     return AliasRecord(row.alias, split_of(row.split), row.created_at, row.created_by)
 
 
 def split_of(stored: Mapping[str, float]) -> dict[int, float]:
-    """A split from its JSON form."""
     return {int(number): share for number, share in stored.items()}
 
 
 def check_alias(alias: str) -> None:
-    """Raises InvalidRecord for an invalid alias."""
     check_name("alias", alias)
     if alias.isdecimal():
         raise InvalidRecord(f"the alias {alias!r} looks like a version number")

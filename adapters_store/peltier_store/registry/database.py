@@ -70,7 +70,6 @@ def describe(url: URL) -> str:
 
 
 def is_sqlite(url: URL) -> bool:
-    """Whether the database is a file of SQLite."""
     return url.drivername == _SQLITE
 
 
@@ -81,7 +80,10 @@ def create_sqlite_engine(url: URL, *, durable: bool = True) -> Engine:
     """
     # Python's own driver. The asynchronous one would hand every statement to a thread.
     engine = create_engine(url.set(drivername="sqlite"), connect_args={"timeout": _BUSY_SECONDS})
-    event.listen(engine, "connect", _configure_durable if durable else _configure_relaxed)
+    # With NORMAL a power loss may undo the last commits, but a commit here acknowledges an upload. EXTRA is as durable
+    # as FULL, and also without a write-ahead log, which does not exist yet during the first migration.
+    synchronous = "EXTRA" if durable else "NORMAL"
+    event.listen(engine, "connect", lambda connection, _: _configure(connection, synchronous))
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -170,7 +172,6 @@ def refuse_older_schema(connection: Connection) -> None:
 
 
 def read_schema(connection: Connection) -> str | None:
-    """The revision of the schema; None without one."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -235,16 +236,6 @@ def _postgresql_arguments(durable: bool) -> dict[str, object]:
             "synchronous_commit": "on" if durable else "off",
         },
     }
-
-
-def _configure_durable(connection: sqlite3.Connection, _record: object) -> None:
-    # With NORMAL a power loss may undo the last commits, but a commit here acknowledges an upload. EXTRA is as durable
-    # as FULL, and also without a write-ahead log, which does not exist yet during the first migration.
-    _configure(connection, "EXTRA")
-
-
-def _configure_relaxed(connection: sqlite3.Connection, _record: object) -> None:
-    _configure(connection, "NORMAL")
 
 
 def _configure(connection: sqlite3.Connection, synchronous: str) -> None:

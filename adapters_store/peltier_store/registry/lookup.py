@@ -39,7 +39,6 @@ _LIVE_BYTES = select_versions().where(
 
 
 def version_of(row: Row[*tuple[object, ...]]) -> VersionRecord:
-    """The version in a row of `select_versions`."""
     return VersionRecord(*row)  # type: ignore[arg-type]
 
 

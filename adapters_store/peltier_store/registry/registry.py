@@ -1,18 +1,29 @@
 """The registry: all operations on tenants, keys, adapters, versions and aliases."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
-from peltier_store.registry import aliases, claims, keys, tenants, versions
+from peltier_store.registry import aliases, claims, tenants, versions
+from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.errors import RegistryError
-from peltier_store.registry.lookup import find_version, read_digests, read_names, read_versions
+from peltier_store.registry.lookup import (
+    LIVE,
+    find_version,
+    read_digests,
+    read_names,
+    read_versions,
+    select_versions,
+    version_of,
+)
 from peltier_store.registry.records import (
+    AdapterRecord,
     AliasHistoryEntry,
     AliasRecord,
     AuditEntry,
@@ -25,14 +36,54 @@ from peltier_store.registry.records import (
     TenantRecord,
     VersionRecord,
 )
-from peltier_store.registry.snapshot import read_snapshot
+from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
+from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
 
+_SINCE = bindparam("since", type_=BigInteger)
+_CHANGED = AdapterRow.revision > _SINCE
+# A replica keeps the manifests it has read, and does not need those of deleted versions, which may be thousands.
+_UNREAD = case((LIVE & (VersionRow.revision > _SINCE), VersionRow.manifest), else_="")
+_VERSIONS = select_versions(_UNREAD).where(_CHANGED).order_by(VersionRow.adapter_id, VersionRow.number)
+_ALIASES = (
+    select_aliases().join(AdapterRow, AdapterRow.id == AliasRow.adapter_id).where(_CHANGED).order_by(AliasRow.alias)
+)
+_ADAPTERS = select(AdapterRow.__table__).where(_CHANGED).order_by(AdapterRow.tenant, AdapterRow.name)
+_TENANTS = select_tenants().where(TenantRow.revision > _SINCE)
+_KEYS = select_keys().where(KeyRow.revision > _SINCE)
 _NO_LIMITS = Quotas()
 _ALL_ENTRIES = AuditFilter()
-
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def read_snapshot(connection: Connection, since: int) -> RegistrySnapshot:
+    """The current revision, and every adapter, tenant and key that changed after `since`."""
+    revision = read_revision(connection)
+    if revision == since:
+        return RegistrySnapshot(revision, (), ())
+    changed = {"since": since}
+    return RegistrySnapshot(
+        revision,
+        _adapters(connection, changed),
+        tuple(tenant_of(row) for row in connection.execute(_TENANTS, changed)),
+        tuple(key_of(row) for row in connection.execute(_KEYS, changed)),
+    )
+
+
+def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterRecord, ...]:
+    versions: dict[tuple[str, str], list[VersionRecord]] = defaultdict(list)
+    for row in connection.execute(_VERSIONS, changed):
+        versions[row.tenant, row.name].append(version_of(row))
+    aliases: dict[int, list[AliasRecord]] = defaultdict(list)
+    for row in connection.execute(_ALIASES, changed):
+        aliases[row.adapter_id].append(alias_of(row))
+    return tuple(
+        AdapterRecord(
+            row.tenant, row.name, row.is_public, tuple(versions[row.tenant, row.name]), tuple(aliases[row.id])
+        )
+        for row in connection.execute(_ADAPTERS, changed)
+    )
 
 
 class Registry:
@@ -83,7 +134,6 @@ class Registry:
         return await self._transactions.identity()
 
     async def schema(self) -> str | None:
-        """The revision of the database's schema."""
         return await self._transactions.read(read_schema)
 
     async def revision(self) -> int:
@@ -227,13 +277,13 @@ class Registry:
 
         def work(writing: WriteTransaction) -> Key:
             draft = Key(prefix, tenant, digest, frozenset(scopes), note, writing.at, actor, expires_at, None)
-            return keys.create_key(writing, draft)
+            return tenants.create_key(writing, draft)
 
         return await self._transactions.write(actor, work)
 
     async def revoke_key(self, prefix: str, *, actor: str) -> Key:
         """Revokes a key permanently; a revoked key stays unchanged. Raises KeyUnknown."""
-        return await self._write(actor, keys.revoke_key, prefix)
+        return await self._write(actor, tenants.revoke_key, prefix)
 
     async def audit(
         self, wanted: AuditFilter = _ALL_ENTRIES, *, limit: int = 100, before_id: int | None = None

@@ -1,26 +1,26 @@
-"""Tenants, their quotas, and what they have stored.
-
-Deleted versions count for the quota of stored bytes until they are purged. Each version counts all of its bytes, even
-if several share one blob, because each has its own manifest in the registry, which may be most of the bytes.
-"""
+"""Tenants and their quotas, and API keys. The registry stores only digests of keys; the secrets stay in the server."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, fields
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
-from peltier_store.registry.errors import InvalidRecord, QuotaReached, RegistryConflict, TenantUnknown
+from peltier_store.registry.errors import InvalidRecord, KeyUnknown, QuotaReached, RegistryConflict, TenantUnknown
 from peltier_store.registry.lookup import LIVE
 from peltier_store.registry.records import (
     MAX_WEIGHT,
     MIN_WEIGHT,
+    SCOPES,
+    Key,
     Quotas,
     StorageUsage,
     TenantRecord,
     VersionRecord,
     check_name,
+    check_text,
 )
-from peltier_store.registry.tables import AdapterRow, TenantRow, VersionRow
+from peltier_store.registry.tables import AdapterRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
@@ -29,7 +29,6 @@ _MAX_COUNT = 2**63 - 1
 
 
 def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> TenantRecord:
-    """Creates a tenant."""
     check_name("tenant", name)
     _check_quotas(quotas)
     if find_quotas(writing.connection, name) is not None:
@@ -41,7 +40,6 @@ def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenan
 
 
 def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
-    """Replaces a tenant's quotas."""
     _check_quotas(quotas)
     require_quotas(writing.connection, name)
     writing.connection.execute(update(TenantRow).where(TenantRow.name == name).values(**asdict(quotas)))
@@ -50,7 +48,6 @@ def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
 
 
 def find_quotas(connection: Connection, name: str) -> Quotas | None:
-    """The quotas of the tenant, if there is one."""
     row = connection.execute(_ONE, {"name": name}).one_or_none()
     return None if row is None else _quotas(row)
 
@@ -73,7 +70,6 @@ _ONE = select_tenants().where(TenantRow.name == bindparam("name"))
 
 
 def tenant_of(row: Row[*tuple[object, ...]]) -> TenantRecord:
-    """The tenant in a row of `select_tenants`."""
     return TenantRecord(row.name, row.created_at, _quotas(row))
 
 
@@ -118,7 +114,6 @@ def require_room_for_bytes(connection: Connection, quotas: Quotas, draft: Versio
 
 
 def read_usage(connection: Connection, tenant: str) -> StorageUsage:
-    """What counts for the tenant's quotas of storage. Raises TenantUnknown."""
     require_quotas(connection, tenant)
     return StorageUsage(len(_live_names(connection, tenant)), _stored_bytes(connection, tenant))
 
@@ -131,3 +126,47 @@ def _live_names(connection: Connection, tenant: str) -> set[str]:
 def _stored_bytes(connection: Connection, tenant: str) -> int:
     owned = select(func.coalesce(func.sum(VersionRow.size_bytes), 0)).join(AdapterRow)
     return int(connection.execute(owned.where(AdapterRow.tenant == tenant)).scalar_one())
+
+
+def create_key(writing: WriteTransaction, key: Key) -> Key:
+    check_text("note", key.note)
+    check_scopes(key.scopes)
+    require_quotas(writing.connection, key.tenant)
+    taken = writing.connection.execute(select(KeyRow.prefix).where(KeyRow.prefix == key.prefix))
+    if taken.first() is not None:
+        raise RegistryConflict(f"a key with the prefix {key.prefix!r} exists already")
+    row = asdict(key) | {"scopes": sorted(key.scopes), "revision": writing.revision}
+    writing.connection.execute(insert(KeyRow).values(row))
+    expires = None if key.expires_at is None else key.expires_at.isoformat()
+    writing.audit(key.tenant, "create_key", key.prefix, scopes=sorted(key.scopes), note=key.note, expires_at=expires)
+    return key
+
+
+def revoke_key(writing: WriteTransaction, prefix: str) -> Key:
+    found = writing.connection.execute(select_keys().where(KeyRow.prefix == prefix)).one_or_none()
+    if found is None:
+        raise KeyUnknown(f"no key has the prefix {prefix!r}")
+    if found.revoked_at is not None:
+        return key_of(found)
+    changed = update(KeyRow).where(KeyRow.prefix == prefix)
+    writing.connection.execute(changed.values(revoked_at=writing.at, revision=writing.revision))
+    writing.audit(found.tenant, "revoke_key", prefix)
+    return key_of(writing.connection.execute(select_keys().where(KeyRow.prefix == prefix)).one())
+
+
+def check_scopes(scopes: Iterable[str]) -> None:
+    """Raises InvalidRecord unless these are one or more known scopes."""
+    given = set(scopes)
+    if not given or given - SCOPES:
+        raise InvalidRecord(f"the scopes {sorted(given)} are invalid: give one or more of {', '.join(sorted(SCOPES))}")
+
+
+def select_keys() -> Select[*tuple[object, ...]]:
+    """Selects every key, oldest first, for `key_of`."""
+    columns = (getattr(KeyRow, field.name) for field in fields(Key))
+    return select(*columns).order_by(KeyRow.created_at, KeyRow.prefix)
+
+
+def key_of(row: Row[*tuple[object, ...]]) -> Key:
+    values = dict(row._mapping)
+    return Key(**{**values, "scopes": frozenset(values["scopes"])})

@@ -24,6 +24,7 @@ from peltier_store.registry.tenants import require_quotas, require_room_for_adap
 from peltier_store.registry.transactions import WriteTransaction
 
 _INSERT_VERSION = insert(VersionRow).inline()
+_DRAFTED = ("digest", "size_bytes", "preset", "manifest", "created_at", "created_by")
 _OF_ADAPTER = AdapterRow.id, AdapterRow.last_number
 _COUNT_VERSION = (
     update(AdapterRow)
@@ -58,18 +59,9 @@ def require_room(connection: Connection, draft: VersionRecord) -> VersionRecord 
 
 def _insert(writing: WriteTransaction, draft: VersionRecord) -> VersionRecord:
     adapter_id, number = _next_number(writing, draft)
-    row = {
-        "adapter_id": adapter_id,
-        "number": number,
-        "digest": draft.digest,
-        "size_bytes": draft.size_bytes,
-        "preset": draft.preset,
-        "manifest": draft.manifest,
-        "created_at": draft.created_at,
-        "created_by": draft.created_by,
-        "revision": writing.revision,
-    }
-    writing.connection.execute(_INSERT_VERSION, row)
+    row = {name: getattr(draft, name) for name in _DRAFTED}
+    its = {"adapter_id": adapter_id, "number": number, "revision": writing.revision}
+    writing.connection.execute(_INSERT_VERSION, row | its)
     writing.audit(draft.tenant, "publish", f"{draft.name}@{number}", digest=draft.digest)
     return replace(draft, number=number)
 
@@ -98,7 +90,6 @@ def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, re
 
 
 def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) -> None:
-    """Allows or forbids other tenants to use a live adapter."""
     adapter_id = require_adapter(writing.connection, tenant, name)
     changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
     writing.connection.execute(changed.values(is_public=public, revision=writing.revision))
@@ -115,7 +106,6 @@ def mark(writing: WriteTransaction, version: VersionRecord, **marks: datetime | 
 
 
 def delete_version(writing: WriteTransaction, tenant: str, name: str, number: int) -> None:
-    """Marks one live version as deleted."""
     adapter_id = require_adapter(writing.connection, tenant, name)
     require_live(writing.connection, adapter_id, name, number)
     users = aliases.aliases_of_version(writing.connection, adapter_id, number)
@@ -139,7 +129,6 @@ def delete_adapter(writing: WriteTransaction, tenant: str, name: str) -> int:
 
 
 def undelete(writing: WriteTransaction, tenant: str, name: str, number: int) -> VersionRecord:
-    """Makes a deleted version live again; one that is live stays as it is."""
     version = find_version(writing.connection, tenant, name, number)
     if version is None:
         raise VersionUnknown(

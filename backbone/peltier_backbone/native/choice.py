@@ -12,7 +12,7 @@ from peltier_backbone.errors import BackboneError
 from peltier_backbone.native.levels import LEVEL_NAMES, machine_levels, processor_flags
 from peltier_backbone.native.library import Library, knows
 from peltier_backbone.native.survey import survey_libraries, survey_library
-from peltier_backbone.native.trial import Trial, try_layer
+from peltier_backbone.native.trial import LayerTrial, try_layer
 
 AUTO, TORCH = "auto", "torch"
 # How much faster torch must be than the native kernels. In bfloat16 torch prepares a product for each number of tokens,
@@ -83,7 +83,7 @@ def slowdown(dtype: torch.dtype) -> float:
     return _try(dtype).fastest / _try(torch.float32).fastest
 
 
-def _try(dtype: torch.dtype) -> Trial:
+def _try(dtype: torch.dtype) -> LayerTrial:
     return try_layer(load_library(), dtype)
 
 

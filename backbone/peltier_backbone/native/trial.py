@@ -18,7 +18,7 @@ _ROUNDS = 5
 _MAX_SECONDS = 0.02
 
 
-class Trial(NamedTuple):
+class LayerTrial(NamedTuple):
     """The seconds that a layer takes in one dtype; `native` is None without kernels."""
 
     native: float | None
@@ -31,15 +31,15 @@ class Trial(NamedTuple):
 
 
 @cache
-def try_layer(library: Library | None, dtype: torch.dtype) -> Trial:
+def try_layer(library: Library | None, dtype: torch.dtype) -> LayerTrial:
     """The least time of several rounds on one thread, in which the contenders take turns. It is CPU time, so that other
     load on the machine does not decide the result."""
     layer = ExampleLayer(_SIZES, dtype)
     if library is None:
         (by_torch,) = _least_seconds(layer.by_torch)
-        return Trial(None, by_torch)
+        return LayerTrial(None, by_torch)
     by_library, by_torch = _least_seconds(layer.by_library(library).run, layer.by_torch)
-    return Trial(by_library, by_torch)
+    return LayerTrial(by_library, by_torch)
 
 
 @torch.inference_mode()

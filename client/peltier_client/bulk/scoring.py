@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.asynchronous import AsyncClient
 from peltier_client.bulk.data_file import DataRow, read_input
 from peltier_client.errors import (
     BadRequest,

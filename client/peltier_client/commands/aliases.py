@@ -4,7 +4,6 @@ from itertools import islice
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel
 
 from peltier_client.commands.arguments import (
     ApiKey,
@@ -19,7 +18,7 @@ from peltier_client.commands.arguments import (
 )
 from peltier_client.commands.tables import print_alias_history, print_aliases, print_audit, print_versions, shown_split
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import Alias, AliasHistory, AliasList, AuditRecord, Split, VersionSummary, check_alias
+from peltier_client.protocol import Alias, AliasHistory, AliasList, check_alias
 
 AliasName = Annotated[
     str, typer.Argument(metavar="ALIAS", help="Alias, such as production.", callback=checked(check_alias))
@@ -32,7 +31,7 @@ OptionalAlias = Annotated[
         callback=checked(check_alias),
     ),
 ]
-VersionShares = Annotated[
+SharesArgument = Annotated[
     str | None, typer.Argument(metavar="VERSION", help="A version such as 3, or shares of several: 3=0.9,4=0.1.")
 ]
 HistoryOption = Annotated[bool, typer.Option("--history", help="Show the alias's history instead, newest first.")]
@@ -41,16 +40,10 @@ Undo = Annotated[bool, typer.Option("--undo", help="Remove the deprecation.")]
 LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of records.")]
 
 
-class AuditList(BaseModel):
-    """What `peltier audit --json` prints."""
-
-    records: list[AuditRecord]
-
-
 def alias(  # noqa: PLR0913 - each is a word of the command line
     task: OwnAdapter,
     alias: OptionalAlias = None,
-    version: VersionShares = None,
+    version: SharesArgument = None,
     history: HistoryOption = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
@@ -115,7 +108,7 @@ def audit(
     """Show the audit log, newest first."""
     with connect(url, api_key) as client:
         records = list(islice(client.audit(tenant), limit))
-    print_result(AuditList(records=records), lambda: print_audit(records), json=json)
+    print_result({"records": records}, lambda: print_audit(records), json=json)
 
 
 def _list_aliases(task: str, url: str, api_key: str | None, *, json: bool) -> None:
@@ -140,22 +133,10 @@ def _show(task: str, alias: Alias, *, json: bool) -> None:
     print_result(alias, f"{task}@{alias.alias} means {shown_split(alias.versions)}", json=json)
 
 
-class VersionDocument(BaseModel):
-    """What `peltier versions --json` prints: the versions, newest first.
-
-    `live` is the share of requests that each version gets under the bare name, and `aliases` the same for each alias.
-    """
-
-    name: str
-    live: Split
-    aliases: dict[str, Split]
-    versions: list[VersionSummary]
-
-
 def versions(task: OwnAdapter, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """List an adapter's versions, newest first, with the aliases that point to them."""
     with connect(url, api_key) as client:
         found = client.versions(task)
         adapter = client.adapter(task)
-    document = VersionDocument(name=adapter.name, live=adapter.live, aliases=adapter.aliases, versions=found)
+    document = {"name": adapter.name, "live": adapter.live, "aliases": adapter.aliases, "versions": found}
     print_result(document, lambda: print_versions(adapter, found), json=json)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.asynchronous import AsyncClient
 from peltier_client.bulk.answers import Answers, Case
 from peltier_client.bulk.comparison import compare as judge
 from peltier_client.bulk.data_file import DataRow, check_columns, open_rows, read_input
@@ -24,32 +24,17 @@ from peltier_client.commands.arguments import (
     Json,
     TextColumns,
     Url,
-    checked,
     print_result,
+    task_argument,
+    with_next_steps,
 )
-from peltier_client.commands.next_steps import with_next_steps
 from peltier_client.commands.predict_file import TIMEOUT_SECONDS
 from peltier_client.commands.tables import print_comparison, print_truncation
-from peltier_client.commands.task_names import complete_task
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import TaskReference
 
-First = Annotated[
-    str,
-    typer.Argument(
-        metavar="TASK@1", help="The first version.", callback=checked(TaskReference.parse), autocompletion=complete_task
-    ),
-]
-Second = Annotated[
-    str,
-    typer.Argument(
-        metavar="TASK@2",
-        help="The version to compare with.",
-        callback=checked(TaskReference.parse),
-        autocompletion=complete_task,
-    ),
-]
+First = Annotated[str, task_argument("TASK@1", "The first version.")]
+Second = Annotated[str, task_argument("TASK@2", "The version to compare with.")]
 DataOption = Annotated[
     Path,
     typer.Option(exists=True, dir_okay=False, readable=True, help="Labelled rows, .jsonl, .csv or .tsv (.gz too)."),

@@ -14,15 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from peltier_client.commands.arguments import ApiKey, Json, Url, print_result
-from peltier_client.commands.next_steps import next_step
+from peltier_client.commands.arguments import ApiKey, Json, Url, next_step, print_result
 from peltier_client.commands.plugins import is_missing
 from peltier_client.errors import ConnectionFailed, PeltierError
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import InfoResponse
-from peltier_client.synchronous.client import Client
+from peltier_client.synchronous import Client
 
-Level = Literal["ok", "note", "slow", "broken"]
+FindingLevel = Literal["ok", "note", "slow", "broken"]
 GROUP = "peltier.checks"
 _TIMEOUT_SECONDS = 5.0  # for an answer of the server
 _SUBJECT = "server"
@@ -42,21 +41,13 @@ class Finding(BaseModel):
     """
 
     subject: str
-    level: Level
+    level: FindingLevel
     text: str
     next_step: str | None = None
 
 
 # Takes the flags of `peltier doctor` that were given, by the names of the server's settings.
 Check = Callable[[Mapping[str, Any]], Iterator[Finding]]
-
-
-class Diagnosis(BaseModel):
-    """What `peltier doctor --json` prints: all findings, and how many of them are broken and slow."""
-
-    broken: int
-    slow: int
-    findings: list[Finding]
 
 
 def doctor(  # noqa: PLR0913 - each is a word of the command line
@@ -81,7 +72,7 @@ def doctor(  # noqa: PLR0913 - each is a word of the command line
         *check_server(url, api_key, named=named),
     ]
     counts = {level: sum(one.level == level for one in findings) for level in ("broken", "slow")}
-    print_result(Diagnosis(**counts, findings=findings), lambda: _print(findings, counts), json=json)
+    print_result({**counts, "findings": findings}, lambda: _print(findings, counts), json=json)
     if counts["broken"]:
         raise typer.Exit(1)
 
@@ -119,7 +110,7 @@ def check_server(url: str, api_key: str | None, *, named: bool) -> Iterator[Find
         try:
             reason = client.why_not_ready()
         except PeltierError as error:
-            level: Level = "broken" if named or not isinstance(error, ConnectionFailed) else "note"
+            level: FindingLevel = "broken" if named or not isinstance(error, ConnectionFailed) else "note"
             yield Finding(subject=_SUBJECT, level=level, text=error.message, next_step=next_step(error, api_key))
             return
         if reason is not None:

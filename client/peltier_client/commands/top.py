@@ -13,14 +13,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from peltier_client.asynchronous.client import AsyncClient
-from peltier_client.commands.arguments import ApiKey, Json, Url
-from peltier_client.commands.next_steps import with_next_steps
+from peltier_client.asynchronous import AsyncClient
+from peltier_client.commands.arguments import ApiKey, Json, Url, with_next_steps
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.monitor.keyboard import quit_key
-from peltier_client.monitor.readings import Lost, read_load
-from peltier_client.monitor.screen import draw, line
-from peltier_client.monitor.snapshot import LoadSnapshot
+from peltier_client.monitor.screen import draw, line, quit_key
+from peltier_client.monitor.snapshot import LoadSnapshot, Lost, read_load
 
 _TIMEOUT_SECONDS = 5.0
 # A changed size of the terminal is seen after this time.

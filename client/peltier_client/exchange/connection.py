@@ -30,7 +30,7 @@ _API_KEY = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True)
-class Connection:
+class ServerConnection:
     """How to reach the server. The repr does not show the API key."""
 
     url: httpx2.URL
@@ -39,7 +39,7 @@ class Connection:
     max_attempts: int
 
     @classmethod
-    def create(cls, url: str, api_key: str | None, timeout: float, max_attempts: int) -> "Connection":
+    def create(cls, url: str, api_key: str | None, timeout: float, max_attempts: int) -> "ServerConnection":
         """Checked settings; `timeout` is in seconds, for each of connecting, sending and waiting for the answer."""
         if max_attempts < 1:
             raise InvalidInput(f"max_attempts {max_attempts} is not allowed: it must be at least 1")
@@ -52,7 +52,7 @@ class Connection:
         return cls(check_url(url), headers, httpx2.Timeout(timeout, pool=None), max_attempts)
 
     def __repr__(self) -> str:
-        return f"Connection({self.url!r})"
+        return f"ServerConnection({self.url!r})"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -83,7 +83,6 @@ class Connection:
 
 
 def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]) -> httpx2.Request:
-    """The request for httpx2."""
     if request.file is not None:
         name, content = request.file
         sent = content if request.on_progress is None else ReportedFile(content, request.on_progress)

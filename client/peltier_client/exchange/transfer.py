@@ -1,7 +1,11 @@
-"""Tells how far the transfer of a file is."""
+"""Progress of the transfer of a file, and its atomic writing."""
 
+import os
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from io import BytesIO
+from pathlib import Path
 
 import httpx2
 
@@ -17,7 +21,6 @@ class ReportedFile(BytesIO):
         self._size, self._report = len(content), report
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next `size` bytes."""
         data = super().read(size)
         self._report(self.tell(), self._size)
         return data
@@ -42,12 +45,10 @@ class ReportedBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
             yield self._count(chunk)
 
     def close(self) -> None:
-        """Of the response."""
         assert isinstance(self._stream, httpx2.SyncByteStream), "of a synchronous client"
         self._stream.close()
 
     async def aclose(self) -> None:
-        """Of the response."""
         assert isinstance(self._stream, httpx2.AsyncByteStream), "of an asynchronous client"
         await self._stream.aclose()
 
@@ -55,3 +56,31 @@ class ReportedBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
         self._arrived += len(chunk)
         self._report(self._arrived, self._size)
         return chunk
+
+
+def write_whole(path: Path, data: bytes) -> Path:
+    """Write `data` to `path` atomically and durably. Raises OSError, and leaves `path` as it was, if that fails."""
+    # A unique name, so that concurrent writers of one path do not share a part file.
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        with suppress(OSError):
+            part.unlink()
+    return path
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable. Windows cannot open folders."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

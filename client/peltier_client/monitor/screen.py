@@ -1,20 +1,25 @@
-"""Draws a snapshot for a terminal, or as one line."""
+"""Draws a snapshot for a terminal, or as one line, and reads the key that ends it."""
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from peltier_client.monitor.readings import Lost
-from peltier_client.monitor.snapshot import AdapterLoad, LoadSnapshot, TenantLoad
+from peltier_client.monitor.snapshot import AdapterLoad, LoadSnapshot, Lost, TenantLoad
 
 _BAR_CELLS = 7
 _BUSY, _FULL = 0.7, 0.9
 # The lines of a screen without the rows of tenants and adapters.
 _FIXED_LINES = 16
 _NUM_TENANT_SHARE = 3
+_QUIT = b"qQ"
+_INTERRUPT = b"\x03"
 
 
 def draw(snapshot: LoadSnapshot, lost: Lost | None, height: int, *, keys: bool) -> RenderableType:
@@ -202,3 +207,33 @@ def _time(ms: float | None) -> str:
     if ms is None:
         return "-"
     return f"{ms:,.1f} ms" if ms < 1000 else f"{ms / 1000:,.1f} s"
+
+
+@contextmanager
+def quit_key(leave: asyncio.Event) -> Iterator[bool]:
+    """Sets `leave` when q is typed; at the end the terminal is as it was. Yields whether this terminal gives keys.
+
+    Call it in a running event loop.
+    """
+    if os.name == "nt" or not sys.stdin.isatty():
+        yield False
+        return
+    import termios
+    import tty
+
+    terminal, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
+
+    def read() -> None:
+        typed = os.read(terminal, 64)
+        # A terminal that was closed gives no bytes.
+        if not typed or any(key in _QUIT + _INTERRUPT for key in typed):
+            leave.set()
+
+    loop.add_reader(terminal, read)
+    try:
+        yield True
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

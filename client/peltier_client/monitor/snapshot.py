@@ -1,12 +1,65 @@
 """The load of a replica over one interval, as `peltier top` shows it and `--json` prints it."""
 
-from collections.abc import Mapping
-from datetime import datetime
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-from peltier_client.monitor.growth import Growth, added
-from peltier_client.protocol import LiveAdapter, LiveSnapshot, LiveTenant, LiveTier
+from peltier_client.asynchronous import AsyncClient
+from peltier_client.errors import PeltierError
+from peltier_client.protocol import Distribution, LiveAdapter, LiveSnapshot, LiveTenant, LiveTier
+
+# As many as the server may measure by themselves.
+_MAX_VERSIONS = 500
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The values that came to a distribution: `counts[i]` at most `bounds[i]`, the last above all bounds."""
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    total: float
+
+    @classmethod
+    def between(cls, earlier: Distribution | None, now: Distribution) -> "Growth":
+        """From an earlier reading to a later one. None, or a larger one, is of a time before the counts began again."""
+        if earlier is None or earlier.bounds != now.bounds or any(map(int.__gt__, earlier.counts, now.counts)):
+            return cls(now.bounds, now.counts, now.total)
+        counts = [new - old for old, new in zip(earlier.counts, now.counts, strict=True)]
+        return cls(now.bounds, counts, now.total - earlier.total)
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float | None:
+        """Of all values; None without any."""
+        return self.total / self.count if self.count else None
+
+    def quantile(self, share: float) -> float | None:
+        """The value below which this share of all values is, interpolated between bounds; None without values.
+
+        Above the last bound it is that bound.
+        """
+        if not self.count:
+            return None
+        left, lower = share * self.count, 0.0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            if left <= count and count:
+                return lower + (bound - lower) * left / count
+            left, lower = left - count, bound
+        return lower
+
+
+def added(earlier: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[str, int]:
+    """How much each counter grew. One that is smaller than before began again at 0."""
+    before = earlier or {}
+    return {name: count - before.get(name, 0) if count >= before.get(name, 0) else count for name, count in now.items()}
 
 
 class TenantLoad(BaseModel):
@@ -131,7 +184,7 @@ class _Interval:
             queue=self._queue(),
             batches=self._batches(),
             runner=self._runner(),
-            loads_per_second=self._rate(before.loads if before else 0, now.loads),
+            loads_per_second=self._rate(lambda live: live.loads),
             store_hits_per_second=lookups.get("store", 0) / self._seconds,
             tiers=[self._tier(tier, lookups) for tier in now.tiers],
             quarantined=now.quarantined,
@@ -140,11 +193,17 @@ class _Interval:
             adapters=self._adapters(),
         )
 
-    def _rate(self, earlier: int, now: int) -> float:
+    def _growth(self, of: Callable[[LiveSnapshot], Distribution]) -> Growth:
+        return Growth.between(of(self._before) if self._before else None, of(self._now))
+
+    def _rate(self, of: Callable[[LiveSnapshot], int]) -> float:
+        return self._per_second(of(self._before) if self._before else 0, of(self._now))
+
+    def _per_second(self, earlier: int, now: int) -> float:
         return (now - earlier if now >= earlier else now) / self._seconds
 
     def _requests(self) -> Requests:
-        growth = Growth.between(self._before.seconds if self._before else None, self._now.seconds)
+        growth = self._growth(lambda live: live.seconds)
         tenants = self._tenants()
         return Requests(
             per_second=sum(one.requests_per_second for one in tenants),
@@ -155,7 +214,7 @@ class _Interval:
 
     def _queue(self) -> Queue:
         queue = self._now.queue
-        waits = Growth.between(self._before.queue.seconds if self._before else None, queue.seconds)
+        waits = self._growth(lambda live: live.queue.seconds)
         return Queue(
             rows=queue.rows,
             tokens=queue.tokens,
@@ -166,28 +225,25 @@ class _Interval:
         )
 
     def _batches(self) -> Batches:
-        now, before = self._now.batches, self._before.batches if self._before else None
-        rows = Growth.between(before.rows if before else None, now.rows)
-        tokens = Growth.between(before.tokens if before else None, now.tokens)
-        shares = [(rows.mean, now.max_rows), (tokens.mean, now.max_tokens)]
+        rows, tokens = self._growth(lambda live: live.batches.rows), self._growth(lambda live: live.batches.tokens)
+        shares = [(rows.mean, self._now.batches.max_rows), (tokens.mean, self._now.batches.max_tokens)]
         return Batches(
             per_second=rows.count / self._seconds,
             rows=rows.mean,
             tokens=tokens.mean,
-            adapters=Growth.between(before.adapters if before else None, now.adapters).mean,
+            adapters=self._growth(lambda live: live.batches.adapters).mean,
             fill=max((mean / bound for mean, bound in shares if mean is not None), default=None),
         )
 
     def _runner(self) -> RunnerLoad:
-        now, before = self._now, self._before
-        batches = Growth.between(before.batches.seconds if before else None, now.batches.seconds)
-        steps = Growth.between(before.texts.step_seconds if before else None, now.texts.step_seconds)
+        batches = self._growth(lambda live: live.batches.seconds)
+        steps = self._growth(lambda live: live.texts.step_seconds)
         return RunnerLoad(
-            state=now.runner.state,
+            state=self._now.runner.state,
             busy=min(1.0, (batches.total + steps.total) / self._seconds),
-            restarts=now.runner.restarts,
-            generated_tokens_per_second=self._rate(before.texts.tokens if before else 0, now.texts.tokens),
-            texts_in_progress=now.texts.rows,
+            restarts=self._now.runner.restarts,
+            generated_tokens_per_second=self._rate(lambda live: live.texts.tokens),
+            texts_in_progress=self._now.texts.rows,
         )
 
     def _tier(self, now: LiveTier, lookups: Mapping[str, int]) -> TierLoad:
@@ -198,7 +254,7 @@ class _Interval:
             size_bytes=now.bytes,
             max_bytes=now.max_bytes,
             hits_per_second=lookups.get(now.tier, 0) / self._seconds,
-            evictions_per_second=self._rate(earlier.get(now.tier, 0), now.evictions),
+            evictions_per_second=self._per_second(earlier.get(now.tier, 0), now.evictions),
         )
 
     def _tenants(self) -> list[TenantLoad]:
@@ -212,7 +268,7 @@ class _Interval:
             tenant=now.tenant,
             requests_per_second=sum(requests.values()) / self._seconds,
             errors_per_second=_num_errors(requests) / self._seconds,
-            tokens_per_second=self._rate(earlier.tokens if earlier else 0, now.tokens),
+            tokens_per_second=self._per_second(earlier.tokens if earlier else 0, now.tokens),
             queue_tokens=now.queued_tokens,
             open_requests=now.open_requests,
         )
@@ -245,3 +301,28 @@ def _num_errors(requests: Mapping[str, int]) -> int:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(1000 * seconds, 3)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The server gave no answer."""
+
+    at: datetime
+    error: PeltierError
+
+
+async def read_load(client: AsyncClient, interval: float) -> AsyncGenerator[LoadSnapshot | Lost, None]:
+    """A snapshot every `interval` seconds, or why there is none. Raises a `PeltierError` if the first reading fails.
+
+    After a server was lost, the next snapshot covers the time since the last reading.
+    """
+    earlier = await client.live(_MAX_VERSIONS)
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            now = await client.live(_MAX_VERSIONS)
+        except PeltierError as error:
+            yield Lost(datetime.now(UTC), error)
+            continue
+        yield create_snapshot(earlier, now)
+        earlier = now

@@ -1,6 +1,7 @@
-"""Requests about adapters and their versions: publish, list, fetch, change, delete."""
+"""Requests about adapters, their versions and their aliases: publish, list, fetch, change, delete."""
 
 import hashlib
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from peltier_client.protocol import (
     AdapterChange,
     AdapterPage,
     AdapterVersion,
+    Alias,
+    AliasChange,
+    AliasHistory,
+    AliasList,
+    AliasRequest,
     DeprecationRequest,
     TaskReference,
     UploadedVersion,
@@ -50,7 +56,6 @@ def list_adapters(containing: str, cursor: str | None) -> Request[AdapterPage]:
 
 
 def get_adapter(name: str) -> Request[Adapter]:
-    """One adapter."""
     return Request("GET", f"/v1/adapters/{check_name(name)}", reader(Adapter))
 
 
@@ -60,12 +65,10 @@ def list_versions(name: str, cursor: str | None = None) -> Request[VersionList]:
 
 
 def get_version(name: str, number: int) -> Request[AdapterVersion]:
-    """One version of an adapter."""
     return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{number:d}", reader(AdapterVersion))
 
 
 def get_manifest(name: str, number: int) -> Request[VersionManifest]:
-    """The manifest of one version, and the sizes of its parts."""
     path = f"/v1/adapters/{check_name(name)}/versions/{number:d}/manifest"
     return Request("GET", path, reader(VersionManifest))
 
@@ -89,7 +92,6 @@ def delete(task: str) -> Request[None]:
 
 
 def undelete_version(task: str) -> Request[AdapterVersion]:
-    """Undelete a version (`name@3`)."""
     return Request("POST", f"{_version(task)}/undelete", reader(AdapterVersion))
 
 
@@ -100,7 +102,6 @@ def deprecate_version(task: str, reason: str | None) -> Request[AdapterVersion]:
 
 
 def change_adapter(name: str, public: bool) -> Request[Adapter]:
-    """Allow or forbid other tenants to use an adapter."""
     json = to_json(AdapterChange, {"public": public})
     return Request("PATCH", f"/v1/adapters/{check_name(name)}", reader(Adapter), json=json)
 
@@ -123,3 +124,38 @@ def _version(task: str) -> str:
     if reference.tenant is not None or reference.version is None:
         raise InvalidInput(f"task {task!r} is not a version of an adapter of your own, written as name@3")
     return f"/v1/adapters/{reference.name}/versions/{reference.version}"
+
+
+def list_aliases(name: str) -> Request[list[Alias]]:
+
+    def read(response: httpx2.Response) -> list[Alias]:
+        return read_body(response, AliasList).aliases
+
+    return Request("GET", f"/v1/adapters/{check_name(name)}/aliases", read)
+
+
+def alias_history(name: str, alias: str) -> Request[list[AliasChange]]:
+
+    def read(response: httpx2.Response) -> list[AliasChange]:
+        return read_body(response, AliasHistory).changes
+
+    return Request("GET", f"{_alias(name, alias)}/history", read)
+
+
+def set_alias(name: str, alias: str, version: int | Mapping[int, float]) -> Request[Alias]:
+    """Point an alias to a version, or to several with the share of requests that each gets."""
+    meant = {"version": version} if isinstance(version, int) else {"versions": version}
+    return Request("PUT", _alias(name, alias), reader(Alias), json=to_json(AliasRequest, meant))
+
+
+def rollback_alias(name: str, alias: str) -> Request[Alias]:
+    """Undo the last change of an alias. Not retried, because a second request goes two steps back."""
+    return Request("POST", f"{_alias(name, alias)}/rollback", reader(Alias), retried=False)
+
+
+def delete_alias(name: str, alias: str) -> Request[None]:
+    return Request("DELETE", _alias(name, alias), raise_for_error)
+
+
+def _alias(name: str, alias: str) -> str:
+    return f"/v1/adapters/{check_name(name)}/aliases/{check_alias(alias)}"

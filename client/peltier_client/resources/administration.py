@@ -1,17 +1,24 @@
-"""Requests about tenants and their quotas, API keys and the audit log."""
+"""Requests about tenants and their quotas, API keys, the audit log, and the server itself."""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-from peltier_client.errors import InvalidInput
-from peltier_client.exchange.request import Request, page_query, raise_for_error, reader, to_json
+import httpx2
+
+from peltier_client.errors import InvalidInput, Unavailable
+from peltier_client.exchange.request import Request, page_query, raise_for_error, read_body, reader, to_json
 from peltier_client.protocol import (
+    ActivityResponse,
     AuditPage,
+    HealthResponse,
+    InfoResponse,
     KeyList,
     KeyRequest,
+    LiveSnapshot,
     NewKey,
+    ReadyResponse,
     TenantInfo,
     TenantList,
     TenantQuotas,
@@ -33,7 +40,6 @@ class QuotaOptions(TypedDict, total=False):
 
 
 def create_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:
-    """Create a tenant."""
     return Request(
         "POST", "/v1/tenants", reader(TenantInfo), json=to_json(TenantRequest, {"name": name, "quotas": quotas})
     )
@@ -45,17 +51,14 @@ def list_tenants(cursor: str | None = None) -> Request[TenantList]:
 
 
 def get_tenant(name: str) -> Request[TenantInfo]:
-    """One tenant."""
     return Request("GET", f"/v1/tenants/{check_name(name, 'tenant')}", reader(TenantInfo))
 
 
 def get_usage(name: str) -> Request[TenantUsage]:
-    """What a tenant uses of its quotas now."""
     return Request("GET", f"/v1/tenants/{check_name(name, 'tenant')}/usage", reader(TenantUsage))
 
 
 def set_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:
-    """Replace all quotas of a tenant."""
     json = to_json(TenantQuotas, quotas)
     return Request("PUT", f"/v1/tenants/{check_name(name, 'tenant')}", reader(TenantInfo), json=json)
 
@@ -69,7 +72,6 @@ class KeyOptions(TypedDict, total=False):
 
 
 def create_key(scopes: Iterable[str], options: KeyOptions) -> Request[NewKey]:
-    """Create a key."""
     json = to_json(KeyRequest, {"scopes": sorted(set(scopes)), **options})
     return Request("POST", "/v1/keys", reader(NewKey), json=json)
 
@@ -81,7 +83,6 @@ def list_keys(tenant: str | None, cursor: str | None = None) -> Request[KeyList]
 
 
 def revoke_key(prefix: str) -> Request[None]:
-    """Revoke a key."""
     return Request("DELETE", f"/v1/keys/{quote(prefix, safe='')}", raise_for_error)
 
 
@@ -107,3 +108,39 @@ def _text(name: str, value: object) -> str:
     if value.tzinfo is None:
         raise InvalidInput(f"{name} is {value.isoformat()}, which has no time zone")
     return value.isoformat()
+
+
+def info() -> Request[InfoResponse]:
+    return Request("GET", "/info", reader(InfoResponse))
+
+
+def live(max_versions: int) -> Request[LiveSnapshot]:
+    """What the replica did since its start and holds now. Not retried, because the answer is about now."""
+    return Request("GET", "/v1/live", reader(LiveSnapshot), query={"adapters": max_versions}, retried=False)
+
+
+def activity() -> Request[ActivityResponse]:
+    return Request("GET", "/v1/activity", reader(ActivityResponse))
+
+
+def health() -> Request[HealthResponse]:
+    """Whether the process is alive. Not retried, because the answer is about now."""
+    return Request("GET", "/health", reader(HealthResponse), retried=False)
+
+
+def ready() -> Request[bool]:
+    """Whether the server accepts predictions. Not retried."""
+    return Request("GET", "/ready", lambda response: _read_unreadiness(response) is None, retried=False)
+
+
+def why_not_ready() -> Request[str | None]:
+    """Why the server accepts no predictions; None if it does. Not retried."""
+    return Request("GET", "/ready", _read_unreadiness, retried=False)
+
+
+def _read_unreadiness(response: httpx2.Response) -> str | None:
+    try:
+        read_body(response, ReadyResponse)
+    except Unavailable as error:
+        return error.message
+    return None

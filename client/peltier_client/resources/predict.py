@@ -7,10 +7,8 @@ import httpx2
 from pydantic import BaseModel, ConfigDict
 
 from peltier_client.errors import ErrorBody, InvalidInput, PeltierError, UnexpectedAnswer
-from peltier_client.exchange.error_reader import error_from_detail
-from peltier_client.exchange.request import Request, raise_for_error, read_body, to_json
-from peltier_client.exchange.results import PredictionBody, Predictions
-from peltier_client.exchange.text_reader import TextReader
+from peltier_client.exchange.request import Request, error_from_detail, raise_for_error, read_body, to_json
+from peltier_client.exchange.results import PredictionBody, Predictions, TextReader
 from peltier_client.protocol import (
     Aggregation,
     MixedPredictRequest,
@@ -56,7 +54,6 @@ class _MixedBody(BaseModel):
 def predict(
     task: str, inputs: str | Iterable[str] | Iterable[TextTuple], options: PredictOptions
 ) -> Request[Predictions]:
-    """Predict inputs of one task."""
     if isinstance(inputs, tuple) and any(isinstance(item, str) for item in inputs):
         raise InvalidInput("inputs is a tuple of texts; write [(text, pair)] for one pair, or a list for several texts")
     sent = inputs if isinstance(inputs, str) else list(inputs)
@@ -71,7 +68,6 @@ def predict(
 
 
 def embed(task: str, texts: str | Iterable[str], options: PredictOptions) -> Request[list[list[float]]]:
-    """Embed texts."""
     asked = predict(task, texts, options)
     return Request("POST", asked.path, lambda response: _vectors(task, asked.read(response)), json=asked.json)
 
@@ -137,7 +133,6 @@ def _check_count(num_answers: int, num_inputs: int) -> None:
 
 
 def rerank(task: str, query: str, documents: Iterable[str], top_n: int | None) -> Request[list[RankedDocument]]:
-    """Sort documents with a ranking task."""
     json = to_json(RerankRequest, {"model": task, "query": query, "documents": list(documents), "top_n": top_n})
 
     def read(response: httpx2.Response) -> list[RankedDocument]:

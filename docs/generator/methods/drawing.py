@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import PresetSettings
-from peltier_adapters.presets.preset import Preset
+from peltier_adapters.presets.presets import Preset
 from peltier_adapters.spec.bottleneck import BottleneckSpec
 from peltier_adapters.spec.lora import LoraSpec
 from peltier_adapters.spec.parts import PartSpec

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.presets.composition import Setting
-from peltier_adapters.presets.preset import HEAD
+from peltier_adapters.presets.presets import HEAD
 from peltier_backbone.checkpoint.config import BackboneConfig
 
 from docs.generator.methods.method import Method

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from peltier_client.commands.doctor import Finding
 from peltier_store.blobs.blobs import BlobError, Blobs
-from peltier_store.location import StoreLocation
-from peltier_store.ownership import require_not_foreign
+from peltier_store.location import StoreLocation, require_not_foreign
 from peltier_store.registry import Registry, RegistryError
 from rich.filesize import decimal
 

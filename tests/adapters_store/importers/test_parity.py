@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.options import TaskOptions
-from peltier_adapters.importers.run import Import, import_adapter
+from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import outputs

@@ -5,7 +5,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.peft import read_peft
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_adapters.importers.shared.prefix import prefix_width
+from peltier_adapters.importers.shared.parts import prefix_width
 from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file

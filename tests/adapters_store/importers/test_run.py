@@ -1,8 +1,8 @@
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.options import TaskOptions
-from peltier_adapters.importers.run import Import, import_adapter
+from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
+from peltier_adapters.importers.shared.imported import ImportedAdapter
 from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import SaveAdapterHub, SavePeft
@@ -28,3 +28,20 @@ def test_a_regression_has_one_output(save_peft: SavePeft, bert: Backbone) -> Non
     wanted = Import("peft", save_peft(), "imported", options=TaskOptions(task_type="regression"))
     with pytest.raises(AdapterError, match="a regression has one output; the checkpoint's head has 2"):
         import_adapter(wanted, bert)
+
+
+BARE = ImportedAdapter("lora", ())
+
+
+def test_a_task_on_t5_writes_as_it_is_told(t5: Backbone) -> None:
+    """The task has the given length of texts and temperature of completions."""
+    decoding = TaskOptions(max_new_tokens=7, completion_temperature=0.0).task(BARE, t5).decoding
+    assert decoding is not None
+    assert (decoding.answer, decoding.max_new_tokens, decoding.completion_temperature) == ("generate", 7, 0.0)
+    assert TaskOptions().task(BARE, t5).decoding.completion_temperature == 1.0
+
+
+def test_a_temperature_out_of_bounds_is_one_sentence(t5: Backbone) -> None:
+    """The sentence contains the bound."""
+    with pytest.raises(AdapterError, match=r"completion_temperature is 3\.0: .* less than or equal to 2"):
+        TaskOptions(completion_temperature=3.0).task(BARE, t5)

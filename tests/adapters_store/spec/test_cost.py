@@ -16,8 +16,7 @@ from peltier_adapters.batch.scoring import pack_targets
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import head
-from peltier_adapters.presets.preset import Preset
-from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
+from peltier_adapters.presets.presets import PRESETS, Preset, find_preset, presets_for
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.cost import AdapterCost, BackboneCost
 from peltier_adapters.spec.parts import HeadSpec, Parts

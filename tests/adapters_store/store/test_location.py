@@ -1,8 +1,12 @@
+import os
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from peltier_store.blobs.blobs import Blobs
 from peltier_store.blobs.errors import BlobError
-from peltier_store.location import StoreLocation
+from peltier_store.location import StoreLocation, require_not_foreign, require_own, require_registry_of
+from peltier_store.registry import Registry, RegistryError
 
 REGISTRY = "postgresql+asyncpg://localhost/peltier"
 
@@ -27,3 +31,52 @@ def test_a_url_of_another_machine_is_no_directory() -> None:
     """A file:// URL names a directory of this machine."""
     with pytest.raises(BlobError, match="neither a directory nor a file:///DIRECTORY URL"):
         StoreLocation.of("file://host/store")
+
+
+@pytest.fixture
+async def registries(tmp_path: Path) -> AsyncIterator[tuple[Registry, Registry]]:
+    """Two new registries."""
+    one, other = [await Registry.open(f"sqlite+aiosqlite:///{tmp_path / name}.db") for name in ("one", "other")]
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+async def test_the_first_registry_owns_a_store(registries: tuple[Registry, Registry], tmp_path: Path) -> None:
+    """Another registry is refused in a sentence that says what to do."""
+    blobs, (one, other) = Blobs.open(tmp_path / "blobs"), registries
+    await require_not_foreign(other, blobs)
+    for _ in range(2):
+        await require_own(one, blobs)
+    rule = f"^the blob store '{tmp_path}/blobs' belongs to the registry [0-9a-f]{{32}}, not to this one, which is "
+    for require in (require_own, require_not_foreign):
+        with pytest.raises(BlobError, match=rule):
+            await require(other, blobs)
+    (tmp_path / "blobs" / "owner").unlink()
+    await require_own(other, Blobs.open(tmp_path / "blobs"))
+
+
+async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp_path: Path) -> None:
+    """A store that was only read has no owner."""
+    blobs = Blobs.open(tmp_path / "blobs")
+    await require_not_foreign(registries[0], blobs)
+    assert await blobs.owner.read() is None
+
+
+@pytest.mark.parametrize(("make", "what"), [(Path.unlink, "missing"), (lambda path: os.truncate(path, 0), "empty")])
+async def test_no_new_registry_takes_the_place_of_one_that_is_lost(
+    make: Callable[[Path], None], what: str, tmp_path: Path
+) -> None:
+    """The error names the owner of the blobs; a store without an owner accepts a new registry."""
+    path, blobs = tmp_path / "registry.db", Blobs.open(tmp_path / "blobs")
+    url = f"sqlite+aiosqlite:///{path}"
+    await require_registry_of(blobs, url)
+    registry = await Registry.open(url)
+    await require_own(registry, blobs)
+    await registry.close()
+    await require_registry_of(blobs, url)
+    make(path)
+    with pytest.raises(
+        RegistryError, match=rf"^the registry '{path}' is {what}, and the blob store '{tmp_path}/blobs'"
+    ):
+        await require_registry_of(blobs, url)

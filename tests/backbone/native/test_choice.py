@@ -12,7 +12,7 @@ from peltier_backbone.load import load_backbone
 from peltier_backbone.native import choice, levels
 from peltier_backbone.native.choice import choose_kernels, kernels_in_use, load_library, serving_library, slowdown
 from peltier_backbone.native.survey import LibraryState, survey_libraries
-from peltier_backbone.native.trial import Trial, try_layer
+from peltier_backbone.native.trial import LayerTrial, try_layer
 
 from tests.support.levels import LEVELS, fastest_level, forced_level
 
@@ -100,7 +100,7 @@ def test_the_faster_one_is_taken(
 ) -> None:
     """For everything in a dtype. In bfloat16 torch prepares products for each number of tokens, so it must be faster by
     more. The log names both times, once."""
-    monkeypatch.setattr(choice, "try_layer", lambda library, dtype: Trial(native * 1e-3, 1e-3))
+    monkeypatch.setattr(choice, "try_layer", lambda library, dtype: LayerTrial(native * 1e-3, 1e-3))
     caplog.set_level(logging.INFO)
     with kernels_in_use("auto"):
         found = choose_kernels(dtype)

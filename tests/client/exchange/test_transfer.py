@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from peltier_client.asynchronous.client import AsyncClient
-from peltier_client.synchronous.client import Client
+from peltier_client.asynchronous import AsyncClient
+from peltier_client.synchronous import Client
 
 Told = list[tuple[int, int | None]]
 

@@ -4,8 +4,10 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx2
 import pytest
 from peltier_client import AsyncClient, Client, InvalidInput, NotFound
+from peltier_client.errors import UnexpectedAnswer
 from peltier_client.protocol import RateUsage
 from peltier_client.resources import administration
 
@@ -96,3 +98,17 @@ def test_a_time_without_a_zone_is_not_sent() -> None:
         "action": "publish",
         "limit": 100,
     }
+
+
+def test_an_unexpected_answer_says_why() -> None:
+    """The message names the type and the first thing wrong."""
+    response = httpx2.Response(200, json={"status": "fine"})
+    with pytest.raises(UnexpectedAnswer, match="not the expected HealthResponse: status: input should be 'ok'"):
+        administration.health().read(response)
+
+
+def test_activity_is_read_without_versions() -> None:
+    """A server that nobody asked has only residents."""
+    body = {"residents": [{"digest": "sha256:" + 64 * "0", "tier": "host"}], "num_residents": 1}
+    answer = administration.activity().read(httpx2.Response(200, json=body))
+    assert (answer.versions, answer.residents[0].tier) == ([], "host")

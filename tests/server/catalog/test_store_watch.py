@@ -11,7 +11,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs, BlobStoreGone
 from peltier_store.blobs.files import sync_file
-from peltier_store.ownership import require_own
+from peltier_store.location import require_own
 from peltier_store.registry import Registry, RegistryGone
 from peltier_store.registry.transactions import WriteTransaction
 

@@ -53,7 +53,7 @@ UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
         "peltier_store.registry.tenants._MAX_COUNT",
-        "peltier_store.backup.restore._MAX_SUMMARY_BYTES",
+        "peltier_store.backup._MAX_SUMMARY_BYTES",
         "peltier_store.blobs.location._MAX_RETRIES",
         "peltier_store.blobs.sources._MAX_PIECES",
         "peltier_store.commands._MAX_GRACE_SECONDS",

@@ -7,7 +7,7 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_client.protocol import LiveSnapshot
-from peltier_client.resources import operations
+from peltier_client.resources import administration
 from peltier_server.metrics.labels import LabelSlots
 
 from tests.server.conftest import Running
@@ -15,7 +15,7 @@ from tests.server.conftest import Running
 
 async def snapshot(running: Running, max_versions: int = 100) -> LiveSnapshot:
     """As the client library reads it."""
-    asked = operations.live(max_versions)
+    asked = administration.live(max_versions)
     return asked.read(await running.client.get(asked.path, params=dict(asked.query)))
 
 

@@ -1,18 +1,28 @@
 """The papers' hyper-parameters as data."""
 
 import tomllib
+from collections.abc import Callable
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from peltier_adapters.presets.baselines import BASELINES, find_method
-from peltier_adapters.presets.preset import Preset
+from peltier_adapters.presets.presets import Preset
 from peltier_backbone.checkpoint.config import BackboneConfig, BertConfig, parse_config
-from peltier_training.config.recipe import RecipeFile, find_recipe, recipe_names
-from peltier_training.config.run import Hyperparameters
-from peltier_training.config.templates import TEMPLATES
+from peltier_training.config.preparation import prepare
+from peltier_training.config.recipe import (
+    GivenValue,
+    RecipeFile,
+    ResolvedChoice,
+    find_recipe,
+    print_resolved,
+    recipe_names,
+)
+from peltier_training.config.run import BEST_METRICS, METRICS, Hyperparameters, Run
+from peltier_training.config.task_options import TEMPLATES, TextOptions
+from peltier_training.data.data import Data
 from peltier_training.data.labels import TaskType
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate import metrics
 
 _TOKENS = {"max_positions": 512, "num_token_types": 2, "pad_token_id": 0, "norm_eps": 1e-12, "vocab_size": 30522}
 _T5 = {"model_type": "t5", "vocab_size": 32128, "n_positions": 512, "d_kv": 64}
@@ -61,7 +71,7 @@ def test_metrics_of_recipes_exist(name: str):
     """Each task's metric is one that its kind of task has: STS-B's labels are numbers, all others' are classes."""
     for task in (*BERT_TASKS, "boolq", "cb", "copa", "multirc", "record", "wic"):
         kind: TaskType = "regression" if task == "stsb" else "classification"
-        assert find_recipe(name, task).hyperparameters.get("metric", metrics.BEST[kind]) in metrics.NAMES[kind]
+        assert find_recipe(name, task).hyperparameters.get("metric", BEST_METRICS[kind]) in METRICS[kind]
 
 
 # Compacter's Tables 4, 10 and 11.
@@ -192,3 +202,61 @@ def test_an_unknown_recipe_is_answered_with_its_neighbours(name: str, reason: st
 def test_baselines_have_recipes_too():
     """What adapters are compared with is trained with its own numbers."""
     assert {name.split("/")[0] for name in recipe_names()} >= BASELINES.keys()
+
+
+Read = Callable[[str, str, GivenValue], dict[str, tuple[str, str]]]
+
+
+@pytest.fixture
+def table(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Read:
+    """`table(recipe, backbone, given)`: value and origin of each line that `peltier train` prints."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def read(recipe: str, backbone: str, given: GivenValue) -> dict[str, tuple[str, str]]:
+        choice = ResolvedChoice.find(recipe, "toy", None, backbone)
+        files = [toy / f"classification-{part}.jsonl" for part in ("train", "validation")]
+        run = Run(
+            task="toy",
+            task_type="classification",
+            preset=choice.preset,
+            backbone=backbone,
+            data=Data(*files, ("text",), "label"),
+            output=tmp_path / "toy.safetensors",
+            directory=tmp_path / "run",
+            hyperparameters=Hyperparameters(**choice.numbers(given)),
+            text=TextOptions(template=choice.template(given)),
+            overrides=choice.settings(given),
+        )
+        print_resolved(prepare(run).run, choice, given)
+        lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("│")]
+        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+        return {name: (value, origin) for name, value, origin in rows}
+
+    return read
+
+
+def test_a_default_is_what_the_run_takes(table: Read):
+    """MiniLM's pooling file names the mean: neither "auto" nor a flag that nobody gave."""
+    found = table("lora/bert-base/glue", "minilm", GivenValue())
+    assert found["set pooling"] == ("mean", "default")
+    assert found["epochs"] == ("50", "recipe")
+
+
+def test_a_flag_is_one_whatever_the_recipe_says(table: Read):
+    """Also where both name the same value, of a setting and of a number."""
+    found = table("lora/bert-base/glue", "minilm", GivenValue({"epochs": 50}, {"rank": "8", "pooling": "first"}))
+    origins = {name: found[name][1] for name in ("epochs", "set rank", "set pooling", "set alpha")}
+    assert origins == {"epochs": "flag", "set rank": "flag", "set pooling": "flag", "set alpha": "recipe"}
+
+
+def test_a_template_is_of_a_flag_a_recipe_or_neither(table: Read, t5_directory: Path):
+    """A recipe has one for the tasks that its benchmark has."""
+    smaller = {"bottleneck": "8"}
+    cases = (
+        ("/sst2", None, ("sst2", "recipe")),
+        ("", None, ("{text}", "default")),
+        ("/sst2", "sst2", ("sst2", "flag")),
+    )
+    for task, template, wanted in cases:
+        found = table(f"compacter/t5-base/glue{task}", str(t5_directory), GivenValue({}, smaller, template))
+        assert found["template"] == wanted

@@ -9,7 +9,7 @@ import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.config.text_options import TextOptions
+from peltier_training.config.task_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
 

@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from peltier_training.data.data import Data
-from peltier_training.data.gold_spans import GoldSpan
-from peltier_training.data.labelled_data import LabelledData, read_labelled
+from peltier_training.data.data import Data, LabelledData, read_labelled
+from peltier_training.data.gold import GoldSpan
 from peltier_training.errors import TrainingError
 
 PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "data-formats.md").read_text()

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from peltier_training.data.examples import BadRow, Example, LabelledRows, read_examples, read_rows, subsample
-from peltier_training.errors import TrainingError
+from peltier_training.data.examples import Example, LabelledRows, read_examples, read_rows, subsample
+from peltier_training.errors import BadRow, TrainingError
 
 GOOD = b'{"text": "a", "label": 1}\n'
 

@@ -3,10 +3,14 @@
 import pytest
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.spec.parts import PromptSpec
-from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
+from peltier_adapters.spec.tasks import SPAN_LABELS, DecodingSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
+from peltier_backbone.text.token_places import NOWHERE
+from peltier_training.data.dataset import IGNORED
 from peltier_training.data.examples import Example
-from peltier_training.data.rows import head_rows, text_rows
+from peltier_training.data.gold import GoldEntity, GoldSpan, Tagged
+from peltier_training.data.rows import NO_TOKEN, find_tokens, head_rows, span_rows, tag_rows, tag_text, text_rows
 from peltier_training.errors import TrainingError
 
 TASK = TaskSpec(
@@ -49,3 +53,105 @@ def test_what_does_not_fit_is_named_with_its_line(t5: Backbone, bert: Backbone):
     ):
         with pytest.raises(TrainingError, match="d:7: the input is "):
             make()
+
+
+CONTEXT = "the plot is good , and the actor , who is very dull , is not in the film ."
+
+
+def task(max_length: int = 16, stride: int | None = 4) -> TaskSpec:
+    return TaskSpec(type="span", labels=SPAN_LABELS, inputs="pair", max_length=max_length, stride=stride)
+
+
+def characters(row: Encoded, tokens: tuple[int, int]) -> str:
+    return CONTEXT[row.offsets[tokens[0]][0] : row.offsets[tokens[1]][1]]
+
+
+@pytest.mark.parametrize("answer", ["very dull", "film .", "the plot", "ctor", " and ", CONTEXT[:12]])
+def test_a_target_is_where_the_answer_is(bert: Backbone, answer: str):
+    """In every window that has the whole answer, in whole tokens; in the others it is the first token."""
+    span = GoldSpan(CONTEXT.index(answer), answer)
+    data = span_rows(bert, task(), [Example(("who ?", CONTEXT), (span,), "f:1")])
+    found = [(row, (int(target[0]), int(target[1]))) for row, target in map(data.__getitem__, range(len(data)))]
+    shown = {characters(row, place) for row, place in found if place != (0, 0)}
+    assert shown == {"actor" if answer == "ctor" else answer.strip()}
+    hidden = [[span for span in row.offsets if span != NOWHERE] for row, place in found if place == (0, 0)]
+    first, last = CONTEXT.index(answer.strip()), CONTEXT.index(answer.strip()) + len(answer.strip())
+    assert all(last > places[-1][1] or first < places[0][0] for places in hidden)
+    assert 0 < len(hidden) < len(found)
+    assert [int(data[number][1][2]) for number in range(len(data))] == [len(row) for row, _ in found]
+
+
+def test_without_an_answer_every_target_is_the_first_token(bert: Backbone):
+    """So it is where truncation dropped the answer."""
+    dropped = Example(("who ?", CONTEXT), (GoldSpan(CONTEXT.index("film"), "film"),), "f:1")
+    data = span_rows(bert, task(stride=None), [dropped, Example(("who ?", "the plot"), (), "f:2")])
+    assert [data[number][1].tolist() for number in range(2)] == [[0, 0, 16], [0, 0, len(data[1][0])]]
+
+
+def test_the_first_right_answer_is_the_target(bert: Backbone):
+    """Others only count in the metrics."""
+    answers = (GoldSpan(4, "plot"), GoldSpan(0, "the plot"))
+    row, target = span_rows(bert, task(32), [Example(("who ?", "the plot is good"), answers, "f:1")])[0]
+    assert find_tokens(row, answers[0]) == tuple(target[:2].tolist())
+
+
+def test_an_invalid_input_is_named_with_its_line(bert: Backbone):
+    """As for every other type of task."""
+    with pytest.raises(TrainingError, match=r"^f:7: an input text is empty; "):
+        span_rows(bert, task(), [Example((" ", CONTEXT), (), "f:7")])
+
+
+TAGGING = TaskSpec(
+    type="token-classification", labels=("O", "B-place", "I-place"), inputs="single", max_length=8, stride=4
+)
+TEXT = "in Jyväskylä, Wolverhampton #Helsinki"
+ENTITIES = (GoldEntity(3, 12, "place"), GoldEntity(14, 37, "place"))
+SPACED = ((0, 2), (3, 13), (14, 27), (28, 37))
+
+
+def _example(words: tuple[tuple[int, int], ...] | None, text: str = TEXT) -> Example:
+    return Example(text, Tagged(ENTITIES, words), "a.jsonl:1")
+
+
+def _targets(minilm: Backbone, task: TaskSpec, example: Example) -> list[list[tuple[str, int]]]:
+    """For each window, the texts of the tokens that carry a tag, and the tags."""
+    rows = tag_rows(minilm, task, [example])
+    found = []
+    for number in range(len(rows)):
+        row, target = rows[number]
+        assert (target == NO_TOKEN).sum() == task.max_length - len(row)
+        pairs = zip(row.offsets, target.tolist(), strict=False)
+        found.append([(TEXT[start:end], tag) for (start, end), tag in pairs if tag != IGNORED])
+    return found
+
+
+def test_the_first_token_of_a_word_has_its_tag(minilm: Backbone):
+    """The tokenizer's words, or given ones; other tokens are left out of the loss."""
+    wide = TAGGING.model_copy(update={"max_length": 32})
+    own = [("in", 0), ("J", 1), (",", 0), ("Wolverhampton", 1), ("#", 2), ("Helsinki", 2)]
+    assert _targets(minilm, wide, _example(None)) == [own]
+    assert _targets(minilm, wide, _example(SPACED)) == [[*own[:2], *own[3:5]]]
+
+
+def test_a_window_does_not_tag_the_rest_of_a_word(minilm: Backbone):
+    """A word that began in the window before is tagged there."""
+    windows = _targets(minilm, TAGGING, _example(None))
+    assert [dict(window).get("J") for window in windows] == [1, None, None]
+    assert {pair for window in windows for pair in window} == {
+        ("in", 0), ("J", 1), (",", 0), ("Wolverhampton", 1), ("#", 2), ("Helsinki", 2),
+    }  # fmt: skip
+
+
+def test_words_that_are_truncated_keep_their_tags(minilm: Backbone):
+    """They count as missed in an evaluation."""
+    task = TAGGING.model_copy(update={"stride": None, "max_length": 6})
+    for words, tags in ((None, ("O", "B-place", "O", "B-place", "I-place", "I-place")), (SPACED, None)):
+        text = tag_text(minilm, task, _example(words))
+        assert len(text.rows) == 1
+        assert text.tags == (tags or ("O", "B-place", "B-place", "I-place"))
+
+
+def test_an_input_that_does_not_fit_is_named(minilm: Backbone):
+    """With its line."""
+    with pytest.raises(TrainingError, match=r"^a\.jsonl:1: an input text has a lone surrogate"):
+        tag_rows(minilm, TAGGING, [_example(None, "a\ud800")])

@@ -5,12 +5,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_adapters.errors import InputError
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
-from peltier_training.data.tag_rows import tag_text
-from peltier_training.data.tags import GoldEntity, Tagged
+from peltier_training.data.gold import GoldEntity, Tagged
+from peltier_training.data.rows import tag_text
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.examination import evaluate, examine, judge_tags
 
@@ -49,7 +48,7 @@ def test_data_of_another_task_are_refused(bert: Backbone, make_artifact: MakeArt
     artifact = read_artifact(make_artifact(bert, inputs="pair"), bert)
     with pytest.raises(TrainingError, match="d:1: label 'neutral' is not one of the task's 2 labels"):
         evaluate(bert, artifact, [Example(("a", "b"), "neutral", "d:1")])
-    with pytest.raises(InputError, match="the input is one text; this task takes a pair"):
+    with pytest.raises(TrainingError, match="d:1: the input is one text; this task takes a pair"):
         evaluate(bert, artifact, [Example("a", "positive", "d:1")])
 
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from peltier_training.config.run import BEST_METRICS, METRICS
 from peltier_training.evaluate import metrics
+from peltier_training.evaluate.metrics import embedding, ranks
 from seqeval import metrics as seqeval
 
 
@@ -87,8 +89,8 @@ def test_every_type_has_its_metrics(kind: metrics.TaskType):
     """What is computed is what the names promise, and the best epoch is chosen by one of them."""
     targets = {"classification": [0, 1], "multilabel": [[1, 0], [0, 1]], "regression": [0.5, 1.5]}[kind]
     logits = np.array([[0.4], [1.4]]) if kind == "regression" else np.eye(2)
-    assert sorted(metrics.compute(kind, logits, np.array(targets))) == sorted(metrics.NAMES[kind])
-    assert metrics.BEST[kind] in metrics.NAMES[kind]
+    assert sorted(metrics.compute(kind, logits, np.array(targets))) == sorted(METRICS[kind])
+    assert BEST_METRICS[kind] in METRICS[kind]
 
 
 QUERY = np.array([0.0, 0.0, 0.0, 1.0, 1.0])
@@ -147,3 +149,28 @@ def test_entities_are_scored_as_seqeval_does(texts: list[list[tuple[str, str]]])
         warnings.simplefilter("ignore")  # seqeval divides by the number of found entities
         values = [metric(gold, found, zero_division=0) for metric in wanted]
     assert list(metrics.tagging(found, gold).values()) == pytest.approx(values)
+
+
+def test_cosines_are_correlated_with_scores() -> None:
+    """Whatever the lengths of the vectors; the scale of the scores does not matter."""
+    angles, lengths = np.array([0.1, 0.9, 0.5, 1.3]), np.array([3.0, 0.1, 20.0, 1.0])
+    second = np.stack([np.cos(angles), np.sin(angles)], 1) * lengths[:, None]
+    vectors = np.stack([np.tile([2.0, 0.0], (4, 1)), second], 1)
+    assert embedding(vectors, np.array([5.0, 2.0, 4.0, 0.0]))["spearman"] == pytest.approx(1.0)
+    assert embedding(vectors, np.zeros(4)) == {"pearson": 0.0, "spearman": 0.0}
+
+
+def test_ranks_are_among_different_second_texts() -> None:
+    """Equal texts are one candidate, and texts that belong to the first text are none beside its own."""
+    unit = np.eye(4)
+    vectors = np.stack([
+        np.stack([unit[0] + 0.9 * unit[1], unit[1]]),  # text 10 is nearer to the first text than its own
+        np.stack([unit[0], unit[0]]),
+        np.stack([unit[2], unit[2]]),
+        np.stack([unit[2], unit[2] + unit[3]]),  # its first text has another second text, 12
+        np.stack([unit[3], unit[0]]),  # an equal second text, which all others are as far from
+    ])  # fmt: skip
+    numbers = np.array([[0, 11], [1, 10], [2, 12], [2, 13], [3, 10]])
+    assert ranks(vectors, numbers).tolist() == [2, 1, 1, 1, 4]
+    found = embedding(vectors, numbers)
+    assert found == pytest.approx({"mrr": (0.5 + 3 + 0.25) / 5, "accuracy": 0.6})

@@ -13,8 +13,8 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
+from peltier_training.config.run import BEST_METRICS, METRICS
 from peltier_training.data.examples import Example
-from peltier_training.evaluate import metrics
 from peltier_training.evaluate.text_examination import examine, score_texts, write
 from transformers import T5ForConditionalGeneration
 
@@ -147,5 +147,5 @@ def test_nothing_written_is_worth_nothing():
 
 def test_names_are_what_is_computed():
     """The loss comes from the scores."""
-    assert {*score_texts(["a"], [["a"]]), "loss"} == set(metrics.NAMES["text2text"])
-    assert metrics.BEST["text2text"] == "bleu"
+    assert {*score_texts(["a"], [["a"]]), "loss"} == set(METRICS["text2text"])
+    assert BEST_METRICS["text2text"] == "bleu"

@@ -1,14 +1,18 @@
 """Early stopping, and the interval between validations."""
 
+import io
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from peltier_training.config.run import Run
-from peltier_training.fit.callbacks import ValidationInterval, is_over
+from peltier_training.fit.callbacks import ValidationInterval, is_over, recent_loss
+from peltier_training.train import train
 from transformers import TrainerControl, TrainerState, TrainingArguments
+from transformers.utils.logging import warning_once
 
-MakeRun = Callable[..., Run]
 MakeRun = Callable[..., Run]
 
 
@@ -54,3 +58,86 @@ def test_a_run_validates_at_its_interval(
         assert control.should_save is control.should_evaluate
         found += [epoch] if control.should_evaluate else []
     assert found == validated
+
+
+LINE = re.compile(
+    r"epoch (\d)/2  step (\d)/6  loss \d\.\d{4}  (\w+) \d\.\d{4}  rate \d\.\de[+-]\d\d  \d+\.\d s(  best)?"
+)
+
+
+def train_any(run: Run) -> None:
+    """An adapter or a baseline."""
+    train(run)
+
+
+@pytest.mark.parametrize(
+    ("family", "task_type", "preset", "metric"),
+    [
+        ("bert", "classification", "compacter", "accuracy"),
+        ("bert", "classification", "full", "accuracy"),
+        ("t5", "classification", "lora", "accuracy"),
+        ("t5", "classification", "full", "accuracy"),
+    ],
+)
+def test_an_epoch_is_a_line(
+    make_run: MakeRun, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str], family: str, task_type: str,
+    preset: str, metric: str,
+):  # fmt: skip
+    """Two lines of what is about to be done and one an epoch, whatever is trained; nothing else is said anywhere, and
+    none is wider than a terminal."""
+    warning_once.cache_clear()  # what an earlier test was told counts here too
+    train_any(make_run(task_type, preset, backbone=request.getfixturevalue(family).name))
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    length, device, *epochs = captured.err.splitlines()
+    assert length.startswith("training on 48 rows: 2 epochs, 6 steps, batch size 16, learning rate ")
+    assert device == "on cpu in float32, CPU threads: 1"
+    found = [LINE.fullmatch(line) for line in epochs]
+    assert [(match and match.group(1, 2, 3)) for match in found] == [("1", "3", metric), ("2", "6", metric)]
+    assert found[0] is not None
+    assert found[0].group(4) == "  best"  # the first is the best so far
+    assert max(map(len, captured.err.splitlines())) <= 80
+
+
+def test_a_resumed_run_says_where_it_begins(make_run: MakeRun, capsys: pytest.CaptureFixture[str]):
+    """Its lines are those of its own epochs."""
+    train(make_run(epochs=1))
+    capsys.readouterr()
+    train(make_run(epochs=2, resume=True))
+    first, _, *epochs = capsys.readouterr().err.splitlines()
+    assert "6 steps, from step 3 on, batch" in first
+    assert [line.split("  ")[:2] for line in epochs] == [["epoch 2/2", "step 6/6"]]
+
+
+class Terminal(io.StringIO):
+    """Standard error as a person's terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_a_bar_that_goes_away(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
+    """It shows the steps, and the lines that stay are those of a file."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    train(make_run())
+    assert "| step 0/6" in terminal.getvalue()
+    kept = [line for line in re.split(r"[\r\n]", terminal.getvalue()) if line.strip() and "|" not in line]
+    assert [line.split("  ")[0] for line in kept] == [
+        "training on 48 rows: 2 epochs, 6 steps, batch size 16, learning rate 0.003",
+        "on cpu in float32, CPU threads: 1",
+        "epoch 1/2",
+        "epoch 2/2",
+    ]
+    assert terminal.getvalue().endswith("\r")  # the bar is gone
+
+
+def test_a_loss_is_the_mean_of_its_steps():
+    """Entries count as many steps as they stand for; those before the last evaluation but one are not of this epoch."""
+    log = [
+        {"step": 2, "loss": 8.0}, {"step": 3, "loss": 5.0}, {"step": 3, "eval_accuracy": 0.5},
+        {"step": 5, "loss": 4.0}, {"step": 6, "loss": 1.0}, {"step": 6, "eval_accuracy": 0.6},
+    ]  # fmt: skip
+    assert recent_loss(log) == pytest.approx((2 * 4 + 1) / 3)
+    assert recent_loss(log[:3]) == pytest.approx((2 * 8 + 5) / 3)
+    assert recent_loss([*log, {"step": 9, "eval_accuracy": 0.6}]) is None

@@ -6,7 +6,7 @@ import pytest
 import torch
 from peltier_training.config.run import RANKING_LOSSES
 from peltier_training.data.dataset import IGNORED
-from peltier_training.data.tag_rows import NO_TOKEN
+from peltier_training.data.rows import NO_TOKEN
 from peltier_training.fit.objective import (
     EmbeddingObjective,
     HeadObjective,

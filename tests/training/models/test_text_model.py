@@ -20,8 +20,7 @@ from peltier_training.data.dataset import collate_texts
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import text_rows
 from peltier_training.fit.objective import TextObjective
-from peltier_training.models.dropout import NO_DROPOUT, Dropout
-from peltier_training.models.model import TextAdapter
+from peltier_training.models.model import NO_DROPOUT, Dropout, TextAdapter
 from torch import Tensor
 
 PRESETS_ON_T5 = [preset.name for preset in PRESETS.values() if preset.t5]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from peltier_training.errors import TrainingError
-from peltier_training.pretraining import pacing, schedule
+from peltier_training.pretraining import trainer
 from peltier_training.pretraining.dataset import TokenStream
 from peltier_training.pretraining.pretrain import pretrain
 from peltier_training.pretraining.run import Optimization, Pretraining, PretrainingBudget, T5Shape
@@ -83,8 +83,7 @@ def test_a_budget_of_time_is_kept_over_calls(make_pretraining: MakePretraining, 
     """A call ends with a checkpoint and writes nothing; the next one spends the rest, however few steps it holds."""
     # Half a second goes by from look to look, however long a step takes here.
     clock = SimpleNamespace(monotonic=count(step=0.5).__next__)
-    for module in (pacing, schedule):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(trainer, "time", clock)
     outcome = pretrain(make_pretraining(budget=PretrainingBudget(minutes=0.1, call_minutes=1e-6)))
     assert not outcome.finished
     run = make_pretraining(budget=PretrainingBudget(minutes=0.1), resume=True)

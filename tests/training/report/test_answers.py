@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.report.answers import Confusion, LabelCounts, Residuals, Sample
+from peltier_training.report.answers import Confusion, LabelCounts, LabelScores, Residuals, Sample
+from sklearn.metrics import precision_recall_fscore_support
 
 
 def judged(gold: list[object], found: list[object]) -> Evaluation:
@@ -38,3 +39,36 @@ def test_samples_are_spread_over_all_questions():
     shown = Sample.create(verdict)
     assert [one.text for one in shown] == [f"text {number}" for number in (0, 2, 5, 7, 10, 12, 15, 17)]
     assert (shown[1].input, shown[1].references) == ("input 2", ("right 2",))
+
+
+def test_classes_have_scikit_learns_scores():
+    """A text that is no label counts against its own label's recall and for nothing else."""
+    draw = np.random.default_rng(0)
+    gold, found = draw.integers(0, 3, 200).tolist(), draw.integers(-1, 3, 200).tolist()
+    scores = LabelScores.of_confusion(Confusion.create(judged(gold, found), ["a", "b", "c"]))
+    expected = precision_recall_fscore_support(gold, found, labels=[0, 1, 2])
+    assert (
+        pytest.approx(np.array(expected))
+        == np.array([(one.precision, one.recall, one.f1, one.rows) for one in scores]).T
+    )
+
+
+def test_labels_of_sets_have_scikit_learns_scores():
+    """Each label is a question of its own."""
+    draw = np.random.default_rng(0)
+    gold, found = draw.integers(0, 2, (50, 3)), draw.integers(0, 2, (50, 3))
+    counts = LabelCounts.create(judged(gold.tolist(), found.tolist()), ["a", "b", "c"])
+    expected = precision_recall_fscore_support(gold, found)
+    scores = LabelScores.of_label_counts(counts)
+    assert (
+        pytest.approx(np.array(expected))
+        == np.array([(one.precision, one.recall, one.f1, one.rows) for one in scores]).T
+    )
+
+
+def test_what_is_undefined_is_none():
+    """Never predicted, without rows, neither."""
+    scores = LabelScores.of_confusion(Confusion.create(judged([0, 0, 1], [0, 2, 0]), ["a", "b", "c", "d"]))
+    assert [(one.precision, one.recall, one.f1) for one in scores] == [
+        (0.5, 0.5, 0.5), (None, 0.0, 0.0), (0.0, None, 0.0), (None, None, None),
+    ]  # fmt: skip

@@ -9,17 +9,14 @@ import pytest
 from peltier_adapters.artifact.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.majority import Majority
-from peltier_training.report.answers import Confusion, Sample
-from peltier_training.report.cost import Cost
+from peltier_training.report.answers import Confusion, LabelScores, Sample
+from peltier_training.report.caveats import Majority
+from peltier_training.report.cost import Cost, ParameterCounts, PartParameters
 from peltier_training.report.curves import CurvePoint, Curves
-from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.merging import Merging, Spread, Way
 from peltier_training.report.mistakes import Mistake
 from peltier_training.report.page import most_confused, render, report_paths, weakest_first, write_file
-from peltier_training.report.parameters import ParameterCounts, PartParameters
-from peltier_training.report.report import ArtifactFile, GateMap, Report
-from peltier_training.report.resolved import Resolved
+from peltier_training.report.report import ArtifactFile, GateMap, Report, Resolved
 
 from tests.support.full_disk import room_for
 

@@ -9,8 +9,8 @@ from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
 from peltier_training.sweep.description import create_description
+from peltier_training.sweep.executor import ProcessRunner, TrialPlaces
 from peltier_training.sweep.grid import Grid
-from peltier_training.sweep.runner import ProcessRunner, TrialPlaces
 from peltier_training.sweep.sweep import Sweep
 from peltier_training.sweep.trial import Trial, TrialOutcome, TrialResult
 

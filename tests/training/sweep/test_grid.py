@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_training.data.data import read_file
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.description import create_description
-from peltier_training.sweep.grid import Grid
+from peltier_training.sweep.description import SweepTask, create_description
+from peltier_training.sweep.grid import Grid, TaskData
 from peltier_training.sweep.sweep import Sweep
 from peltier_training.sweep.worker import _draw
 from transformers import T5ForConditionalGeneration
@@ -219,3 +220,14 @@ def test_settings_of_types_of_tasks_are_checked(make_sweep: MakeSweep, tables: T
     ):
         with pytest.raises(TrainingError, match=message):
             make_sweep(changed(tables, **change))
+
+
+def test_trials_skip_the_rows_that_their_sweep_skips(tmp_path: Path):
+    """The names that a sweep found in the training file do not make a label of a 1 in a trial."""
+    (tmp_path / "train.jsonl").write_text('{"text": "a", "label": "no"}\n{"text": "b", "label": "yes"}\n')
+    (tmp_path / "validation.jsonl").write_text('{"text": "c", "label": 1}\n{"text": "d", "label": "no"}\n')
+    for names, rows in ((None, ["d"]), (("no", "yes"), ["c", "d"])):
+        task = SweepTask(train="train.jsonl", validation="validation.jsonl", labels=names, skip_bad_rows=True)
+        data = TaskData.read(task, tmp_path).data
+        found = read_file(data, data.validation, "classification", data.labels)
+        assert [example.input for example in found.examples] == rows

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_training.config.embedding_options import EmbeddingOptions
 from peltier_training.config.run import Hyperparameters
+from peltier_training.config.task_options import EmbeddingOptions
 from peltier_training.sweep.trial import Trial
 
 MakeTrial = Callable[..., Trial]

@@ -1,7 +1,11 @@
-"""Checks the settings and reads the rows of a run or an evaluation, before any weight is read. Imports no torch."""
+"""Checks the settings and reads the rows of a run or an evaluation, before any weight is read, and fills in default
+hyper-parameters, by the method, the backbone and the number of training rows. Imports no torch.
 
+docs/results.md describes how the defaults were found and compares them with the best of a grid."""
+
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +17,26 @@ from peltier_adapters.spec.tasks import TOKEN_TYPES
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 
-from peltier_training.config.defaults import fill_in
 from peltier_training.config.run import Run
-from peltier_training.config.templates import find_template
+from peltier_training.config.task_options import find_template
 from peltier_training.config.training_settings import check_settings
-from peltier_training.data.data import Data
-from peltier_training.data.examples import LabelledRows, refuse
-from peltier_training.data.labelled_data import HINT, LabelledData, read_file, read_labelled
-from peltier_training.data.pairs import are_scored
-from peltier_training.errors import TrainingError
+from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
+from peltier_training.data.examples import LabelledRows, are_scored
+from peltier_training.data.labels import Labels
+from peltier_training.errors import TrainingError, refuse
+from peltier_training.processes import num_processes
 
 _COLUMNS = ("text_columns", "label_column", "label_separator")
+_MAX_SMALL_BATCH_ROWS = 2_000  # fewer training rows get small batches, for more steps in the same epochs
+_SMALL_BATCH, _BATCH = 16, 32
+_MIN_STEPS = 300
+_MIN_EPOCHS = 5
+_PATIENCE = 8
+_MAX_VALIDATIONS = 20
+_MIN_EVAL_ROWS = 500
+# The papers' narrowest encoder is BERT-base. Narrower encoders learn little at its learning rates.
+_PUBLISHED_WIDTH = 768
+_NARROW_FACTOR, _MAX_NARROW_RATE = 6, 3e-3
 
 
 @dataclass(frozen=True)
@@ -38,19 +51,29 @@ def prepare(run: Run) -> Prepared:
     """Resolve a run. Raises a `TrainingError` or an `AdapterError` for every mistake that shows without weights."""
     run.check()
     data = read_labelled(run.data, run.task_type)
-    run.check_metric(data.labels.names)
     config = load_config(find_checkpoint(run.backbone))
-    run.check_length(config)
-    run = fill_in(run.resolved(config), config, len(data.train.examples))
-    if run.task_type == "embedding":
-        run = run.with_pair_metric(scored=are_scored(data.validation.examples))
-        run.embedding.check_size(run.num_outputs((), config))
+    is_scored = run.task_type != "embedding" or are_scored(data.validation.examples)
+    run = fill_in(resolve(run, config, data.labels, is_scored=is_scored), config, len(data.train.examples))
     _check_method(run, config, run.num_outputs(data.labels.names, config))
     return Prepared(run, data)
 
 
+def resolve(run: Run, config: BackboneConfig, labels: Labels, *, is_scored: bool) -> Run:
+    """A checked run for this backbone and these labels; `is_scored` tells whether the validation rows have labels,
+    which pairs of an embedding may lack. Raises a `TrainingError` for what they exclude."""
+    run.check_metric(labels.names)
+    run.check_length(config)
+    run = run.resolved(config)
+    if config.generates:
+        find_template(run.text.template, run.data.inputs)
+    if run.task_type == "embedding":
+        run = run.with_pair_metric(scored=is_scored)
+        run.embedding.check_size(run.num_outputs((), config))
+    return run
+
+
 def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
-    """Check the method's settings and a T5's template."""
+    """Check the method's settings."""
     method = find_method(run.preset)
     settings = method.settings(run.overrides, config)
     _check_pooling(run, settings)
@@ -59,8 +82,6 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
         method.compose(settings, config, outputs=outputs)
     elif run.dtype == "int8":
         raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
-    if config.generates:
-        find_template(run.text.template, run.data.inputs)
 
 
 def _check_pooling(run: Run, settings: PresetSettings) -> None:
@@ -91,3 +112,58 @@ def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping
     rows = read_file(data, path, task.type, task.labels)
     refuse(rows.bad if not data.skip_bad_rows else (), HINT)
     return rows
+
+
+def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
+    """`run` with a value for every hyper-parameter that is None, for `num_rows` training rows.
+
+    A run without `epochs` gets as many as 300 steps need, and at least 5. It stops early, validates at most 20 times,
+    and chooses its epoch on at most as many inputs as it has training rows, or 500.
+    """
+    numbers = run.hyperparameters
+    batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _MAX_SMALL_BATCH_ROWS else _BATCH)
+    rate = numbers.learning_rate or _learning_rate(run.preset, config)
+    dropout = config.dropout if numbers.backbone_dropout is None else numbers.backbone_dropout
+    filled = replace(numbers, batch_size=batch_size, learning_rate=rate, backbone_dropout=dropout)
+    if numbers.epochs is None:
+        epochs = _epochs(math.ceil(num_rows / (batch_size * num_processes())))
+        filled = replace(
+            filled,
+            epochs=epochs,
+            patience=numbers.patience or _PATIENCE,
+            eval_rows=numbers.eval_rows or max(num_rows, _MIN_EVAL_ROWS),
+            validation_interval=math.ceil(epochs / _MAX_VALIDATIONS),
+        )
+    return replace(run, hyperparameters=filled, overrides={**run.overrides, **_pooling(run, config)})
+
+
+def _learning_rate(preset: str, config: BackboneConfig) -> float:
+    """The published rate of the method. On a narrow encoder it is multiplied by six, up to 3e-3."""
+    published = find_method(preset).variant(config).learning_rate
+    if config.generates or config.hidden_size >= _PUBLISHED_WIDTH:
+        return published
+    return max(published, min(_NARROW_FACTOR * published, _MAX_NARROW_RATE))
+
+
+def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
+    """A head of every token for the types that have one. Else the pooling that a sentence encoder was trained with; it
+    was trained on single texts, so pairs keep the family's pooling."""
+    if run.task_type in TOKEN_TYPES:
+        return {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
+    if run.task_type == "embedding":
+        return _embedding_head(run, config)
+    if config.generates or config.sentence_pooling is None or len(run.data.text_columns) > 1:
+        return {}
+    return {} if run.overrides.get("pooling", "auto") != "auto" else {"pooling": config.sentence_pooling}
+
+
+def _embedding_head(run: Run, config: BackboneConfig) -> Mapping[str, str]:
+    """By default the pooling of a sentence encoder, or the mean over tokens."""
+    pooling = run.overrides.get("pooling", "auto")
+    if pooling == "auto":
+        pooling = config.sentence_pooling or "mean"
+    return {"pooling": pooling, "head_projection": "true" if run.embedding.projection else "false"}
+
+
+def _epochs(steps_per_epoch: int) -> int:
+    return max(math.ceil(_MIN_STEPS / steps_per_epoch), _MIN_EPOCHS)

@@ -12,15 +12,36 @@ from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.spec.tasks import ENCODER_TYPES, LONGEST_ANSWER, TOKEN_TYPES, TaskType
 from peltier_backbone.checkpoint.config import BackboneConfig
-from peltier_client.bulk.data_text import near_path
+from peltier_client.bulk.data_file import near_path
 from typer import Option
 
-from peltier_training.config import metric_names
-from peltier_training.config.embedding_options import EmbeddingOptions
-from peltier_training.config.text_options import TextOptions
+from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
 
+BEST_METRICS: dict[TaskType, str] = {
+    "classification": "accuracy",
+    "multilabel": "f1_micro",
+    "regression": "pearson",
+    "text2text": "bleu",
+    "ranking": "ndcg@10",
+    "embedding": "spearman",
+    "span": "f1",
+    "token-classification": "f1",
+}
+METRICS: dict[TaskType, tuple[str, ...]] = {
+    "classification": ("accuracy", "f1", "f1_macro", "matthews"),
+    "multilabel": ("f1_micro", "f1_macro", "exact_match"),
+    "regression": ("pearson", "spearman", "mse"),
+    "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
+    "ranking": ("mrr", "ndcg@10"),
+    "embedding": ("spearman", "pearson", "mrr", "accuracy"),
+    "span": ("exact_match", "f1"),
+    "token-classification": ("f1", "precision", "recall"),
+}
+LOWER_IS_BETTER = frozenset({"mse", "loss"})
+# The metrics of an embedding on pairs with scores, and on pairs that belong together; the first is the default.
+_PAIR_METRICS = {True: ("spearman", "pearson"), False: ("mrr", "accuracy")}
 _AT_LEAST = {
     "epochs": 1,
     "batch_size": 1,
@@ -44,7 +65,7 @@ DEFAULT_RANKING_LOSS: RankingLoss = "listwise"
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The optimisation. `defaults.fill_in` replaces None by values for the method, the backbone and the number of
+    """The optimisation. `preparation.fill_in` replaces None by values for the method, the backbone and the number of
     training rows. There are `validation_interval` epochs from one validation to the next; None is one."""
 
     epochs: Annotated[
@@ -129,7 +150,7 @@ class Run:
     With `merge_report` the report compares an AdaMix's merged adapter with routes through its experts."""
 
     task: Annotated[str, Option(help="Name of the task and of its adapter.")]
-    task_type: Annotated[TaskType, Option(help=f"{', '.join(metric_names.BEST)}.")] = "classification"
+    task_type: Annotated[TaskType, Option(help=f"{', '.join(BEST_METRICS)}.")] = "classification"
     preset: str
     backbone: str
     data: Data
@@ -161,7 +182,7 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """Passes over the training data; set at the latest by `defaults.fill_in`, as the next two are."""
+        """Passes over the training data; set at the latest by `preparation.fill_in`, as the next two are."""
         return _filled(self.hyperparameters.epochs)
 
     @property
@@ -187,15 +208,15 @@ class Run:
     @property
     def metric(self) -> str:
         """The metric that chooses the best epoch."""
-        return self.hyperparameters.metric or metric_names.BEST[self.task_type]
+        return self.hyperparameters.metric or BEST_METRICS[self.task_type]
 
     def check(self) -> None:
         """Raise a `TrainingError` or an `AdapterError` for a mistake that shows without data or weights."""
         if not re.fullmatch(NAME_PATTERN, self.task):
             raise TrainingError(f"task {self.task!r} is not a name; a name matches {NAME_PATTERN}")
-        if self.task_type not in metric_names.BEST:
-            raise TrainingError(f"task type {self.task_type!r} is unknown; it is one of {', '.join(metric_names.BEST)}")
-        known = metric_names.NAMES[self.task_type]
+        if self.task_type not in BEST_METRICS:
+            raise TrainingError(f"task type {self.task_type!r} is unknown; it is one of {', '.join(BEST_METRICS)}")
+        known = METRICS[self.task_type]
         if self.metric not in known:
             raise TrainingError(f"metric {self.metric!r} is not one of {self.task_type}'s: {', '.join(known)}")
         if not self.output.parent.is_dir():
@@ -240,7 +261,7 @@ class Run:
     def with_pair_metric(self, *, scored: bool) -> "Run":
         """The run of an embedding whose validation pairs have scores or belong together. Raises a `TrainingError` for a
         metric that they do not have."""
-        known = metric_names.PAIR_METRICS[scored]
+        known = _PAIR_METRICS[scored]
         chosen = self.hyperparameters.metric or known[0]
         if chosen not in known:
             pairs = "pairs with scores" if scored else "pairs without scores"

@@ -9,7 +9,7 @@ from peltier_backbone.backbone import Backbone
 from pydantic import ValidationError
 
 from peltier_training.config.run import Run
-from peltier_training.config.templates import find_template
+from peltier_training.config.task_options import find_template
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
 from peltier_training.data.targets import DEFAULT_STEP, class_targets, number_targets

@@ -1,18 +1,22 @@
-"""The files and columns of a task's examples."""
+"""The files and columns of a task's examples, and their rows with their labels, every row checked. Imports no torch."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from peltier_adapters.spec.tasks import InputForm, TaskType
 from typer import Option
 
-from peltier_training.data.label_cells import check_separator
-from peltier_training.errors import TrainingError
+from peltier_training.data.examples import Example, LabelledRows, has_values, read_rows
+from peltier_training.data.gold import read_gold_spans, read_tagged
+from peltier_training.data.labels import Labels, check_separator, find_labels, read_label_cell
+from peltier_training.errors import TrainingError, describe, refuse
 
 LABEL_COLUMN = "label"
 _INPUTS: Mapping[int, InputForm] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
+HINT = " (--skip-bad-rows skips such rows)"
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,105 @@ class Data:
         if task_type == "span" and len(self.text_columns) != 2:
             columns = ", ".join(self.text_columns)
             raise TrainingError(f"span needs two text columns, the question and its context; {columns} was given")
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """Reads the labels of a file. `names` are the allowed labels in the order of the logits, None for any; with
+    `positions`, integers stand for them. Labels of a multi-label task are split at `separator`, or are lists.
+    `unlabelled` rows are not read further."""
+
+    task_type: TaskType
+    names: Sequence[str] | None = None
+    separator: str | None = None
+    positions: bool = False
+    unlabelled: bool = False
+
+    def read(self, example: Example) -> Example:
+        """The example with names instead of positions, with a tuple of labels for a multi-label task, of right answers
+        for a span, and `Tagged` for a token classification. Raises a `TrainingError` for an invalid label."""
+        if self.unlabelled:
+            return example
+        try:
+            example = replace(example, label=self._parsed(example))
+        except TrainingError as error:
+            raise TrainingError(f"{example.where}: {error}") from None
+        if self.positions:
+            example = self._labels.by_name(example)
+        self._labels.check(example)
+        return example
+
+    def _parsed(self, example: Example) -> Any:
+        match self.task_type:
+            case "multilabel":
+                return read_label_cell(example.label, self.separator, self.names or ())
+            case "span":
+                return read_gold_spans(example.label, example.input[-1])
+            case "token-classification":
+                return read_tagged(example.input, example.label, self.names)
+        return example.label
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return Labels(self.task_type, tuple(self.names or ()))
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """The rows of both files, and the labels."""
+
+    train: LabelledRows
+    validation: LabelledRows
+    labels: Labels
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The numbers of rows for the training record."""
+        parts = {"train": self.train, "validation": self.validation}
+        skipped = {name: len(rows.bad) for name, rows in parts.items()}
+        rows = {f"{name}_rows": len(rows.examples) for name, rows in parts.items()}
+        return {**rows, "skipped_rows": skipped} if any(skipped.values()) else rows
+
+
+def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
+    """Read both files. Raises a `TrainingError` that names every bad row, unless bad rows are skipped."""
+    if data.labels is not None:
+        find_labels(task_type, (), data.labels)
+    train = read_file(data, data.train, task_type, data.labels)
+    if train.bad and not data.skip_bad_rows:  # the labels are not known yet
+        bad = train.bad + read_file(data, data.validation, task_type, data.labels).bad
+        refuse(list(dict.fromkeys(bad)), HINT)  # both may be one file
+    labels = find_labels(task_type, train.examples, data.labels)
+    validation = read_file(data, data.validation, task_type, labels.names)
+    if not data.skip_bad_rows:
+        refuse(validation.bad, HINT)
+    return LabelledData(train, validation, labels)
+
+
+def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> LabelledRows:
+    """The rows of one file. Raises a `TrainingError` if bad rows are skipped and no row is left."""
+    words, label_column = task_type == "token-classification", _label_column(data, path, task_type)
+    positions, unlabelled = data.has_given_labels, label_column is None
+    reader = LabelReader(task_type, names, data.label_separator, positions, unlabelled)
+    rows = read_rows(path, data.text_columns, label_column, reader.read, words=words)
+    if data.skip_bad_rows and not rows.examples:
+        raise TrainingError(f"{path} has no valid row: {'; '.join(describe(rows.bad))}")
+    return rows
+
+
+def _label_column(data: Data, path: Path, task_type: TaskType) -> str | None:
+    """The column of the labels; None for pairs of an embedding that belong together: no row has a value in the default
+    column."""
+    if task_type != "embedding" or data.label_column != LABEL_COLUMN:
+        return data.label_column
+    return data.label_column if has_values(path, data.text_columns, data.label_column) else None
+
+
+def skipped_lines(parts: Mapping[Path, LabelledRows]) -> list[str]:
+    """Messages about skipped rows; empty if there are none."""
+    lines: list[str] = []
+    for path, rows in parts.items():
+        if rows.bad:
+            total = len(rows.bad) + len(rows.examples)
+            lines += [f"{path}: {len(rows.bad)} of {total} rows were skipped", *describe(rows.bad)]
+    return lines

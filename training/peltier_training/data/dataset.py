@@ -40,7 +40,6 @@ def collate(items: Sequence[tuple[EncodedItem, Tensor]]) -> dict[str, Any]:
 
 
 def flatten(items: Sequence[EncodedItem]) -> list[Encoded]:
-    """All rows."""
     return [row for item in items for row in (item if isinstance(item, tuple) else (item,))]
 
 
@@ -50,19 +49,6 @@ class TextRow(NamedTuple):
     encoded: Encoded
     read: tuple[int, ...]
     labels: tuple[int, ...]
-
-
-class TextRows(Dataset[TextRow]):
-    """Rows that a T5 answers in text."""
-
-    def __init__(self, rows: Sequence[TextRow]) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: int) -> TextRow:
-        return self._rows[index]
 
 
 def collate_texts(items: Sequence[TextRow]) -> dict[str, Any]:

@@ -6,45 +6,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peltier_adapters.artifact.manifest import TaskInput
-from peltier_adapters.errors import and_more
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.text.token_places import Span
-from peltier_client.bulk.data_file import DataRow, data_kind, no_column
+from peltier_client.bulk.data_file import DataRow, data_kind, no_column, read_text
 from peltier_client.bulk.data_file import read_rows as read_data_rows
-from peltier_client.bulk.data_text import read_text
 from peltier_client.errors import InvalidInput
 
-from peltier_training.data import conll
-from peltier_training.data.squad_json import read_squad_json
-from peltier_training.errors import TrainingError, shown
+from peltier_training.data import formats
+from peltier_training.errors import BadRow, TrainingError, refuse, shown
 
-_MAX_NAMED_ROWS = 20
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class BadRow:
-    """The place of an invalid row; `reason` is a clause that follows the place in messages."""
-
-    path: Path
-    line: int
-    reason: str
-
-
-def describe(bad: Sequence[BadRow]) -> list[str]:
-    """Messages about the first rows, one for each file and reason, and the number of further rows."""
-    groups: dict[tuple[Path, str], list[str]] = {}
-    for row in bad[:_MAX_NAMED_ROWS]:
-        groups.setdefault((row.path, row.reason), []).append(str(row.line))
-    named = [f"{path}:{', '.join(lines)}{reason}" for (path, reason), lines in groups.items()]
-    more = len(bad) - _MAX_NAMED_ROWS
-    return [*named, *([and_more(more)] if more > 0 else [])]
-
-
-def refuse(bad: Sequence[BadRow], hint: str = "") -> None:
-    """Raise a `TrainingError` that names the `bad` rows, if there are any; `hint` is the next step."""
-    if bad:
-        count = f"{len(bad)} rows cannot be used: " if len(bad) > 1 else ""
-        raise TrainingError(f"{count}{'; '.join(describe(bad))}{hint}")
 
 
 @dataclass(frozen=True)
@@ -146,10 +117,10 @@ def _joined(row: DataRow, where: str, text_columns: Sequence[str], label_column:
 def _data_rows(path: Path, wanted: list[str], *, words: bool) -> list[DataRow]:
     kind = data_kind(path)
     try:
-        if words and kind in conll.KINDS:
-            return conll.read_conll(read_text(path), wanted[0], wanted[-1])
+        if words and kind in formats.CONLL_KINDS:
+            return formats.read_conll(read_text(path), wanted[0], wanted[-1])
         if kind == ".json":
-            return read_squad_json(path, read_text(path), wanted)
+            return formats.read_squad_json(path, read_text(path), wanted)
         return read_data_rows(path, wanted)
     except InvalidInput as error:
         raise TrainingError(error.message) from None
@@ -198,3 +169,35 @@ def join_words(words: list[Any], column: str, where: str) -> tuple[str, tuple[Sp
         spans.append((start, start + len(word)))
         start += len(word) + 1
     return " ".join(words), tuple(spans)
+
+
+def are_scored(examples: Sequence[Example]) -> bool:
+    """Whether pairs have scores. Otherwise the texts of each pair belong together."""
+    return examples[0].label is not None
+
+
+def scale_scores(scores: Sequence[float]) -> list[float]:
+    """Scores as cosines: as they are if all are from -1 to 1, else linearly from 0 for the smallest to 1."""
+    least, most = min(scores), max(scores)
+    if least >= -1 and most <= 1:
+        return list(scores)
+    return [(score - least) / (most - least or 1.0) for score in scores]
+
+
+def number_texts(examples: Sequence[Example]) -> list[tuple[int, int]]:
+    """The number of each text of each pair; equal texts have one number."""
+    known: dict[str, int] = {}
+    pairs = (texts_of(example) for example in examples)
+    return [(known.setdefault(a, len(known)), known.setdefault(b, len(known))) for a, b in pairs]
+
+
+def texts_of(example: Example) -> tuple[str, str]:
+    assert not isinstance(example.input, str), "the task has two text columns"
+    return example.input[0], example.input[1]
+
+
+def inputs_of(task: TaskSpec, examples: Sequence[Example]) -> list[TaskInput]:
+    """The inputs of the task in `examples`: single texts of an embedding's pairs."""
+    if task.type != "embedding":
+        return [example.input for example in examples]
+    return [text for example in examples for text in texts_of(example)]

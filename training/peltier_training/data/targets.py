@@ -65,7 +65,6 @@ class Numbers:
 
 
 def gold_targets(task: TaskSpec, examples: Sequence[Example]) -> list[int]:
-    """The position in `task.targets` of each example's label."""
     labels = Labels(task.type, task.labels)
     if task.type == "classification":
         return [int(index) for index in labels.targets(examples)]
@@ -74,7 +73,6 @@ def gold_targets(task: TaskSpec, examples: Sequence[Example]) -> list[int]:
 
 
 def gold_texts(task: TaskSpec, examples: Sequence[Example]) -> list[str]:
-    """The right text of each example."""
     if task.type == "text2text":
         return Labels(task.type, task.labels).texts(examples)
     return [task.targets[index] for index in gold_targets(task, examples)]

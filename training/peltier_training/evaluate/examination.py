@@ -1,7 +1,8 @@
-"""An artifact's metrics and answers on labelled data; `text_examination` has those of a T5."""
+"""The metrics and answers of an adapter or an artifact on labelled data; `text_examination` has those of a T5."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,25 +11,25 @@ from peltier_adapters.answers.spans import best_span
 from peltier_adapters.answers.tags import OUTSIDE
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
-from peltier_adapters.inputs import Reader, encode_input
-from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.inputs import Reader
+from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_client.quality.metrics import match_answers
 from torch import Tensor
 
-from peltier_training.data.examples import Example
+from peltier_training.data.examples import Example, inputs_of
+from peltier_training.data.gold import tagged_entities
 from peltier_training.data.labels import Labels
-from peltier_training.data.pairs import inputs_of
-from peltier_training.data.span_rows import context_windows
-from peltier_training.data.tag_rows import TaggedText, tag_text
-from peltier_training.data.tags import tagged_entities
+from peltier_training.data.rows import TaggedText, context_windows, encode_examples, tag_text
+from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import metrics, text_examination
-from peltier_training.evaluate.embedding_metrics import answers, embedding
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
 
 Windows = Sequence[Sequence[Encoded]]
+JudgeLogits = Callable[[Sequence[Tensor]], Evaluation]
 
 
 def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> dict[str, float]:
@@ -39,49 +40,40 @@ def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]
 def examine(
     backbone: Backbone, artifact: Artifact, examples: Sequence[Example], *, record_gates: bool = False
 ) -> Evaluation:
-    """The metrics and the answers."""
     resident, task = Banks(backbone).add(artifact), artifact.manifest.task
     if backbone.config.generates:
         return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
-    if task.type == "embedding":
-        return _examine_pairs(backbone, task, resident, examples, record_gates)
+    rows, judge = read_inputs(backbone, task, examples)
+    outputs = run_rows(backbone, [Row(row, resident) for row in rows], record_gates=record_gates)
+    return replace(judge([output.logits for output in outputs]), gates=mean_gates(outputs))
+
+
+def measure(
+    backbone: Backbone, adapter: Candidate, examples: Sequence[Example], *, record_gates: bool = False
+) -> Evaluation:
+    """The evaluation of an adapter in its served form. Raises a `NotFiniteError` if tensors are not finite."""
+    if not all(bool(tensor.isfinite().all()) for tensor in adapter.tensors.values()):
+        raise NotFiniteError(f"the tensors of adapter {adapter.name!r} are not finite numbers")
+    candidate = adapter.unproved(backbone, inputs_of(adapter.task, examples[:1]))
+    return examine(backbone, candidate, examples, record_gates=record_gates)
+
+
+def read_inputs(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> tuple[list[Encoded], JudgeLogits]:
+    """The rows of an encoder's task, and the function that judges their logits, one tensor for each row."""
     if task.type == "span":
-        return _examine_spans(backbone, task, resident, examples, record_gates)
+        windows = [context_windows(backbone, task, example) for example in examples]
+        return [row for rows in windows for row in rows], partial(judge_spans, task, examples, windows)
     if task.type == "token-classification":
-        return _examine_tags(backbone, task, resident, examples, record_gates)
-    rows = [Row(encode_input(backbone, task, example.input), resident) for example in examples]
-    outputs = run_rows(backbone, rows, record_gates=record_gates)
-    scores = torch.stack([output.logits for output in outputs])
-    return replace(judge_scores(backbone, task, scores, examples), gates=mean_gates(outputs))
+        texts = [tag_text(backbone, task, example) for example in examples]
+        return [row for text in texts for row in text.rows], partial(judge_tags, task, examples, texts)
+    rows = encode_examples(backbone, task, examples)
+    return rows, lambda logits: judge_scores(backbone, task, _together(task, logits), examples)
 
 
-def _examine_pairs(
-    backbone: Backbone, task: TaskSpec, resident: Resident, examples: Sequence[Example], record_gates: bool
-) -> Evaluation:
-    rows = [Row(encode_input(backbone, task, text), resident) for text in inputs_of(task, examples)]
-    outputs = run_rows(backbone, rows, record_gates=record_gates)
-    vectors = torch.stack([output.logits for output in outputs])
-    pairs = vectors.view(len(examples), 2, vectors.shape[-1])
-    return replace(judge_pairs(task, pairs, examples), gates=mean_gates(outputs))
-
-
-def _examine_spans(
-    backbone: Backbone, task: TaskSpec, resident: Resident, examples: Sequence[Example], record_gates: bool
-) -> Evaluation:
-    windows = [context_windows(backbone, task, example) for example in examples]
-    outputs = run_rows(backbone, [Row(row, resident) for rows in windows for row in rows], record_gates=record_gates)
-    judged = judge_spans(task, examples, windows, [output.logits for output in outputs])
-    return replace(judged, gates=mean_gates(outputs))
-
-
-def _examine_tags(
-    backbone: Backbone, task: TaskSpec, resident: Resident, examples: Sequence[Example], record_gates: bool
-) -> Evaluation:
-    texts = [tag_text(backbone, task, example) for example in examples]
-    rows = [Row(row, resident) for text in texts for row in text.rows]
-    outputs = run_rows(backbone, rows, record_gates=record_gates)
-    judged = judge_tags(task, examples, texts, [output.logits for output in outputs])
-    return replace(judged, gates=mean_gates(outputs))
+def _together(task: TaskSpec, logits: Sequence[Tensor]) -> Tensor:
+    """[rows, outputs], or [pairs, 2, outputs] of an embedding."""
+    scores = torch.stack(list(logits))
+    return scores.view(-1, 2, scores.shape[-1]) if task.type == "embedding" else scores
 
 
 def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Evaluation:
@@ -107,10 +99,10 @@ def judge_pairs(task: TaskSpec, vectors: Tensor, examples: Sequence[Example]) ->
     targets = Labels(task.type, task.labels).targets(examples).numpy()
     gold = targets if targets.ndim == 1 else np.ones(len(targets), np.int64)
     return Evaluation(
-        metrics=embedding(vectors.numpy(), targets),
+        metrics=metrics.embedding(vectors.numpy(), targets),
         inputs=[example.input for example in examples],
         gold=gold.tolist(),
-        found=answers(vectors.numpy(), targets).tolist(),
+        found=metrics.pair_answers(vectors.numpy(), targets).tolist(),
         scores=vectors,
     )
 
@@ -157,7 +149,6 @@ def _gold(task: TaskSpec, targets: Tensor) -> Tensor:
 
 
 def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
-    """The answers of logits, in the form of the targets."""
     match task.type:
         case "classification":
             return logits.argmax(-1)

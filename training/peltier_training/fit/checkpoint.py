@@ -12,16 +12,21 @@ from peltier_training.models.model import TrainableAdapter
 
 def find_checkpoint(directory: Path, model: TrainableAdapter) -> Path:
     """The newest complete checkpoint. Raises a `TrainingError` if there is none or it does not fit `model`."""
-    # The Trainer writes the state last, so a checkpoint without it is incomplete.
-    whole = [state.parent for state in directory.glob("checkpoint-*/trainer_state.json")]
-    if not whole:
-        raise TrainingError(f"there is no checkpoint to resume from in {directory}")
-    last = max(whole, key=lambda path: int(path.name.removeprefix("checkpoint-")))
+    last = newest_checkpoint(directory)
     if _shapes(last / "model.safetensors") != {name: tuple(value.shape) for name, value in model.state_dict().items()}:
         raise TrainingError(
             f"{last} belongs to another adapter; resume with the preset, settings and labels of that run"
         )
     return last
+
+
+def newest_checkpoint(directory: Path) -> Path:
+    """The newest complete checkpoint. Raises a `TrainingError` if there is none."""
+    # The Trainer writes the state last, so a checkpoint without it is incomplete.
+    whole = [state.parent for state in directory.glob("checkpoint-*/trainer_state.json")]
+    if not whole:
+        raise TrainingError(f"there is no checkpoint to resume from in {directory}")
+    return max(whole, key=lambda path: int(path.name.removeprefix("checkpoint-")))
 
 
 def remove_checkpoints(directory: Path) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from peltier_training.config.run import Run
 from peltier_training.data.dataset import IGNORED
-from peltier_training.data.tag_rows import NO_TOKEN
+from peltier_training.data.rows import NO_TOKEN
 from peltier_training.models.experts import consistency_loss
 
 DEFAULT_TEMPERATURE = 0.05

@@ -1,30 +1,57 @@
-"""The Hugging Face Trainer for packed rows."""
+"""The Hugging Face Trainer for packed rows of an adapter, and for a tuned backbone, whose best epoch stays in
+memory."""
 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from peltier_backbone.decoding.targets import Targets
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
 from transformers import EvalPrediction, Trainer, TrainerState, TrainingArguments
 
-from peltier_training.config.run import Run
-from peltier_training.data.dataset import EncodedRows, QuerySampler, TextRows, collate, collate_texts
+from peltier_training.config.run import LOWER_IS_BETTER, Run
+from peltier_training.data.dataset import EncodedRows, QuerySampler, TextRow, collate, collate_texts
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import metrics
-from peltier_training.fit.arguments import create_arguments
-from peltier_training.fit.callbacks import Patience, ValidationInterval, is_over
+from peltier_training.fit.callbacks import Patience, TrainingProgress, ValidationInterval, is_over
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
-from peltier_training.fit.progress import TrainingProgress
-from peltier_training.models.model import HeadedAdapter, TextAdapter, TrainableAdapter
+from peltier_training.models.model import TrainableAdapter
 
+_LOG_INTERVAL = 0.02  # between entries of the log, as a fraction of all steps
 Judge = Callable[[], dict[str, float]]
+
+
+def create_arguments(run: Run, **own: Any) -> TrainingArguments:
+    numbers = run.hyperparameters
+    arguments = TrainingArguments(
+        output_dir=str(run.directory),
+        learning_rate=run.learning_rate,
+        per_device_train_batch_size=run.batch_size,
+        per_device_eval_batch_size=run.batch_size,
+        warmup_steps=numbers.warmup,
+        weight_decay=numbers.weight_decay,
+        seed=numbers.seed,
+        eval_strategy="epoch",
+        logging_strategy="steps",
+        logging_steps=_LOG_INTERVAL,
+        report_to=["tensorboard"],
+        remove_unused_columns=False,
+        label_names=["labels"],
+        dataloader_pin_memory=False,
+        use_cpu=run.device == "cpu",
+        **own,
+    )
+    # One process uses one device, because DataParallel would split the packed rows.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
 
 
 @dataclass(frozen=True)
@@ -54,8 +81,7 @@ class JudgedTrainer(RowTrainer):
 
     def __init__(self, *, judge: Judge, **options: Any) -> None:
         self._judge = judge
-        nothing: Dataset[Any] = TextRows([])  # the Trainer requires a dataset to evaluate on
-        super().__init__(eval_dataset=nothing, **options)
+        super().__init__(eval_dataset=[], **options)  # the Trainer requires a dataset to evaluate on
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Each process measures all rows."""
@@ -97,74 +123,45 @@ class AdapterTrainer(RowTrainer):
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments of the model."""
-        return (self.adapter.backbone.pack(inputs["rows"]),)
-
-
-class TokenTrainer(JudgedTrainer, AdapterTrainer):
-    """Trains a head of tokens. `judge` measures the adapter in the form that is served."""
-
-
-class TextTrainer(JudgedTrainer, AdapterTrainer):
-    """Trains on target texts. `judge` measures the adapter in the form that is served."""
-
-    def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
         backbone = self.adapter.backbone
-        return backbone.pack(inputs["rows"]), Targets.create(inputs["targets"], None, backbone.device)
+        packed = backbone.pack(inputs["rows"])
+        return (packed, Targets.create(inputs["targets"], None, backbone.device)) if "targets" in inputs else (packed,)
 
 
-def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRows) -> History:
-    """Train on `rows` and leave the best epoch on `validation` in `model`."""
+class JudgedAdapterTrainer(JudgedTrainer, AdapterTrainer):
+    """Trains a head of tokens or target texts. `judge` measures the adapter in the form that is served."""
+
+
+def fit(
+    run: Run, model: TrainableAdapter, rows: EncodedRows | Sequence[TextRow], validation: EncodedRows | Judge
+) -> History:
+    """Train on `rows` and leave the best epoch on `validation` in `model`. A function as `validation` measures the
+    answers of a head of tokens or of a T5, which are not the logits of single rows."""
     checkpoint = _find_start(run, model)
-
-    def compute(prediction: EvalPrediction) -> dict[str, float]:
-        logits = np.asarray(prediction.predictions)
-        if not np.isfinite(logits).all():
-            raise diverged(run)
-        return metrics.compute(run.task_type, logits, np.asarray(prediction.label_ids))
-
-    trainer = AdapterTrainer(
-        objective=create_objective(run, float(model.settings.get("consistency", 0.0))),
-        model=model,
-        args=_arguments(run, checkpoint),
-        data_collator=collate,
-        train_dataset=rows,
-        eval_dataset=validation,
-        compute_metrics=compute,
-    )
+    consistency = float(model.settings.get("consistency", 0.0))
+    has_head = isinstance(rows, EncodedRows)
+    options: dict[str, Any] = {
+        "objective": create_objective(run, consistency) if has_head else TextObjective(consistency),
+        "model": model,
+        "args": _arguments(run, checkpoint),
+        "data_collator": collate if has_head else collate_texts,
+        "train_dataset": rows,
+    }
+    if isinstance(validation, EncodedRows):
+        trainer = AdapterTrainer(eval_dataset=validation, compute_metrics=partial(_measure, run), **options)
+    else:
+        trainer = JudgedAdapterTrainer(judge=validation, **options)
     return conduct(run, trainer, checkpoint)
 
 
-def fit_tokens(run: Run, model: HeadedAdapter, rows: EncodedRows, judge: Judge) -> History:
-    """`fit` for a head of tokens: `judge` measures the answers, which are not the logits of single rows."""
-    checkpoint = _find_start(run, model)
-    trainer = TokenTrainer(
-        objective=create_objective(run, float(model.settings.get("consistency", 0.0))),
-        judge=judge,
-        model=model,
-        args=_arguments(run, checkpoint),
-        data_collator=collate,
-        train_dataset=rows,
-    )
-    return conduct(run, trainer, checkpoint)
-
-
-def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> History:
-    """Train on `rows` and leave the best epoch, as measured by `judge`, in `model`."""
-    checkpoint = _find_start(run, model)
-    trainer = TextTrainer(
-        objective=TextObjective(float(model.settings.get("consistency", 0.0))),
-        judge=judge,
-        model=model,
-        args=_arguments(run, checkpoint),
-        data_collator=collate_texts,
-        train_dataset=rows,
-    )
-    return conduct(run, trainer, checkpoint)
+def _measure(run: Run, prediction: EvalPrediction) -> dict[str, float]:
+    logits = np.asarray(prediction.predictions)
+    if not np.isfinite(logits).all():
+        raise diverged(run)
+    return metrics.compute(run.task_type, logits, np.asarray(prediction.label_ids))
 
 
 def diverged(run: Run) -> TrainingError:
-    """The error for outputs that are not finite."""
     return TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
 
 
@@ -216,7 +213,7 @@ def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
         save_total_limit=2,
         load_best_model_at_end=True,
         metric_for_best_model=run.metric,
-        greater_is_better=run.metric not in metrics.LOWER_IS_BETTER,
+        greater_is_better=run.metric not in LOWER_IS_BETTER,
         ddp_find_unused_parameters=False,
     )
 
@@ -228,3 +225,47 @@ def _num_epochs(run: Run, checkpoint: str | None) -> int:
         if is_over(run, state.log_history):
             return round(state.epoch or 0)
     return run.epochs
+
+
+class BaselineTrainer(JudgedTrainer):
+    """Minimises the task's loss and keeps the parameters of the best epoch, as measured by `judge`."""
+
+    def __init__(self, *, run: Run, objective: Objective, **options: Any) -> None:
+        self._run, self._objective = run, objective
+        self._best: tuple[float, Mapping[str, Tensor]] | None = None
+        arguments = create_arguments(run, num_train_epochs=run.epochs, save_strategy="no", bf16=run.dtype == "bfloat16")
+        super().__init__(args=arguments, **options)
+
+    @property
+    def _tuned(self) -> nn.Module:
+        assert self.model is not None, "a Trainer has a model"
+        return self.model
+
+    def compute_loss(  # type: ignore[override]
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
+    ) -> Any:
+        logits = model(**{name: tensor for name, tensor in inputs.items() if name != "labels"})
+        loss = self._objective.task_loss(logits, inputs["labels"])
+        return (loss, {"logits": logits}) if return_outputs else loss
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        self._tuned.eval()
+        found = super().evaluate()
+        sign = -1.0 if self._run.metric in LOWER_IS_BETTER else 1.0
+        score = sign * found[f"eval_{self._run.metric}"]
+        if self._best is None or score > self._best[0]:
+            self.state.best_global_step = self.state.global_step
+            trained = {name: p for name, p in self._tuned.named_parameters() if p.requires_grad}
+            self._best = score, {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
+        return found
+
+    def fit(self) -> History:
+        """Train, and leave the best epoch in the model."""
+        history = conduct(self._run, self)
+        assert self._best is not None, "every epoch is measured"
+        with torch.no_grad():
+            for name, parameter in self._tuned.named_parameters():
+                if name in self._best[1]:
+                    parameter.copy_(self._best[1][name])
+        self._tuned.eval()
+        return history

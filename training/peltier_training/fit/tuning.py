@@ -21,15 +21,13 @@ from torch.utils.data import Dataset
 from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
 from peltier_training.config.run import Run
-from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, TextRows, flatten, pad_rows, pad_texts
+from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, flatten, pad_rows, pad_texts
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import head_rows, text_rows
-from peltier_training.data.span_rows import context_windows
-from peltier_training.data.tag_rows import tag_text
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import text_examination
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import judge_scores, judge_spans, judge_tags
+from peltier_training.evaluate.examination import read_inputs
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
 from peltier_training.models.tuned_model import (
@@ -42,6 +40,7 @@ from peltier_training.models.tuned_model import (
 )
 
 _MAX_ROWS = 64
+_weights = shutil.ignore_patterns("*.safetensors*", "*.bin")
 
 
 class Tuning(Protocol):
@@ -51,7 +50,7 @@ class Tuning(Protocol):
     objective: Objective
     device: torch.device
 
-    def rows(self, examples: Sequence[Example]) -> Dataset[Any]:
+    def rows(self, examples: Sequence[Example]) -> Dataset[Any] | list[TextRow]:
         """The dataset of `examples` for `collate`."""
 
     def collate(self, items: Sequence[Any]) -> dict[str, Any]:
@@ -98,22 +97,11 @@ class HeadTuning:
 
     @torch.inference_mode()
     def examine(self, examples: Sequence[Example]) -> Evaluation:
-        if self._task.type == "span":
-            windows = [context_windows(self._reader, self._task, example) for example in examples]
-            rows = [row for own in windows for row in own]
-            logits = torch.split(self._logits(rows), [len(row) for row in rows])
-            return judge_spans(self._task, examples, windows, logits)
-        if self._task.type == "token-classification":
-            texts = [tag_text(self._reader, self._task, example) for example in examples]
-            rows = [row for text in texts for row in text.rows]
-            logits = torch.split(self._logits(rows), [len(row) for row in rows])
-            return judge_tags(self._task, examples, texts, logits)
-        read = self.rows(examples)
-        rows = flatten([read[number][0] for number in range(len(read))])
-        return judge_scores(self._reader, self._task, self._logits(rows), examples)
+        rows, judge = read_inputs(self._reader, self._task, examples)
+        return judge(self._logits(rows))
 
-    def _logits(self, rows: Sequence[Encoded]) -> Tensor:
-        """[rows, outputs], or those of all tokens [tokens, outputs]."""
+    def _logits(self, rows: Sequence[Encoded]) -> Sequence[Tensor]:
+        """For each row [outputs], or those of all its tokens [tokens, outputs]."""
         self.model.eval()
         outputs = []
         for first in range(0, len(rows), _MAX_ROWS):
@@ -122,7 +110,9 @@ class HeadTuning:
         logits = torch.cat(outputs)
         if not bool(logits.isfinite().all()):
             raise diverged(self._run)
-        return logits
+        if self._task.reads_tokens:
+            return torch.split(logits, [len(row) for row in rows])
+        return logits.flatten(0, -2).unbind()
 
 
 class TextTuning:
@@ -141,7 +131,7 @@ class TextTuning:
         self._run, self._task, self.device = run, task, backbone.device
         self._reader = _Reader(backbone.config, backbone.tokenizer)
 
-    def rows(self, examples: Sequence[Example]) -> TextRows:
+    def rows(self, examples: Sequence[Example]) -> list[TextRow]:
         return text_rows(self._reader, self._task, (), examples)
 
     def collate(self, items: Sequence[TextRow]) -> dict[str, Any]:
@@ -162,6 +152,3 @@ class TextTuning:
         tuned = self._body.tuned()
         assert isinstance(tuned, PreTrainedModel)
         tuned.save_pretrained(folder)
-
-
-_weights = shutil.ignore_patterns("*.safetensors*", "*.bin")

@@ -4,6 +4,7 @@ Its state dict holds the adapter alone: the backbone is not a module.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 import torch
@@ -16,15 +17,62 @@ from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import HeadSpec, Parts
+from peltier_backbone.attention.adaptation import Projection, Sublayer
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.text.packing import Packed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from peltier_training.models.dropout import NO_DROPOUT, Dropout, DropoutAdaptation
 from peltier_training.models.experts import Experts
 from peltier_training.models.sources import create_sources
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """The rates of a training: before the `output` layer, and in the `backbone` (`DropoutAdaptation`)."""
+
+    output: float = 0.0
+    backbone: float = 0.0
+
+
+NO_DROPOUT = Dropout()
+
+
+class DropoutAdaptation(BatchAdaptation):
+    """The adaptation of a training pass that sets elements to zero with probability `rate`: of the embeddings, of a T5
+    encoder's states, and of each sub-layer's output, after its adapter and before the residual is added (Vaswani et al.
+    2017, section 5.4).
+
+    Models of transformers also drop attention weights, and in T5 the decoder's embeddings and the inner states of
+    feed-forward layers. Their DistilBERT drops no output of an attention.
+    """
+
+    def __init__(self, backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int], rate: float) -> None:
+        super().__init__(backbone, groups, lengths, TORCH)
+        config = backbone.config
+        self._rate = rate
+        self._cross_attentions = range(config.num_blocks, config.num_attentions)
+        self._dropped_norm = 2 * config.num_layers if config.generates else 0
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self._drop(super().embed(x))
+
+    def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
+        y = super().project(number, site, x, y)
+        # The output of cross-attention is no `sublayer`.
+        return self._drop(y) if site == "attention_output" and number in self._cross_attentions else y
+
+    def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
+        return self._drop(super().sublayer(block, site, y, residual))
+
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        y = super().norm(index, x, base, residual)
+        return self._drop(y) if index == self._dropped_norm else y
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self._rate)
 
 
 class TrainableAdapter(nn.Module):
@@ -88,7 +136,6 @@ class HeadedAdapter(TrainableAdapter):
 
     @property
     def head_spec(self) -> HeadSpec:
-        """The last part."""
         spec = self.parts[-1]
         assert isinstance(spec, HeadSpec)
         return spec

@@ -1,5 +1,6 @@
 """Tuning of a whole transformers model: each weight separately, or all in a low-dimensional subspace."""
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from inspect import signature
@@ -17,8 +18,9 @@ from transformers import AutoModel, PreTrainedConfig
 
 from peltier_training.data.dataset import IGNORED
 from peltier_training.errors import TrainingError
-from peltier_training.models.fastfood import Fastfood
+from peltier_training.models.experts import by_name, named_parameters
 
+_BITS = 6  # of the index that one matrix product transforms, for few passes over memory
 _DROPOUTS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
@@ -27,6 +29,74 @@ _DROPOUTS = (
     "embedding_dropout",
     "mlp_dropout",
 )
+
+
+class _Hadamard(torch.autograd.Function):
+    """The unnormalised Walsh-Hadamard transform of a vector whose length is a power of two.
+
+    Its gradient is divided by the root of the length, as in the paper's code: learning rates depend on it
+    (docs/methods/baselines.md#intrinsic-said).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _transform(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        length = len(gradients[0])
+        return _transform(gradients[0]) / math.sqrt(length)
+
+
+def _transform(x: Tensor) -> Tensor:
+    """H is a Kronecker product of small matrices. Each step transforms the leading digit of the index and rotates it to
+    the end."""
+    bits = len(x).bit_length() - 1
+    while bits > 0:
+        digit = min(bits, _BITS)
+        x = (x.view(1 << digit, -1).T @ _matrix(digit).to(x)).reshape(-1)
+        bits -= digit
+    return x
+
+
+def _matrix(bits: int) -> Tensor:
+    matrix = torch.ones(1, 1)
+    for _ in range(bits):
+        matrix = torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), matrix)
+    return matrix
+
+
+def hadamard(x: Tensor) -> Tensor:
+    """H x for x [2 ** k]."""
+    result: Tensor = _Hadamard.apply(x)  # type: ignore[no-untyped-call]
+    return result
+
+
+class Fastfood(nn.Module):
+    """The random projection of intrinsic SAID, in n log n (Li et al. 2018, Aghajanyan et al. 2020;
+    docs/methods/baselines.md#intrinsic-said): `size` numbers from a vector, H G P H B over the next power of two,
+    scaled to keep the vector's length. A longer vector is truncated to that power, so a small tensor depends on the
+    first coordinates only."""
+
+    signs: Tensor
+    order: Tensor
+    gauss: Tensor
+
+    def __init__(self, size: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self._size = size
+        length = 1 << (size - 1).bit_length()
+        signs = torch.randint(0, 2, (length,), generator=generator) * 2 - 1
+        gauss = torch.randn(length, generator=generator)
+        self.register_buffer("signs", signs.to(torch.int8))
+        self.register_buffer("order", torch.randperm(length, generator=generator).to(torch.int32))
+        self.register_buffer("gauss", gauss)
+        self._divisor = float((size * gauss.double().square().sum()).sqrt())
+
+    def forward(self, x: Tensor) -> Tensor:
+        padded = F.pad(x, (0, len(self.signs) - len(x)))
+        mixed = hadamard(padded * self.signs).index_select(0, self.order)
+        return hadamard(mixed * self.gauss)[: self._size] / self._divisor
 
 
 class FullTuning(nn.Module):
@@ -41,7 +111,6 @@ class FullTuning(nn.Module):
         return self.model(**inputs)
 
     def tuned(self) -> nn.Module:
-        """The current model."""
         return self.model
 
 
@@ -111,7 +180,7 @@ class TunedEncoder(nn.Module):
         super().__init__()
         self.body, self._spec, self._dropout = body, spec, dropout
         drawn = head.init(spec, backbone, torch.Generator().manual_seed(torch.initial_seed() % 2**63))
-        self.head = nn.ParameterDict({name.replace(".", "_"): nn.Parameter(tensor) for name, tensor in drawn.items()})
+        self.head = named_parameters(drawn)
 
     def forward(self, **inputs: Tensor) -> Tensor:
         output = self.body(**inputs)
@@ -127,8 +196,9 @@ class TunedEncoder(nn.Module):
                 pooled = hidden.masked_fill(mask == 0, -torch.inf).amax(1)
             case "tokens":
                 pooled = hidden[mask[..., 0].bool()]
-        tensors = {name.replace("dense_", "dense."): tensor for name, tensor in self.head.items()}
-        return multiply_all(head.steps(self._spec, tensors), F.dropout(pooled, self._dropout, self.training).float())
+        return multiply_all(
+            head.steps(self._spec, by_name(self.head)), F.dropout(pooled, self._dropout, self.training).float()
+        )
 
 
 class TunedPairs(TunedEncoder):
@@ -153,7 +223,6 @@ class TunedT5(nn.Module):
 
 
 def create_body(model: nn.Module, settings: Mapping[str, Any], seed: int) -> FullTuning | Subspace:
-    """The tuning of `model` for the preset's settings."""
     if "dimension" not in settings:
         return FullTuning(model)
     return Subspace(model, dimension=int(settings["dimension"]), seed=seed)

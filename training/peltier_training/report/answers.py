@@ -1,5 +1,6 @@
-"""The answers on the validation set compared with the right ones."""
+"""The answers on the validation set compared with the right ones, and the scores of each label."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,7 +23,6 @@ class Confusion(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "Confusion":
-        """The confusion of a classification."""
         counts = np.zeros((len(labels), len(labels) + 1), int)
         np.add.at(counts, (evaluation.gold, evaluation.found), 1)  # -1, an answer that is no label, is the last column
         return cls(
@@ -42,7 +42,6 @@ class LabelCounts(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "tuple[LabelCounts, ...]":
-        """The counts of all labels."""
         gold, found = (np.array(answers, dtype=bool) for answers in (evaluation.gold, evaluation.found))
         return tuple(
             cls(
@@ -68,7 +67,6 @@ class Residuals(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "Residuals":
-        """The residuals of a regression."""
         gold, found = (np.array(answers, dtype=float) for answers in (evaluation.gold, evaluation.found))
         residuals = found - gold
         places = _spread(len(gold), _MAX_POINTS)
@@ -91,7 +89,6 @@ class Sample(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "tuple[Sample, ...]":
-        """A few evenly spaced inputs."""
         return tuple(
             cls(input=evaluation.inputs[place], references=tuple(evaluation.gold[place]), text=evaluation.found[place])
             for place in _spread(len(evaluation.inputs), _MAX_SAMPLES)
@@ -100,3 +97,48 @@ class Sample(Spec):
 
 def _spread(num: int, most: int) -> list[int]:
     return list(range(num)) if num <= most else [number * num // most for number in range(most)]
+
+
+class LabelScores(Spec):
+    """Precision, recall and F1 of one label. `rows` are its validation rows, or its entities in them. Precision is None
+    for a label that was never predicted, recall for one without rows, and F1 if both are None."""
+
+    label: str
+    rows: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+    @classmethod
+    def of_confusion(cls, confusion: Confusion) -> "tuple[LabelScores, ...]":
+        answered = [sum(column) for column in zip(*confusion.matrix, strict=True)]
+        return tuple(
+            cls.of_counts(label, row[place], answered[place], sum(row) + confusion.unknown[place])
+            for place, (label, row) in enumerate(zip(confusion.labels, confusion.matrix, strict=True))
+        )
+
+    @classmethod
+    def of_label_counts(cls, counts: Sequence[LabelCounts]) -> "tuple[LabelScores, ...]":
+        return tuple(
+            cls.of_counts(own.label, own.right, own.right + own.extra, own.right + own.missed) for own in counts
+        )
+
+    @classmethod
+    def of_entities(cls, evaluation: Evaluation, labels: Sequence[str]) -> "tuple[LabelScores, ...]":
+        wanted, given, right = Counter[str](), Counter[str](), Counter[str]()
+        for gold, found in zip(evaluation.gold, evaluation.found, strict=True):
+            wanted.update(entity.label for entity in gold)
+            given.update(entity.label for entity in found)
+            right.update(entity.label for entity in {*gold} & {*found})
+        return tuple(cls.of_counts(label, right[label], given[label], wanted[label]) for label in labels)
+
+    @classmethod
+    def of_counts(cls, label: str, right: int, answered: int, rows: int) -> "LabelScores":
+        """The scores of a label with `rows` rows, `answered` answers and `right` correct answers."""
+        return cls(
+            label=label,
+            rows=rows,
+            precision=right / answered if answered else None,
+            recall=right / rows if rows else None,
+            f1=2 * right / (answered + rows) if answered + rows else None,
+        )

@@ -1,4 +1,4 @@
-"""Warnings about a training run, each a sentence with the next step."""
+"""Warnings about a training run, each a sentence with the next step, and the best constant answer, to compare with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,18 +6,81 @@ from typing import Any
 
 import numpy as np
 from peltier_adapters.errors import and_more
-from peltier_adapters.spec.tasks import TaskType
+from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.tasks import TaskSpec, TaskType
+from peltier_client.quality.metrics import match_answers
 
-from peltier_training.data.tags import entity_labels
+from peltier_training.config.run import LOWER_IS_BETTER
+from peltier_training.data.gold import entity_labels
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.majority import Majority
+from peltier_training.evaluate.metrics import Array
 
 _PERFECT = {"bleu": 100.0}  # every other score that rises has 1.0
 _MAX_NAMES = 5
 _MAX_NAME_LEN = 40
 _MAX_CHANCE_ERRORS = 1.0  # standard errors of accuracy that count as chance
 _MIN_CONSTANT_RATIO = 0.95  # of squared error to that of the mean: no better than constant
+
+
+class Majority(Spec):
+    """The same `answer` to every validation row: the most frequent label or set of labels, the mean of a regression, or
+    no answer to a question. `metric` compares it with other answers; `share` is the share of rows with this label, None
+    for a mean."""
+
+    answer: str
+    share: float | None
+    metric: str
+    metrics: dict[str, float]
+
+    @classmethod
+    def create(cls, evaluation: Evaluation, task: TaskSpec) -> "Majority | None":
+        """The constant answer for the rows of `evaluation`; None for texts."""
+        match task.type:
+            case "classification":
+                return cls._of_classes(np.array(evaluation.gold), task.labels)
+            case "multilabel":
+                return cls._of_sets(np.array(evaluation.gold), task.labels)
+            case "regression":
+                return cls._of_numbers(np.array(evaluation.gold, dtype=float))
+            case "span":
+                return cls._of_nothing(evaluation.gold)
+        return None
+
+    @classmethod
+    def _of_nothing(cls, gold: Sequence[Sequence[str]]) -> "Majority | None":
+        """No answer to every question, if it is ever right."""
+        if all(gold):
+            return None
+        (found, _), share = match_answers(gold, [""] * len(gold)), sum(not own for own in gold) / len(gold)
+        return cls(answer="no answer", share=share, metric="exact_match", metrics=found)
+
+    @classmethod
+    def _of_classes(cls, gold: Array, labels: Sequence[str]) -> "Majority":
+        values, counts = np.unique(gold, return_counts=True)
+        best = int(values[counts.argmax()])
+        found = metrics.classification(np.full_like(gold, best), gold, len(labels))
+        return cls(answer=labels[best], share=float(counts.max() / len(gold)), metric="accuracy", metrics=found)
+
+    @classmethod
+    def _of_sets(cls, gold: Array, labels: Sequence[str]) -> "Majority":
+        values, counts = np.unique(gold, axis=0, return_counts=True)
+        best = values[counts.argmax()]
+        logits = np.tile(np.where(best, 1.0, -1.0), (len(gold), 1))
+        answer = ", ".join(label for label, wanted in zip(labels, best, strict=True) if wanted) or "no label"
+        return cls(
+            answer=answer,
+            share=float(counts.max() / len(gold)),
+            metric="exact_match",
+            metrics=metrics.compute("multilabel", logits, gold),
+        )
+
+    @classmethod
+    def _of_numbers(cls, gold: Array) -> "Majority":
+        mean = float(gold.mean())
+        return cls(
+            answer=f"{mean:.4g}", share=None, metric="mse", metrics=metrics.regression(np.full_like(gold, mean), gold)
+        )
 
 
 @dataclass(frozen=True)
@@ -43,7 +106,7 @@ def find_caveats(evidence: Evidence) -> tuple[str, ...]:
 def _unfinished(evidence: Evidence) -> str | None:
     """The last of several validations is the best, so training longer may improve the metric."""
     history, metric = evidence.history, evidence.metric
-    falls = metric in metrics.LOWER_IS_BETTER
+    falls = metric in LOWER_IS_BETTER
     if len(history) < 2 or (not falls and history[-1] >= _PERFECT.get(metric, 1.0)):
         return None
     best = min(history) if falls else max(history)
@@ -56,7 +119,6 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 
 def _unanswered(evidence: Evidence) -> str | None:
-    """Labels of validation rows that no answer has."""
     if evidence.task_type not in ("classification", "multilabel", "token-classification"):
         return None
     labels, answers = _labels(evidence), (evidence.evaluation.gold, evidence.evaluation.found)
@@ -74,7 +136,6 @@ def _unanswered(evidence: Evidence) -> str | None:
 
 
 def _constant(evidence: Evidence) -> str | None:
-    """The answers are no better than the best constant answer."""
     majority = evidence.majority
     if majority is None or not _is_poor(evidence, majority):
         return None
@@ -106,7 +167,6 @@ def _labels(evidence: Evidence) -> Sequence[str]:
 
 
 def _used(task_type: TaskType, labels: Sequence[str], answers: Sequence[Any]) -> set[str]:
-    """The labels in `answers`."""
     if task_type == "token-classification":
         return {entity.label for entities in answers for entity in entities}
     values = np.array(answers)

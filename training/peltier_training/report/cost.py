@@ -1,4 +1,4 @@
-"""The cost of a run."""
+"""The cost of a run: its parameters by part, its time and its memory."""
 
 import resource
 import sys
@@ -6,6 +6,9 @@ import time
 
 import torch
 from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.parts import Parts, count_parameters
+from peltier_backbone.checkpoint.config import BackboneConfig
+from torch import nn
 
 from peltier_training.fit.trainer import History
 
@@ -40,12 +43,10 @@ class Meter:
             torch.cuda.reset_peak_memory_stats()
 
     def mark_trained(self) -> None:
-        """Record the peak of memory at the end of training."""
         self._memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
         self._device_memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
 
     def read(self, history: History, device: torch.device, dtype: str) -> Cost:
-        """The cost at the end of a run."""
         return Cost(
             device=_name(device),
             dtype=dtype,
@@ -60,3 +61,47 @@ class Meter:
 
 def _name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+class PartParameters(Spec):
+    """The served parameters of one part, and their percentage of the backbone's."""
+
+    part: str
+    parameters: int
+    percent: float
+
+
+class ParameterCounts(Spec):
+    """`total` excludes the head, as in the papers; `trained` counts the optimizer's parameters, including the head, all
+    experts of AdaMix and the MLP of a prefix."""
+
+    backbone: int
+    parts: tuple[PartParameters, ...]
+    total: PartParameters
+    trained: PartParameters
+
+    @classmethod
+    def create(cls, parts: Parts, config: BackboneConfig, model: nn.Module) -> "ParameterCounts":
+        rows = tuple(_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts)
+        return cls._of(rows, count_parameters(parts, config), config, model)
+
+    @classmethod
+    def create_tuned(cls, total: int, config: BackboneConfig, model: nn.Module) -> "ParameterCounts":
+        """The counts of a baseline's tuned `model`, which has no parts; its method gives `total`."""
+        return cls._of((), total, config, model)
+
+    @classmethod
+    def _of(
+        cls, parts: tuple[PartParameters, ...], total: int, config: BackboneConfig, model: nn.Module
+    ) -> "ParameterCounts":
+        trained = sum(weights.numel() for weights in model.parameters() if weights.requires_grad)
+        return cls(
+            backbone=config.num_parameters,
+            parts=parts,
+            total=_row("total", total, config),
+            trained=_row("trained", trained, config),
+        )
+
+
+def _row(name: str, counted: int, config: BackboneConfig) -> PartParameters:
+    return PartParameters(part=name, parameters=counted, percent=100 * counted / config.num_parameters)

@@ -29,7 +29,6 @@ class Curves(Spec):
 
     @classmethod
     def create(cls, history: History) -> "Curves":
-        """From the Trainer's log."""
         training: dict[str, list[CurvePoint]] = {}
         validation: dict[str, list[CurvePoint]] = {}
         for name, point in _points(history):

@@ -1,4 +1,4 @@
-"""The merged adapter of AdaMix compared with routes through its experts (AdaMix section 3.3)."""
+"""The merged adapter of AdaMix compared with single routes through its unmerged experts (AdaMix section 3.3)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,17 +9,18 @@ import torch
 from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.spec.maps import Spec
 from peltier_backbone.backbone import Backbone
+from torch import Tensor
 
 from peltier_training.data.examples import Example
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import judge_scores
-from peltier_training.evaluate.export import measure
-from peltier_training.models.expert_routing import fixed_routes, random_routes
+from peltier_training.evaluate.examination import judge_scores, measure
+from peltier_training.models.experts import Experts
 from peltier_training.models.model import TrainableAdapter
 
 NUM_PASSES = 4  # random routes of an ensemble, as in the paper
 NUM_ENSEMBLES = 2
 _SEED = 0
+RouteTensors = dict[str, Tensor]
 
 
 class Spread(Spec):
@@ -31,7 +32,6 @@ class Spread(Spec):
 
     @classmethod
     def create(cls, values: Sequence[float]) -> "Spread":
-        """The mean and standard deviation of `values`."""
         sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return cls(values=tuple(values), mean=float(np.mean(values)), sd=sd)
 
@@ -99,3 +99,34 @@ def _way(
         name=name,
         metrics={metric: Spread.create([evaluation.metrics[metric] for evaluation in evaluations]) for metric in names},
     )
+
+
+@torch.no_grad()
+def fixed_routes(model: TrainableAdapter) -> list[RouteTensors]:
+    """Artifact tensors of each copy, used in every projection and layer; the paper's fixed routing is the first."""
+    model.eval()
+    return [
+        _clone({name: tensor for source in model.sources for name, tensor in _fixed(source, copy).items()})
+        for copy in range(int(model.settings["experts"]))
+    ]
+
+
+@torch.no_grad()
+def random_routes(model: TrainableAdapter, num: int, seed: int) -> list[RouteTensors]:
+    """Artifact tensors of `num` routes drawn as in training: a copy for each projection and layer
+    (docs/methods/adamix.md)."""
+    model.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        drawn = [_clone(model.served()) for _ in range(num)]
+    model.eval()
+    return drawn
+
+
+def _fixed(source: torch.nn.Module, copy: int) -> RouteTensors:
+    tensors: RouteTensors = source.fixed(copy) if isinstance(source, Experts) else source()
+    return tensors
+
+
+def _clone(tensors: RouteTensors) -> RouteTensors:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

@@ -1,6 +1,7 @@
 """Validation rows with wrong answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import compress
 
 import numpy as np
 from peltier_adapters.answers.labels import scores
@@ -9,7 +10,7 @@ from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.quality.metrics import score_answer
 
-from peltier_training.data.tags import GoldEntity, describe_entities
+from peltier_training.data.gold import GoldEntity, describe_entities
 from peltier_training.evaluate.evaluation import Evaluation
 
 MAX_MISTAKES = 20
@@ -51,75 +52,78 @@ class Mistake(Spec):
 
 def _of_classes(evaluation: Evaluation, task: TaskSpec) -> tuple[Mistake, ...]:
     gold, found = np.array(evaluation.gold), np.array(evaluation.found)
-    sure = None
+    sure: Sequence[float | None] = [None] * len(gold)
+    order = np.zeros(len(gold))
     if evaluation.scores is not None:
-        sure = scores(task, evaluation.scores.float()).max(-1).values.numpy()
-    return tuple(
-        Mistake(
-            input=_texts(evaluation.inputs[row]),
-            label=_cut(task.labels[gold[row]], MAX_LABEL_LEN),
-            answer=_cut(task.labels[found[row]], MAX_LABEL_LEN) if found[row] >= 0 else _NO_LABEL,
-            score=None if sure is None else float(sure[row]),
-        )
-        for row in _worst(gold != found, np.zeros(len(gold)) if sure is None else sure)
-    )
+        order = scores(task, evaluation.scores.float()).max(-1).values.numpy()
+        sure = order.tolist()
+    labels = [*task.labels, _NO_LABEL]  # -1 is the last
+    rows = _worst(gold != found, order)
+    return _listed(evaluation, rows, lambda row: (labels[gold[row]], labels[found[row]], sure[row]))
 
 
 def _of_sets(evaluation: Evaluation, task: TaskSpec) -> tuple[Mistake, ...]:
     gold, found = (np.array(answers, dtype=bool) for answers in (evaluation.gold, evaluation.found))
     assert evaluation.scores is not None, "labels are chosen by their logits"
-    probabilities = scores(task, evaluation.scores.float()).numpy()
-    apart = np.abs(probabilities - gold).max(-1)
-    return tuple(
-        Mistake(
-            input=_texts(evaluation.inputs[row]),
-            label=_names(task.labels, gold[row]),
-            answer=_names(task.labels, found[row]),
-            score=float(apart[row]),
-        )
-        for row in _worst((gold != found).any(-1), apart)
-    )
+    apart = np.abs(scores(task, evaluation.scores.float()).numpy() - gold).max(-1)
+
+    def names(chosen: Sequence[bool]) -> str:
+        return ", ".join(compress(task.labels, chosen)) or _NO_LABEL
+
+    rows = _worst((gold != found).any(-1), apart)
+    return _listed(evaluation, rows, lambda row: (names(gold[row]), names(found[row]), float(apart[row])))
 
 
 def _of_numbers(evaluation: Evaluation) -> tuple[Mistake, ...]:
     gold, found = (np.array(answers, dtype=float) for answers in (evaluation.gold, evaluation.found))
     apart = np.abs(gold - found)
-    return tuple(
-        Mistake(input=_texts(evaluation.inputs[row]), label=f"{gold[row]:.4g}", answer=f"{found[row]:.4g}", score=None)
-        for row in _worst(apart > 0, apart)
-    )
+    rows = _worst(apart > 0, apart)
+    return _listed(evaluation, rows, lambda row: (f"{gold[row]:.4g}", f"{found[row]:.4g}", None))
 
 
 def _of_spans(evaluation: Evaluation) -> tuple[Mistake, ...]:
-    pairs = list(zip(evaluation.found, evaluation.gold, strict=True))
-    wrong = np.array([score_answer(gold, found.answer)[0] < 1 for found, gold in pairs])
-    return tuple(
-        Mistake(
-            input=_texts(evaluation.inputs[row]),
-            label=_cut(" | ".join(dict.fromkeys(evaluation.gold[row])) or _NO_ANSWER, MAX_LABEL_LEN),
-            answer=_cut(evaluation.found[row].answer or _NO_ANSWER, MAX_LABEL_LEN),
-            score=evaluation.found[row].score,
-        )
-        for row in _worst(wrong, np.array([found.score for found, _ in pairs]))
+    gold, found = evaluation.gold, evaluation.found
+    wrong = np.array([score_answer(own, answer.answer)[0] < 1 for answer, own in zip(found, gold, strict=True)])
+    rows = _worst(wrong, np.array([answer.score for answer in found]))
+    return _listed(
+        evaluation,
+        rows,
+        lambda row: (
+            " | ".join(dict.fromkeys(gold[row])) or _NO_ANSWER,
+            found[row].answer or _NO_ANSWER,
+            found[row].score,
+        ),
     )
 
 
 def _of_entities(evaluation: Evaluation) -> tuple[Mistake, ...]:
     wrong = np.array([len({*gold} ^ {*found}) for gold, found in zip(evaluation.gold, evaluation.found, strict=True)])
-    return tuple(
-        Mistake(
-            input=_texts(evaluation.inputs[row]),
-            label=_entities(evaluation.inputs[row], evaluation.gold[row]),
-            answer=_entities(evaluation.inputs[row], evaluation.found[row]),
-            score=None,
-        )
-        for row in _worst(wrong > 0, wrong.astype(float))
+
+    def entities(row: int, own: Sequence[GoldEntity]) -> str:
+        text = evaluation.inputs[row]
+        assert isinstance(text, str), "a token classification has single texts"
+        return ", ".join(describe_entities(text, own)) or _NO_ENTITY
+
+    rows = _worst(wrong > 0, wrong.astype(float))
+    return _listed(
+        evaluation, rows, lambda row: (entities(row, evaluation.gold[row]), entities(row, evaluation.found[row]), None)
     )
 
 
-def _entities(value: TaskInput, entities: Sequence[GoldEntity]) -> str:
-    assert isinstance(value, str), "a token classification has single texts"
-    return _cut(", ".join(describe_entities(value, entities)) or _NO_ENTITY, MAX_LABEL_LEN)
+def _listed(
+    evaluation: Evaluation, rows: Sequence[int], show: Callable[[int], tuple[str, str, float | None]]
+) -> tuple[Mistake, ...]:
+    """The mistakes in `rows`; `show` gives the label, the answer and the score of a row."""
+    shown = [(row, *show(row)) for row in rows]
+    return tuple(
+        Mistake(
+            input=_texts(evaluation.inputs[row]),
+            label=_cut(label, MAX_LABEL_LEN),
+            answer=_cut(answer, MAX_LABEL_LEN),
+            score=score,
+        )
+        for row, label, answer, score in shown
+    )
 
 
 def _worst(
@@ -129,13 +133,6 @@ def _worst(
     rows = np.flatnonzero(wrong)
     order = np.argsort(-by[rows], kind="stable")
     return [int(row) for row in rows[order][:MAX_MISTAKES]]
-
-
-def _names(labels: Sequence[str], chosen: Sequence[bool]) -> str:
-    return _cut(
-        ", ".join(label for label, is_chosen in zip(labels, chosen, strict=True) if is_chosen) or _NO_LABEL,
-        MAX_LABEL_LEN,
-    )
 
 
 def _texts(value: TaskInput) -> tuple[str, ...]:

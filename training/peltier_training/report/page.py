@@ -10,9 +10,8 @@ from peltier_adapters import durable
 
 from peltier_training.errors import TrainingError
 from peltier_training.report import plots
-from peltier_training.report.answers import Confusion
+from peltier_training.report.answers import Confusion, LabelScores
 from peltier_training.report.curves import Curves
-from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.mistakes import MAX_MISTAKES
 from peltier_training.report.report import Report
 
@@ -31,7 +30,6 @@ _pages = jinja2.Environment(
 
 
 def render(report: Report) -> str:
-    """The whole page."""
     confusion, residuals, curves = report.confusion, report.residuals, report.curves
     wide = confusion is not None and len(confusion.labels) > _MAX_TABLE_LABELS
     return _pages.get_template("page.html").render(
@@ -69,7 +67,6 @@ def weakest_first(scores: Sequence[LabelScores]) -> list[LabelScores]:
 
 
 def _ran(report: Report) -> dict[str, Any]:
-    """The resolved settings, without those that this run does not have."""
     values = report.resolved.model_dump() if report.resolved else {}
     shown = {name.replace("_", " "): value for name, value in values.items() if value is not None}
     return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}

@@ -1,21 +1,86 @@
-"""The report's plots, each an SVG element with a description for screen readers."""
+"""The report's plots, each an inline SVG in the colours of the page, light or dark, with a description
+for screen readers."""
 
-from collections.abc import Sequence
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from peltier_training.report.answers import Confusion, Residuals
 from peltier_training.report.curves import CurvePoint
-from peltier_training.report.drawing import MAIN, SECOND, Drawing
 from peltier_training.report.merging import Merging
 
+STYLE: Mapping[str, Any] = {
+    "svg.hashsalt": "peltier",  # makes the bytes reproducible
+    "font.size": 9,
+    "text.parse_math": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.formatter.useoffset": False,
+    "grid.linewidth": 0.5,
+}
+# matplotlib does not support CSS variables: figures use stand-in colours, which are then replaced by the page's.
+INK, FAINT, MAIN, SECOND = "#010203", "#010204", "#010205", "#010206"
+_PAGE_COLOURS = {INK: "currentColor", FAINT: "var(--line)", MAIN: "var(--main)", SECOND: "var(--second)"}
+_STYLE = {
+    **STYLE,
+    "svg.fonttype": "none",  # keep texts as text in the page's font
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 1.6,
+}
+_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 _SMALL = (3.6, 2.1)
 _MAX_MARKED_POINTS = 25  # fewer points than this are marked
 # From transparent to one hue, for light and dark pages. The norm emphasises small shares, because mistakes are few.
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#3f82dd00", "#3f82ddff"])
 _HEAT_EXPONENT = 0.5
+
+
+class Drawing:
+    """One plot of `width` by `height` inches. It must not contain texts of users, which are not escaped."""
+
+    def __init__(self, width: float, height: float) -> None:
+        with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+            self._figure = Figure(figsize=(width, height), layout="constrained", facecolor="none")
+            FigureCanvasSVG(self._figure)
+            self.plot: Axes = self._figure.add_subplot()
+        self.plot.set_facecolor("none")
+
+    def svg(self, name: str, spoken: str) -> str:
+        """One `<svg>` element; `name` makes its ids unique on the page, `spoken` is for screen readers."""
+        with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+            text = to_svg(self._figure)
+        text = text[text.index("<svg") :]
+        text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)  # not needed in HTML
+        prefix = re.sub(r"\W+", "-", name)
+        text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+        for stand_in, colour in _PAGE_COLOURS.items():
+            text = text.replace(stand_in, colour)
+        return text.replace("<svg", f'<svg role="img" aria-label="{spoken}"', 1)
+
+
+def to_svg(figure: Figure) -> str:
+    """An SVG document without metadata. Call it in the `rc_context` in which the figure was drawn."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    return buffer.getvalue()
 
 
 def curve_svg(name: str, points: Sequence[CurvePoint], best_step: int | None) -> str:
@@ -71,7 +136,6 @@ def confusion_svg(confusion: Confusion) -> str:
 
 
 def scatter_svg(residuals: Residuals) -> str:
-    """Answers against labels, with the diagonal."""
     gold, found = np.array(residuals.gold), np.array(residuals.found)
     drawing = Drawing(*_SMALL)
     plot = drawing.plot
@@ -84,7 +148,6 @@ def scatter_svg(residuals: Residuals) -> str:
 
 
 def histogram_svg(residuals: Residuals) -> str:
-    """A histogram of answers minus labels."""
     apart = np.array(residuals.found) - np.array(residuals.gold)
     drawing = Drawing(*_SMALL)
     plot = drawing.plot

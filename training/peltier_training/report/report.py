@@ -9,18 +9,52 @@ from peltier_adapters.artifact.manifest import BackboneRef, Manifest, TrainingRe
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
 
-from peltier_training.data.tags import entity_labels
+from peltier_training.data.gold import entity_labels
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.majority import Majority
-from peltier_training.report.answers import Confusion, LabelCounts, Residuals, Sample
-from peltier_training.report.caveats import Evidence, find_caveats
-from peltier_training.report.cost import Cost
+from peltier_training.report.answers import Confusion, LabelCounts, LabelScores, Residuals, Sample
+from peltier_training.report.caveats import Evidence, Majority, find_caveats
+from peltier_training.report.cost import Cost, ParameterCounts
 from peltier_training.report.curves import Curves
-from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.merging import Merging
 from peltier_training.report.mistakes import Mistake
-from peltier_training.report.parameters import ParameterCounts
-from peltier_training.report.resolved import Resolved
+
+
+class Resolved(Spec):
+    """The used values of settings with a default or "auto". `steps` and `epochs` were trained, `best_step` and
+    `best_epoch` were kept; `pooling` is None on T5, which has no head."""
+
+    device: str
+    dtype: str
+    threads: int | None
+    pooling: str | None
+    metric: str
+    learning_rate: float
+    batch_size: int
+    max_length: int
+    epochs: float
+    steps: int
+    best_epoch: float | None
+    best_step: int | None
+
+    @classmethod
+    def create(cls, metric: str, pooling: str | None, record: TrainingRecord, curves: Curves, cost: Cost) -> "Resolved":
+        points = curves.validation.get(metric, ())
+        best = next((point for point in points if point.step == curves.best_step), None)
+        numbers = record.hyperparameters
+        return cls(
+            device=cost.device,
+            dtype=cost.dtype,
+            threads=cost.threads,
+            pooling=pooling,
+            metric=metric,
+            learning_rate=numbers["learning_rate"],
+            batch_size=numbers["batch_size"],
+            max_length=numbers["max_length"],
+            epochs=points[-1].epoch if points else 0.0,
+            steps=points[-1].step if points else 0,
+            best_epoch=best.epoch if best else None,
+            best_step=curves.best_step,
+        )
 
 
 class ArtifactFile(Spec):
@@ -40,7 +74,6 @@ class GateMap(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "GateMap | None":
-        """The gates of `evaluation`, None if it has none."""
         if evaluation.gates is None:
             return None
         means = {part: tuple(layers) for part, layers in evaluation.gates.items()}
@@ -92,7 +125,6 @@ class Subject:
 
     @classmethod
     def of_artifact(cls, path: Path, data: bytes, manifest: Manifest) -> "Subject":
-        """The subject of the artifact `data` at `path`."""
         file = ArtifactFile(file=path.name, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", bytes=len(data))
         return cls(manifest.name, manifest.preset, manifest.backbone, manifest.task, manifest.training, file)
 
@@ -111,19 +143,12 @@ class Findings:
 
 
 def create_report(subject: Subject, findings: Findings) -> Report:
-    """The report of a run on `subject`."""
     evaluation, task = findings.evaluation, subject.task
     confusion = Confusion.create(evaluation, task.labels) if task.type == "classification" else None
     label_counts = LabelCounts.create(evaluation, task.labels) if task.type == "multilabel" else None
     majority = Majority.create(evaluation, task)
     return Report(
-        name=subject.name,
-        preset=subject.preset,
-        artifact=subject.artifact,
-        reason=subject.reason,
-        backbone=subject.backbone,
-        task=task,
-        training=subject.training,
+        **vars(subject),
         metrics=dict(evaluation.metrics),
         metric=findings.metric,
         warnings=find_caveats(_evidence(findings, task, majority)),

@@ -14,8 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.description import create_description, read_description
-from peltier_training.sweep.flags import Flags
+from peltier_training.sweep.description import Flags, create_description, read_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import Trial
 
@@ -104,14 +103,12 @@ def _say_how_to_continue(console: Console) -> Iterator[None]:
 
 
 def _run(sweep: "Sweep", console: Console, *, retry: bool) -> "SweepTable":
-    from peltier_training.sweep.command import count_trials
-
     with count_trials(console) as count:
         return sweep.run(lambda line: console.print(line, soft_wrap=True), count, retry=retry)
 
 
 def _print_table(table: "SweepTable", *, as_json: bool) -> None:
-    from peltier_training.sweep.rendering import to_json, to_rich
+    from peltier_training.sweep.table import to_json, to_rich
 
     if as_json:
         print(json.dumps({"rows": to_json(table)}))

@@ -1,7 +1,9 @@
 """From a description to its trials. All are checked before the first one starts."""
 
+import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,63 @@ from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.checkpoint.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 
-from peltier_training.config.defaults import fill_in
+from peltier_training.config.preparation import fill_in, resolve
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.config.templates import find_template
 from peltier_training.config.training_settings import check_settings
+from peltier_training.data.data import Data, read_labelled, skipped_lines
+from peltier_training.data.examples import are_scored
+from peltier_training.data.labels import Labels
 from peltier_training.errors import TrainingError
 from peltier_training.fit.preflight import check_baseline, check_pooler
-from peltier_training.sweep.description import ALL, Description, SweepLayer
-from peltier_training.sweep.source import TaskData, digest
+from peltier_training.sweep.description import ALL, Description, SweepLayer, SweepTask
 from peltier_training.sweep.trial import Trial
 
 GridPoint = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The files of a task with their labels, number of training rows and digests, and messages about skipped rows.
+    `are_scored` says whether the validation rows have labels, which pairs of an embedding may lack."""
+
+    data: Data
+    labels: Labels
+    num_rows: int
+    digests: Mapping[str, str]
+    skipped: Sequence[str]
+    are_scored: bool
+
+    @classmethod
+    def read(cls, task: SweepTask, root: Path) -> "TaskData":
+        """The data of a task with paths relative to `root`. Raises a `TrainingError` with the line of a mistake."""
+        data = Data(
+            root / task.train,
+            root / task.validation,
+            task.text_columns,
+            task.label_column,
+            task.labels,
+            task.label_separator or None,
+            task.skip_bad_rows,
+        )
+        data.check(task.task_type)
+        found = read_labelled(data, task.task_type)
+        labels = found.labels
+        # A small draw may miss a label of the validation set.
+        named = labels.names if task.task_type in ("classification", "multilabel") else None
+        digests = {"train": digest(data.train), "validation": digest(data.validation)}
+        drawn = replace(data, labels=named, labels_found=data.labels is None)
+        skipped = skipped_lines({data.train: found.train, data.validation: found.validation})
+        scored = task.task_type != "embedding" or are_scored(found.validation.examples)
+        return cls(drawn, labels, len(found.train.examples), digests, skipped, scored)
+
+
+def digest(*paths: Path) -> str:
+    """The digest of the files' contents in order, independent of their names."""
+    found = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
 
 
 class Grid:
@@ -80,14 +128,7 @@ class Grid:
             merge_report=given.methods[method].merge_report,
         )
         run.check()
-        run.check_metric(source.labels.names)
-        if self._config.generates:
-            find_template(run.text.template, run.data.inputs)
-        run.check_length(self._config)
-        if run.task_type == "embedding":
-            run = run.with_pair_metric(scored=source.are_scored)
-            run.embedding.check_size(run.num_outputs((), self._config))
-        return run.resolved(self._config)
+        return resolve(run, self._config, source.labels, is_scored=source.are_scored)
 
     def _trial(self, run: Run, method: str, size: int | None, axes: Mapping[str, str]) -> Trial:
         source, dev_rows = self._sources[run.task], self._description.dev_rows or 0
@@ -154,5 +195,4 @@ def _text(value: Any) -> str:
 
 
 def _backbone_files(checkpoint: Path) -> list[Path]:
-    """Configuration, weights and tokenizer."""
     return sorted({path for pattern in CHECKPOINT_PATTERNS for path in checkpoint.glob(pattern)})

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-from peltier_training.report.drawing import STYLE, to_svg
+from peltier_training.report.plots import STYLE, to_svg
 from peltier_training.sweep.table import (
     MEAN,
     PARAMETERS,

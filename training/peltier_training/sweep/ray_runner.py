@@ -77,7 +77,6 @@ def _work(trial: Trial, directory: Path, place: Path) -> TrialOutcome:
 
 
 def _outcome(reference: Any) -> TrialOutcome:
-    """The outcome of a finished task."""
     try:
         found = ray.get(reference)
     except RayError as error:

@@ -4,20 +4,76 @@ The folder holds `results.jsonl`, `table.md`, `table.csv`, the plots `sizes.svg`
 `trials/KEY` each trial's artifact, report and log.
 """
 
-from collections.abc import Callable, Sequence
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from peltier_training.errors import TrainingError
 from peltier_training.report.page import write_file
-from peltier_training.sweep import plots, rendering
+from peltier_training.sweep import plots
 from peltier_training.sweep.executor import Executor
-from peltier_training.sweep.ledger import Ledger
-from peltier_training.sweep.table import SweepTable, check_grouping, create_table, default_grouping
+from peltier_training.sweep.table import SweepTable, check_grouping, create_table, default_grouping, to_csv, to_markdown
 from peltier_training.sweep.trial import Trial, TrialResult
 
 Tell = Callable[[str], None]
 # Takes the number of trials that are done, and of all.
 CountTrials = Callable[[int, int], None]
+
+
+class Ledger:
+    """The last result of each trial by its key. A lock admits one sweep at a time."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._file = file
+        self.results: dict[str, TrialResult] = {}
+        for number, line in enumerate(_whole_lines(file), 1):
+            result = _parse(path, number, line)
+            self.results[result.key] = result
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> Iterator["Ledger"]:
+        """The ledger at `path`, created if missing. Raises a `TrainingError` while another sweep has it open."""
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise TrainingError(
+                    f"another sweep is writing to {path}; only one sweep at a time can use a folder"
+                ) from None
+            yield cls(path, file)
+        finally:
+            os.close(file)
+
+    def append(self, result: TrialResult) -> None:
+        """Append a result; it is durable when this returns."""
+        os.write(self._file, result.model_dump_json().encode() + b"\n")
+        os.fsync(self._file)
+        self.results[result.key] = result
+
+
+def _whole_lines(file: int) -> list[bytes]:
+    """The complete lines; an incomplete last line is removed from the file."""
+    with os.fdopen(os.dup(file), "rb") as reader:
+        reader.seek(0)
+        data = reader.read()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.ftruncate(file, len(whole))
+    return whole.splitlines()
+
+
+def _parse(path: Path, number: int, line: bytes) -> TrialResult:
+    try:
+        return TrialResult.model_validate_json(line)
+    except ValidationError:
+        raise TrainingError(f"{path}:{number} is not a result of a sweep; choose another folder") from None
 
 
 def _count_nothing(done: int, total: int) -> None:
@@ -76,8 +132,8 @@ class Sweep:
         table = create_table(entries, self.by if self.by is not None else default_grouping(self.trials))
         drawn = {"sizes.svg": plots.size_svg(entries), "parameters.svg": plots.parameters_svg(entries)}
         for name, text in {
-            "table.md": rendering.to_markdown(table),
-            "table.csv": rendering.to_csv(table),
+            "table.md": to_markdown(table),
+            "table.csv": to_csv(table),
             **drawn,
         }.items():
             if text is not None:

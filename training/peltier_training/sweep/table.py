@@ -1,11 +1,18 @@
-"""The results of a sweep as a table: mean and standard deviation over seeds, by any coordinates of the grid."""
+"""The results of a sweep as a table: mean and standard deviation over seeds, by any coordinates of the grid;
+for terminals, as Markdown, CSV and JSON."""
 
+import csv
+import io
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from peltier_training.config.run import LOWER_IS_BETTER
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate import metrics
 from peltier_training.sweep.description import ALL
 from peltier_training.sweep.trial import Trial, TrialResult
 
@@ -15,6 +22,9 @@ ROWS = "rows"
 PARAMETERS, EPOCH_SECONDS, SECONDS, MEMORY = "parameters", "s/epoch", "seconds", "memory MiB"
 _COSTS = (PARAMETERS, EPOCH_SECONDS, SECONDS, MEMORY)
 _MIB = 2**20
+_FAILED = "failed"
+_DIGITS: Mapping[str, int] = {PARAMETERS: 0, EPOCH_SECONDS: 2, SECONDS: 1, MEMORY: 0}
+_METRIC_DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,6 @@ class Stat:
 
     @classmethod
     def create(cls, values: Sequence[float]) -> "Stat | None":
-        """The statistic of `values`, None for none."""
         if not values:
             return None
         sd = statistics.stdev(values) if len(values) > 1 else None
@@ -63,7 +72,6 @@ class SweepTable:
 
     @property
     def has_failures(self) -> bool:
-        """Whether a trial of any row failed."""
         return any(row.failed for row in self.rows)
 
 
@@ -147,16 +155,74 @@ def _row(labels: tuple[str, ...], entries: Sequence[TableEntry], titles: Sequenc
 
 
 def _memory(result: TrialResult) -> int:
-    """The device's memory if there is a device, else the process's."""
     return result.device_memory_bytes or result.memory_bytes or 0
 
 
 def _means(entries: Sequence[TableEntry], num_tasks: int) -> list[float]:
     """Means over tasks, one for each point of the grid that has all tasks; none if a lower metric is better."""
-    if num_tasks < 2 or any(trial.run.metric in metrics.LOWER_IS_BETTER for trial, _ in entries):
+    if num_tasks < 2 or any(trial.run.metric in LOWER_IS_BETTER for trial, _ in entries):
         return []
     points: dict[tuple[tuple[str, str], ...], list[float]] = {}
     for trial, result in entries:
         point = tuple(sorted((name, value) for name, value in coordinates(trial).items() if name != "task"))
         points.setdefault(point, []).append(result.metrics[trial.run.metric])
     return [statistics.fmean(values) for values in points.values() if len(values) == num_tasks]
+
+
+def to_rich(table: SweepTable) -> RichTable:
+    shown = RichTable()
+    for number, name in enumerate(_header(table)):
+        shown.add_column(Text(name), justify="left" if number < len(table.by) else "right")
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in _cells(table, row)))
+    return shown
+
+
+def to_markdown(table: SweepTable) -> str:
+    header = _header(table)
+    rule = ["---"] * len(table.by) + ["--:"] * (len(header) - len(table.by))
+    lines = [header, rule, *(_cells(table, row) for row in table.rows)]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def to_csv(table: SweepTable) -> str:
+    """Every number in a separate column, not rounded."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    parts = [f"{name} {part}" for name in table.columns for part in ("mean", "sd", "count")]
+    writer.writerow([*table.by, *parts, _FAILED])
+    for row in table.rows:
+        stats = [row.cells.get(name) for name in table.columns]
+        numbers = [number for stat in stats for number in ((stat.mean, stat.sd, stat.count) if stat else ("", "", 0))]
+        writer.writerow([*row.labels, *numbers, row.failed])
+    return file.getvalue()
+
+
+def to_json(table: SweepTable) -> list[dict[str, Any]]:
+    """One object per row."""
+    return [
+        {
+            "group": dict(zip(table.by, row.labels, strict=True)),
+            "values": {name: asdict(stat) for name, stat in row.cells.items()},
+            _FAILED: row.failed,
+        }
+        for row in table.rows
+    ]
+
+
+def _header(table: SweepTable) -> list[str]:
+    return [*table.by, *table.columns, *([_FAILED] if table.has_failures else [])]
+
+
+def _cells(table: SweepTable, row: TableRow) -> list[str]:
+    stats = [_shown(name, row.cells.get(name)) for name in table.columns]
+    return [*row.labels, *stats, *([str(row.failed)] if table.has_failures else [])]
+
+
+def _shown(name: str, stat: Stat | None) -> str:
+    if stat is None:
+        return ""
+    mean = f"{stat.mean:,.{_DIGITS.get(name, _METRIC_DIGITS)}f}"
+    if name in _DIGITS or stat.sd is None:  # costs show only the mean
+        return mean
+    return f"{mean} ± {stat.sd:.{_METRIC_DIGITS}f}"

@@ -59,12 +59,10 @@ class Trial:
 
     @property
     def seed(self) -> int:
-        """The seed of the draw and of the run."""
         return self.run.hyperparameters.seed
 
     @property
     def name(self) -> str:
-        """A description of the trial for people."""
         size = "" if self.size is None else f", {self.size} rows"
         axes = "".join(f", {name} {value}" for name, value in self.axes.items())
         return f"{self.run.task}, {self.method}{axes}{size}, seed {self.seed}"
@@ -105,7 +103,6 @@ class TrialResult(TrialOutcome):
 
     @classmethod
     def create(cls, trial: Trial, outcome: TrialOutcome) -> "TrialResult":
-        """The line of a finished trial."""
         return cls(
             **outcome.model_dump(),
             key=trial.key,

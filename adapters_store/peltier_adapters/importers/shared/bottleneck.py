@@ -49,7 +49,6 @@ class Kind:
 
 
 def served_activation(name: str, where: object) -> BottleneckActivation:
-    """The activation for its name in a foreign configuration."""
     if name not in _ACTIVATIONS:
         raise AdapterError(f"{where}: the activation is {name!r}; it must be one of {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[name]

@@ -187,7 +187,6 @@ class ConfigFile:
 
 
 def read_config(path: Path) -> ConfigFile:
-    """The JSON object in `path`."""
     try:
         raw = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:

@@ -114,7 +114,6 @@ class ImportedAdapter:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor as the artifact names it."""
         return {name: tensor for piece in self._all() for name, tensor in piece.named().items()}
 
     def _all(self) -> list[ImportedPart]:

@@ -36,7 +36,6 @@ class ModuleSites:
 
 
 def find_sites(config: BackboneConfig) -> ModuleSites:
-    """The sites of this backbone."""
     if isinstance(config, ModernBertConfig):
         return _modernbert(config)
     return _t5(config) if isinstance(config, T5Config) else _bert(config)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.authors.adamix import read_adamix
+from peltier_adapters.importers.authors import read_adamix
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 

@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.authors.compacter import read_compacter
-from peltier_adapters.importers.options import TaskOptions
-from peltier_adapters.importers.run import Import, import_adapter
+from peltier_adapters.importers.authors import read_compacter
+from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_backbone.backbone import Backbone
 from transformers import T5ForConditionalGeneration
 

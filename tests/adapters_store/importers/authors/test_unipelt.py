@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.authors.unipelt import read_unipelt
-from peltier_adapters.importers.options import TaskOptions
+from peltier_adapters.importers.authors import read_unipelt
+from peltier_adapters.importers.run import TaskOptions
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.options import TaskOptions
-from peltier_adapters.importers.run import Import, import_adapter
+from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file, save_file
 from transformers import (

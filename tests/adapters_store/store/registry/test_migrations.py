@@ -9,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 from peltier_store.registry import Quotas, Registry, RegistryError, RegistrySnapshot, VersionRecord
 from peltier_store.registry.database import MIGRATIONS, database_url
-from peltier_store.registry.engines import Access, create_engines
+from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import Connection, text
 
 from tests.adapters_store.store.registry.conftest import publish

@@ -1,0 +1,345 @@
+"""Reads directories that AdapterHub's `adapters` saves (docs/methods.md#adapterhub): bottlenecks (seq_bn,
+double_seq_bn, compacter, compacter++ and their variants), LoRA, prefixes on encoders, and unions of them, with heads.
+UniPELT is a union with gated members."""
+
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.shared.bottleneck import (
+    Bottleneck,
+    Kind,
+    create_bottleneck,
+    scaled,
+    served_activation,
+    take_maps,
+    take_rule,
+)
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
+from peltier_adapters.importers.shared.head import create_head, label_names, take_dense, take_head, type_of_class
+from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, SavedHead, take_gate
+from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
+from peltier_adapters.importers.shared.parts import (
+    KeysValues,
+    LoraNames,
+    create_lora,
+    create_prefix,
+    evaluate_prefix,
+    lora_modules,
+    prefix_width,
+    take_pair,
+    unfold_prefix,
+)
+from peltier_adapters.spec.parts import PoolingKind
+from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
+
+_NO_EFFECT_ON_BOTTLENECK = (
+    "mh_adapter", "output_adapter", "reduction_factor", "init_weights", "stochastic_depth", "use_gating",
+    "adapter_residual_before_ln", "inv_adapter_reduction_factor", "hypercomplex_nonlinearity", "learn_phm",
+    "phm_bias", "phm_c_init", "phm_dim", "phm_init_range", "phm_rank", "shared_phm_rule", "factorized_phm_W",
+)  # fmt: skip
+_SCALED_SINCE = (1, 1)  # adapters 1.1
+_PREFIX_TABLE = "prefix_tuning.prefix_tunings.T.self_prefix"
+_FILES = ("adapter.safetensors", "pytorch_adapter.bin")
+_DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
+# Modules with a submodule for each adapter, by its name.
+_CONTAINERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
+_WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
+PartReader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
+# In the order in which the parts act, as in Peltier's presets.
+_ORDER = ("prefix_tuning", "lora", "bottleneck")
+_HEAD_CONFIG = "head_config.json"
+_HEAD_FILES = ("model_head.safetensors", "pytorch_model_head.bin")
+# Task types by AdapterHub's name of a head. Where it is None, the type follows from the outputs: one is a regression.
+_HEAD_TYPES: Mapping[str, TaskType | None] = {
+    "classification": None,
+    "multilabel_classification": "multilabel",
+    "tagging": "token-classification",
+    "question_answering": "span",
+}
+_HEAD_DESCRIPTION = ("name", "model_type", "model_name", "hidden_size", "version", "num_labels")
+
+
+def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
+    """The part. Layers, sizes, gates and factors are read from the tensors, not from the configuration."""
+    _check_bottleneck(config)
+    kind = Kind(
+        served_activation(str(config.get("non_linearity")), config.where),
+        _bottleneck_input(config, backbone),
+        _shared_rule(config, checkpoint),
+    )
+    places = find_sites(backbone.config).sublayers
+    found: dict[ModuleSite, Bottleneck] = {}
+    for module, place in places.items():
+        name = f"{module}.adapters.T"
+        if checkpoint.matches(rf"{re.escape(name)}\..*"):
+            found[place] = _take_bottleneck(config, checkpoint, name, backbone.config.hidden_size, kind.rule)
+    if not found:
+        raise AdapterError(f"{checkpoint.where} has no bottleneck at any layer of this backbone")
+    return create_bottleneck(found, kind, backbone.config)
+
+
+def _check_bottleneck(config: ConfigFile) -> None:
+    if config.get("is_parallel", False):
+        raise AdapterError(
+            f"{config.where}: parallel adapters, which read the sub-layer's input, are not supported; only those "
+            "that read its output"
+        )
+    for key in ("ln_before", "ln_after", "cross_adapter", "shared_W_phm", "factorized_phm_rule"):
+        config.only(key, False)
+    for key in ("original_ln_after", "residual_before_ln"):
+        config.only(key, True)
+    config.only("inv_adapter", None)
+    config.ignore(*_NO_EFFECT_ON_BOTTLENECK)
+
+
+def _bottleneck_input(config: ConfigFile, backbone: Backbone) -> Literal["output", "normed", "sum"]:
+    """The adapter's input. With original_ln_before it is the sum with the residual, after the next norm if there is one
+    (docs/methods.md#adapterhub)."""
+    if not config.get("original_ln_before", False):
+        return "output"
+    return "sum" if backbone.config.generates else "normed"
+
+
+def _shared_rule(config: ConfigFile, checkpoint: Checkpoint) -> Tensor | None:
+    if not config.get("phm_layer", False) or not config.get("shared_phm_rule", True):
+        return None
+    rule = take_rule(checkpoint, "shared_parameters.T.phm_rule")
+    if rule is None:
+        raise AdapterError(
+            f"{checkpoint.where} lacks the phm_rule that all layers share, as do files saved from a "
+            "T5ForConditionalGeneration; save the adapter again from a T5AdapterModel"
+        )
+    return rule
+
+
+def _take_bottleneck(
+    config: ConfigFile, checkpoint: Checkpoint, name: str, hidden: int, rule: Tensor | None
+) -> Bottleneck:
+    down, up = take_maps(checkpoint, f"{name}.adapter_down.0", f"{name}.adapter_up", hidden, rule)
+    scale: Tensor | float | None = checkpoint.take_if(f"{name}.scaling", None)
+    if scale is None:
+        scale = config.number("scaling", 1.0)
+    else:
+        config.ignore("scaling")
+    return Bottleneck(down, scaled(up, scale), take_gate(checkpoint, f"{name}.gate", hidden))
+
+
+def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
+    """The part; a gate replaces the scale alpha / r."""
+    config.only("composition_mode", "add")
+    config.only("use_dora", False)
+    for key in ("vera_d", "vera_b"):
+        config.only(key, None)
+    config.ignore("attn_matrices", "selfattn_lora", "intermediate_lora", "output_lora")
+    config.ignore("init_weights", "use_gating", "r")
+    alpha = config.number("alpha", 8)
+    pairs = {}
+    for module, place in lora_modules(backbone.config).items():
+        name = f"{module}.loras.T"
+        if f"{name}.lora_A" in checkpoint:
+            names = LoraNames(f"{name}.lora_A", f"{name}.lora_B", f"{name}.gate")
+            pair = take_pair(checkpoint, names, alpha, place[0], backbone.config)
+            pairs[place] = replace(pair, scale=1.0) if _is_old(version) else pair
+    if not pairs:
+        raise AdapterError(f"{checkpoint.where} has no LoRA at any projection of this backbone")
+    return create_lora(pairs, backbone.config)
+
+
+def _is_old(version: str) -> bool:
+    """Whether LoRA had a scale of 1, whatever alpha is, as before 1.1.0 (docs/methods.md#adapterhub)."""
+    match = re.match(r"adapters\.(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) < _SCALED_SINCE
+
+
+def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
+    """The part of an encoder's prefixes."""
+    if backbone.config.generates:
+        raise AdapterError(
+            f"{config.where}: a prefix of AdapterHub on a T5 shifts the relative positions of the text by its length; "
+            "only prefixes that do not shift positions are supported"
+        )
+    config.only("leave_out", [], None)
+    config.only("non_linearity", "tanh")
+    config.ignore("encoder_prefix", "cross_prefix", "bottleneck_size", "shared_gating")
+    if config.get("use_gating", False) and not config.get("shared_gating", True):
+        raise AdapterError(
+            f"{config.where}: keys and values have separate gates (shared_gating is false); only one gate is supported"
+        )
+    gates, hidden = {}, backbone.config.hidden_size
+    for module, index in find_sites(backbone.config).attentions.items():
+        gates[index] = take_gate(checkpoint, f"{module}.prefix_tuning.prefix_gates.T", hidden)
+    prefixes = unfold_prefix(_flat_prefix(config, checkpoint, backbone.config), backbone.config)
+    gated = {index: KeysValues(prefix.keys, prefix.values, gates[index]) for index, prefix in prefixes.items()}
+    return create_prefix(gated, backbone.config)
+
+
+def _flat_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: BackboneConfig) -> Tensor:
+    """Keys and values of all layers, [P, 2 * L * width]."""
+    length = config.count("prefix_length")
+    if config.get("flat", False):
+        return checkpoint.take(f"{_PREFIX_TABLE}.control_trans", length * prefix_width(backbone)).view(length, -1)
+    table = checkpoint.take(f"{_PREFIX_TABLE}.wte.weight", length, None)
+    return evaluate_prefix(table, checkpoint, f"{_PREFIX_TABLE}.control_trans", backbone)
+
+
+_READERS: dict[str, PartReader] = {
+    "bottleneck": read_bottleneck,
+    "lora": read_lora,
+    "prefix_tuning": read_prefix,
+}
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The outer settings of a saved adapter."""
+
+    outer: ConfigFile
+    name: str
+    version: str
+
+
+def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
+    """The adapter in directory `path`; raises `AdapterError` for what is not supported."""
+    saved = _read_outer(path, backbone)
+    members = _members(saved)
+    checkpoint = _named(read_checkpoint(find_file(path, _FILES)), saved.name)
+    pieces = [_read(kind, members[kind], checkpoint, backbone, saved) for kind in _ORDER if kind in members]
+    checkpoint.finish()
+    gated = [piece for piece in pieces if getattr(piece.spec, "gated", False)]
+    if gated and backbone.config.generates:
+        raise AdapterError(
+            f"{saved.outer.where}: AdapterHub's gates average over the whole answer, but during generation a T5 knows "
+            "only its beginning; on a T5 only adapters without gates are supported"
+        )
+    head = _read_head(path, saved.name, backbone)
+    origin = {"library": "adapterhub", "version": saved.version, "name": saved.name}
+    method = "unipelt" if len(gated) == len(pieces) > 1 else "-".join(members)
+    return ImportedAdapter(f"adapterhub-{method}", pieces, head.piece, head.labels, head.task_type, origin)
+
+
+def _read_outer(path: Path, backbone: Backbone) -> _Saved:
+    outer, config = read_config(find_file(path, ("adapter_config.json",))), backbone.config
+    for key, own in (("model_type", config.family), ("hidden_size", config.hidden_size)):
+        found = outer.get(key, own)
+        if found != own:
+            raise AdapterError(f"{outer.where}: {key} is {found!r}; this backbone's is {own!r}")
+    name = outer.get("name")
+    if not isinstance(name, str):
+        raise AdapterError(f"{outer.where}: name is {name!r}; it must be the adapter's name")
+    version = str(outer.get("version", "unknown"))
+    outer.ignore("config", *_DESCRIPTION)
+    outer.finish()
+    return _Saved(outer, name, version)
+
+
+def _members(saved: _Saved) -> dict[str, ConfigFile]:
+    """The configuration of each member of a union, or of a single adapter, by its architecture."""
+    config = saved.outer.get("config")
+    union = isinstance(config, dict) and config.get("architecture") == "union"
+    raw = config.get("configs") if isinstance(config, dict) and union else [config]
+    if not isinstance(raw, list) or not raw or not all(isinstance(member, dict) for member in raw):
+        raise AdapterError(f"{saved.outer.where}: config is {reprlib.repr(config)}; it must be an adapter's settings")
+    members: dict[str, ConfigFile] = {}
+    for member in raw:
+        kind = member.get("architecture") or "bottleneck"
+        if kind == "prompt_tuning":
+            raise AdapterError(
+                f"{saved.outer.where}: AdapterHub adds a soft prompt after an encoder's embeddings, without positions "
+                "or norm; soft prompts are supported only on a T5"
+            )
+        if not isinstance(kind, str) or kind not in _READERS or kind in members:
+            twice = " twice" if kind in [*members] else ""
+            raise AdapterError(
+                f"{saved.outer.where}: architecture {kind!r} is not supported{twice}; it is one of "
+                f"{', '.join(_READERS)}, or a union of them"
+            )
+        members[kind] = ConfigFile({**member, "version": saved.version}, saved.outer.where)
+    return members
+
+
+def _named(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """Names below the base model, with `T` for the adapter's name, without the copies of a prefix in each layer
+    (docs/methods.md#adapterhub)."""
+    checkpoint.skip(r".*\.prefix_tuning\.pool\..*")
+    pattern = re.compile(rf"(^|\.)({_CONTAINERS})\.{re.escape(name)}\.")
+    return checkpoint.renamed(lambda tensor_name: pattern.sub(r"\1\2.T.", base_names(tensor_name), count=1))
+
+
+def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: _Saved) -> ImportedPart:
+    config.ignore("version", *_WITHOUT_EFFECT)
+    piece = _READERS[kind](config, checkpoint, backbone, saved.version)
+    config.finish()
+    return piece
+
+
+def _read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
+    """The head in directory `path`; raises `AdapterError` for what is not supported."""
+    if not (path / _HEAD_CONFIG).is_file():
+        return SavedHead()
+    outer = read_config(path / _HEAD_CONFIG)
+    checkpoint = read_checkpoint(find_file(path, _HEAD_FILES)).renamed(base_names)
+    raw = outer.get("config")
+    config = ConfigFile(raw if isinstance(raw, dict) else {}, outer.where)
+    labels = label_names(config.get("label2id") if raw else outer.get("label2id"))
+    plain = type_of_class(outer.get("model_class"))
+    head = _flexible_head(config, checkpoint, name, backbone) if raw else _plain_head(checkpoint, plain, backbone)
+    outer.ignore("label2id", *_HEAD_DESCRIPTION)
+    for settings in (outer, config):
+        settings.finish()
+    checkpoint.finish()
+    return replace(head, labels=labels)
+
+
+def _plain_head(checkpoint: Checkpoint, task_type: TaskType | None, backbone: Backbone) -> SavedHead:
+    if backbone.config.generates:
+        _check_own(checkpoint, "lm_head.weight", backbone)
+        return SavedHead()
+    head = take_head(checkpoint, backbone.config, task_type)
+    if head is None:
+        raise AdapterError(f"{checkpoint.where} has no classifier, which an encoder needs")
+    return SavedHead(head, task_type=task_type)
+
+
+def _flexible_head(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: Backbone) -> SavedHead:
+    kind = config.get("head_type")
+    config.ignore("num_labels", "vocab_size", "bias", "dropout_prob")  # the tensors have the sizes and biases
+    if backbone.config.generates and kind == "seq2seq_lm":
+        config.only("layers", 1)
+        config.only("layer_norm", False)
+        config.ignore("shift_labels", "activation_function")
+        _check_own(checkpoint, f"heads.{name}.0.weight", backbone)
+        return SavedHead()
+    if not isinstance(kind, str) or kind not in _HEAD_TYPES:
+        raise AdapterError(f"{config.where}: head_type is {kind!r}; supported are {', '.join(_HEAD_TYPES)}")
+    config.only("layers", 1, 2)
+    layers, hidden = config.get("layers", 1), backbone.config.hidden_size
+    dense = None
+    if layers == 2:
+        config.only("activation_function", "tanh")
+        dense = take_dense(checkpoint, f"heads.{name}.1", hidden, hidden)
+    config.ignore("activation_function")
+    task_type = _HEAD_TYPES[kind]
+    outputs = len(SPAN_LABELS) if task_type == "span" else None
+    output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", outputs, hidden)
+    pooling: PoolingKind = "pooler" if config.get("use_pooler", False) else "first"
+    return SavedHead(create_head(output, "tokens" if task_type in TOKEN_TYPES else pooling, dense), task_type=task_type)
+
+
+def _check_own(checkpoint: Checkpoint, name: str, backbone: Backbone) -> None:
+    """Refuses a language-model head that is not the backbone's, because all tasks share that one."""
+    saved = checkpoint.take(name, None, backbone.config.hidden_size)
+    own: Tensor = backbone.t5.lm_head.weights()[0].cpu()
+    if len(saved) < len(own) or not torch.allclose(saved[: len(own)], own, atol=1e-6):
+        raise AdapterError(
+            f"{checkpoint.where}: tensor {name!r} is not the backbone's own; a T5 answers with its frozen output layer"
+        )

@@ -1,1 +1,0 @@
-"""Importer of AdapterHub's files."""

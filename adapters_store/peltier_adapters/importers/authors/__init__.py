@@ -1,1 +1,0 @@
-"""Importers of checkpoints of the papers' authors."""

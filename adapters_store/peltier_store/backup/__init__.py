@@ -1,1 +1,0 @@
-"""Export of a whole store to a file, and import."""

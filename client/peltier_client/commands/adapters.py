@@ -1,0 +1,98 @@
+"""The commands for adapters: upload, list, download, delete."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peltier_client.bulk.progress import transfer
+from peltier_client.commands.arguments import ApiKey, Json, TaskArgument, Url, checked, connect, print_result
+from peltier_client.commands.tables import print_adapters, shown_live
+from peltier_client.errors import InvalidInput
+from peltier_client.exchange.connection import DEFAULT_URL
+from peltier_client.protocol import Split, TaskReference, UploadedVersion, check_alias, check_name
+from peltier_client.synchronous import Client
+
+ArtifactArgument = Annotated[
+    Path, typer.Argument(metavar="F.safetensors", help="The artifact.", exists=True, dir_okay=False, readable=True)
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(metavar="TASK", help="Name to publish under. Default: the manifest's.", callback=checked(check_name)),
+]
+AtOnce = Annotated[
+    str | None,
+    typer.Option(metavar="ALIAS", help="Point this alias to the version.", callback=checked(check_alias)),
+]
+DownloadPath = Annotated[
+    Path | None, typer.Option(help="The file to write. Default: NAME-VERSION.safetensors here.", dir_okay=False)
+]
+
+
+def upload(  # noqa: PLR0913 - each is a word of the command line
+    file: ArtifactArgument,
+    name: NameOption = None,
+    alias: AtOnce = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
+) -> None:
+    """Publish an artifact. If a version with the same bytes exists, print that version instead."""
+    with connect(url, api_key) as client, transfer(f"uploading {file.name}") as report:
+        version = client.upload(file, name, alias, on_progress=report)
+    print_result(version, _uploaded(version), json=json)
+
+
+def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """List the published adapters."""
+    with connect(url, api_key) as client:
+        adapters = list(client.adapters())
+    none = "no adapters yet; publish one with: peltier upload F.safetensors"
+    print_result({"adapters": adapters}, (lambda: print_adapters(adapters)) if adapters else none, json=json)
+
+
+def download(
+    task: TaskArgument, output: DownloadPath = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+) -> None:
+    """Write the artifact of a version to a file, as it was uploaded. TASK alone is the version that answers."""
+    with connect(url, api_key) as client:
+        name, version = _find(client, task)
+        path = output or Path(f"{name}-{version}.safetensors")
+        with transfer(f"downloading {name}@{version}") as report:
+            client.download(name, version, path, on_progress=report)
+    size_bytes = path.stat().st_size
+    document = {"name": name, "version": version, "output": str(path), "size_bytes": size_bytes}
+    print_result(document, f"wrote {name}@{version} to {path} ({size_bytes:,} bytes)", json=json)
+
+
+def delete(task: TaskArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """Delete an adapter, or one version of it (TASK@3)."""
+    with connect(url, api_key) as client:
+        client.delete(task)
+    print_result({"deleted": task}, f"deleted {task}", json=json)
+
+
+def _uploaded(version: UploadedVersion) -> str:
+    done = f"{version.name}@{version.version} already holds these bytes; nothing was published"
+    if version.created:
+        done = f"published {version.name} version {version.version} ({version.preset}, {version.digest})"
+    is_new_live = version.created and set(version.live) == {version.version}
+    # Older servers do not send `live`.
+    return done if is_new_live or not version.live else f"{done} (live: {shown_live(version)})"
+
+
+def _find(client: Client, task: str) -> tuple[str, int]:
+    reference = TaskReference.parse(task)
+    if reference.tenant is not None:
+        raise InvalidInput(f"task {task!r} cannot be downloaded: it is another tenant's")
+    if reference.version is not None:
+        return reference.name, reference.version
+    adapter = client.adapter(reference.name)
+    split: Split = adapter.live if reference.alias is None else adapter.aliases.get(reference.alias, {})
+    versions = list(split) or ([adapter.latest.version] if reference.alias is None else [])
+    if len(versions) != 1:
+        found = f"answers from versions {', '.join(map(str, versions))}" if versions else "is no alias"
+        raise InvalidInput(
+            f"task {task!r} {found}: name one version, such as {reference.name}@{adapter.latest.version}"
+        )
+    return reference.name, versions[0]

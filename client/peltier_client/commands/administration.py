@@ -1,0 +1,156 @@
+"""`peltier keys` and `peltier tenants`: API keys, and tenants with their quotas."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, cast, get_args
+
+import typer
+
+from peltier_client.commands.arguments import ApiKey, Json, TenantFilter, Url, checked, connect, print_result
+from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
+from peltier_client.commands.tables import print_keys, print_tenants
+from peltier_client.errors import InvalidInput
+from peltier_client.exchange.connection import DEFAULT_URL
+from peltier_client.exchange.request import to_json
+from peltier_client.protocol import Scope, TenantQuotas, check_name
+from peltier_client.resources.administration import QuotaOptions
+
+_SCOPES = get_args(Scope)
+_NO_LIMIT = "none"
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+TenantOption = Annotated[str, typer.Option(help="Tenant of the key.", callback=checked(check_name))]
+Note = Annotated[str, typer.Option(help="Note to show in lists of keys.")]
+ExpiresIn = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Lifetime, such as 30m, 12h or 90d. Default: unlimited.")
+]
+PrefixArgument = Annotated[
+    str, typer.Argument(metavar="PREFIX", help="The first eight characters of the key after plt_.")
+]
+keys = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
+TenantArgument = Annotated[
+    str, typer.Argument(metavar="TENANT", help="Name of the tenant.", callback=checked(check_name))
+]
+_Limit = Annotated[str | None, typer.Option(metavar="N", help="A number, or none for no limit.")]
+tenants = typer.Typer(help="Create and list tenants, and set their quotas.", no_args_is_help=True)
+
+
+def _check_scopes(scopes: list[str]) -> list[str]:
+    for scope in scopes:
+        if scope not in _SCOPES:
+            raise typer.BadParameter(f"scope {scope!r} is not one of {', '.join(_SCOPES)}")
+    return scopes
+
+
+Scopes = Annotated[
+    list[str],
+    typer.Option(
+        "--scope", help="predict, publish, admin or metrics; may be given several times.", callback=_check_scopes
+    ),
+]
+
+
+@keys.command("create")
+def create_key(  # noqa: PLR0913 - each is a word of the command line
+    scope: Scopes,
+    tenant: TenantOption = "default",
+    note: Note = "",
+    expires_in: ExpiresIn = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
+) -> None:
+    """Create a key and print it; it is not shown again."""
+    expires_at = None if expires_in is None else datetime.now(UTC) + _read_time(expires_in)
+    with connect(url, api_key) as client:
+        key = client.create_key(*scope, tenant=tenant, note=note, expires_at=expires_at)
+    # The key alone is on stdout, for pipes and variables.
+    print_result(key, key.key, json=json)
+    if not json:
+        scopes = ", ".join(key.scopes)
+        typer.echo(f"key {key.prefix} of tenant {key.tenant} ({scopes}); it is not shown again", err=True)
+
+
+@keys.command("list")
+def list_keys(tenant: TenantFilter = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """List every key without its secret, including revoked and expired keys."""
+    with connect(url, api_key) as client:
+        keys = client.keys(tenant)
+    none = "no keys yet; make one with: peltier keys create --scope admin"
+    print_result({"keys": keys}, (lambda: print_keys(keys)) if keys else none, json=json)
+
+
+@keys.command("revoke")
+def revoke_key(prefix: PrefixArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """Revoke a key for good; every replica refuses it within a second."""
+    with connect(url, api_key) as client:
+        client.revoke_key(prefix)
+    print_result({"revoked": prefix}, f"revoked {prefix}", json=json)
+
+
+def _read_time(text: str) -> timedelta:
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
+    if found is None:
+        raise typer.BadParameter(f"--expires-in {text!r} is not a time such as 30m, 12h or 90d")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+@dataclass(frozen=True)
+class QuotaFlags:
+    """Quotas as texts on the command line."""
+
+    requests_per_second: _Limit = None
+    tokens_per_second: _Limit = None
+    max_concurrent_requests: _Limit = None
+    max_stored_bytes: _Limit = None
+    max_adapters: _Limit = None
+    weight: Annotated[
+        str | None, typer.Option(metavar="N", help="Share of a busy server; other tenants have 1 by default.")
+    ] = None
+
+
+QuotaValues = Annotated[OptionValues, FieldOptions(QuotaFlags, given=True)]
+
+
+@tenants.command("create")
+@with_field_options
+def create_tenant(
+    name: TenantArgument, quotas: QuotaValues, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+) -> None:
+    """Create a tenant. Quotas that are not given are unlimited."""
+    wanted = _read_quotas(quotas)
+    with connect(url, api_key) as client:
+        tenant = client.create_tenant(name, **wanted)
+    print_result(tenant, lambda: print_tenants([tenant]), json=json)
+
+
+@tenants.command("set")
+@with_field_options
+def set_quotas(
+    name: TenantArgument, quotas: QuotaValues, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+) -> None:
+    """Change quotas of a tenant. Those that are not given stay as they are; `none` removes a limit."""
+    changed = _read_quotas(quotas)
+    with connect(url, api_key) as client:
+        kept = cast(QuotaOptions, client.tenant(name).quotas.model_dump())
+        wanted: QuotaOptions = {**kept, **changed}
+        tenant = client.set_tenant(name, **wanted)
+    print_result(tenant, lambda: print_tenants([tenant]), json=json)
+
+
+@tenants.command("list")
+def list_tenants(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """List every tenant with its quotas."""
+    with connect(url, api_key) as client:
+        tenants = client.tenants()
+    print_result({"tenants": tenants}, lambda: print_tenants(tenants), json=json)
+
+
+def _read_quotas(given: OptionValues) -> QuotaOptions:
+    texts = {name: None if text == _NO_LIMIT else text for name, text in given.items()}
+    try:
+        to_json(TenantQuotas, texts)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error)) from error
+    read = TenantQuotas.model_validate(texts)
+    return cast(QuotaOptions, {name: getattr(read, name) for name in texts})

@@ -1,0 +1,50 @@
+"""LoRA pairs of other libraries as one part."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.head import take_head
+from peltier_adapters.importers.shared.parts import LoraNames, LoraPair, create_lora, lora_modules, take_pair
+from peltier_adapters.spec.parts import LoraSpec
+from peltier_backbone.backbone import Backbone
+
+
+def test_blocks_below_the_first_pair_are_skipped(bert: Backbone):
+    """The part begins at the first block with a pair; blocks without pairs above it are zeros."""
+    width = bert.config.hidden_size
+    part = create_lora({("query", 1): LoraPair(torch.ones(2, width), torch.ones(width, 2))}, bert.config)
+    assert isinstance(part.spec, LoraSpec)
+    assert part.spec.skip == 1
+    assert {name: tuple(tensor.shape) for name, tensor in part.tensors.items()} == part.spec.shapes(bert.config)
+    assert part.tensors["down"].any(-1).any(-1).tolist() == [[True, False]]
+
+
+def test_a_module_of_several_maps_has_one_pair(modernbert: Backbone):
+    """Query, key and value share the down map, and so do both halves of a gated layer; each map has its own columns."""
+    config = modernbert.config
+    width, inner, rank = config.hidden_size, config.intermediate_size, 2
+    modules = {"layers.0.attn.Wqkv": 3 * width, "layers.0.mlp.Wi": 2 * inner}
+    tensors = {f"{module}.a": torch.randn(rank, width) for module in modules}
+    tensors |= {f"{module}.b": torch.randn(after, rank) for module, after in modules.items()}
+    checkpoint, places = Checkpoint(tensors, Path("pairs")), lora_modules(config)
+    pairs = {
+        places[module]: take_pair(checkpoint, LoraNames(f"{module}.a", f"{module}.b"), 4, places[module][0], config)
+        for module in modules
+    }
+    part = create_lora(pairs, config)
+    assert isinstance(part.spec, LoraSpec)
+    assert part.spec.targets == ("query", "key", "value", "intermediate")
+    for module, suffix in zip(modules, ("", ".intermediate"), strict=True):
+        down, up = (part.tensors[f"{name}{suffix}"][:, 0] for name in ("down", "up"))
+        expected = 2 * tensors[f"{module}.b"] @ tensors[f"{module}.a"]
+        torch.testing.assert_close(torch.cat(list(down @ up), -1), expected.T)
+
+
+def test_a_classifier_of_a_modernbert_is_refused(modernbert: Backbone):
+    """It has a norm, which heads do not have."""
+    weight = torch.ones(2, modernbert.config.hidden_size)
+    with pytest.raises(AdapterError, match="a ModernBERT's classifier has its own dense layer and norm"):
+        take_head(Checkpoint({"classifier.weight": weight}, Path("head")), modernbert.config)

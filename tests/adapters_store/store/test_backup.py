@@ -1,0 +1,390 @@
+import asyncio
+import io
+import json
+import tarfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_store.backup import BackupError, BackupSummary, export_store, import_store, read_backup
+from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
+from peltier_store.garbage import Collector
+from peltier_store.location import require_own
+from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError
+from peltier_store.registry.contents import DumpedRow
+
+from tests.adapters_store.store.test_garbage import Old
+from tests.support.postgres_server import PostgresServer, run_postgres
+
+ACTOR = "ann"
+Members = dict[str, bytes]
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Registry]:
+    registry = await Registry.open(url)
+    try:
+        yield registry
+    finally:
+        await registry.close()
+
+
+def names_in(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+async def restored(registry: Registry, blobs: Blobs, path: Path) -> BackupSummary:
+    """Imports the backup at `path`."""
+    with read_backup(path) as backup:
+        return await import_store(registry, blobs, backup)
+
+
+def sqlite(directory: Path) -> str:
+    return f"sqlite+aiosqlite:///{directory / 'registry.db'}"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server."""
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """An empty registry in it."""
+    return postgres.url(postgres.create_database())
+
+
+async def publish(registry: Registry, blobs: Blobs, data: bytes, tenant: str = "default", name: str = "demo") -> None:
+    reservation = await registry.reserve(digest_of(data))
+    await blobs.put(data)
+    await registry.publish(
+        tenant, name, reservation, size_bytes=len(data), preset="lora", manifest='{"é": NaN}', actor=ACTOR
+    )
+
+
+async def fill(registry: Registry, blobs: Blobs) -> None:
+    """Something of everything that a registry can hold."""
+    await registry.create_tenant("acme", Quotas(requests_per_second=0.1, max_stored_bytes=2**40), actor=ACTOR)
+    expires_at = datetime.now(UTC) + timedelta(days=1)
+    for prefix, scopes in (("abcdefgh", {"predict"}), ("ijklmnop", {"publish", "admin"})):
+        await registry.create_key(
+            "acme", prefix=prefix, digest="00" * 32, scopes=scopes, note="é ∞", expires_at=expires_at, actor=ACTOR
+        )
+    await registry.revoke_key("abcdefgh", actor=ACTOR)
+    for data in (b"one", b"two", b"three", bytes(100_000)):
+        await publish(registry, blobs, data)
+    await publish(registry, blobs, b"one", "acme")
+    await registry.set_public("acme", "demo", True, actor=ACTOR)
+    for split in ({1: 1.0}, {1: 0.9, 2: 0.1}):
+        await registry.set_alias("default", "demo", "production", split, actor=ACTOR)
+    await registry.rollback_alias("default", "demo", "production", actor=ACTOR)
+    await registry.deprecate("default", "demo", 2, "worse", actor=ACTOR)
+    await registry.delete_version("default", "demo", 3, actor=ACTOR)
+
+
+async def contents(registry: Registry) -> list[DumpedRow]:
+    """All rows; the revision of a row is the registry's own."""
+    lines: list[DumpedRow] = []
+    await registry.contents.dump(lines.append)
+    return [DumpedRow(line.table, {key: line.row[key] for key in line.row.keys() - {"revision"}}) for line in lines]
+
+
+async def stored(blobs: Blobs) -> dict[str, bytes]:
+    return {entry.digest: await blobs.get(entry.digest) async for entry in blobs.entries()}
+
+
+@pytest.fixture
+async def source(tmp_path: Path) -> AsyncIterator[tuple[Registry, Blobs]]:
+    """A filled store in a directory."""
+    async with opened(sqlite(tmp_path / "source")) as registry:
+        blobs = Blobs.open(tmp_path / "source" / "blobs")
+        await fill(registry, blobs)
+        yield registry, blobs
+
+
+@pytest.fixture
+async def backup(source: tuple[Registry, Blobs], tmp_path: Path) -> Path:
+    """A backup of it."""
+    await export_store(*source, tmp_path / "backup.tar")
+    return tmp_path / "backup.tar"
+
+
+async def test_a_backup_comes_back_in_another_kind_of_store(
+    source: tuple[Registry, Blobs], backup: Path, tmp_path: Path, s3_store: str, postgres_url: str
+) -> None:
+    """Every row and every byte is the same after SQLite and a directory, PostgreSQL and a bucket, and back."""
+    rows, data = await contents(source[0]), await stored(source[1])
+    assert {line.table for line in rows} == {"tenants", "keys", "adapters", "versions", "aliases", "audit"}
+    async with opened(postgres_url) as registry:
+        blobs = Blobs.open(s3_store)
+        summary = await restored(registry, blobs, backup)
+        assert (summary.num_blobs, summary.blob_bytes) == (4, 100_011)
+        assert (await contents(registry), await stored(blobs)) == (rows, data)
+        await export_store(registry, blobs, tmp_path / "again.tar")
+    async with opened(sqlite(tmp_path / "back")) as registry:
+        blobs = Blobs.open(tmp_path / "back" / "blobs")
+        await restored(registry, blobs, tmp_path / "again.tar")
+        assert (await contents(registry), await stored(blobs)) == (rows, data)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_an_imported_registry_goes_on(
+    database: str, backup: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Version numbers continue, also in PostgreSQL, and replicas that knew the empty registry see the import."""
+    url = sqlite(tmp_path / "new") if database == "sqlite" else request.getfixturevalue("postgres_url")
+    async with opened(url) as registry:
+        blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.revision()
+        await restored(registry, blobs, backup)
+        changed = await registry.snapshot(seen)
+        assert [(adapter.tenant, len(adapter.versions)) for adapter in changed.adapters] == [
+            ("acme", 1),
+            ("default", 4),
+        ]
+        assert len(changed.tenants) == 2
+        await publish(registry, blobs, b"five")
+        await publish(registry, blobs, b"first", name="another")
+        await registry.set_alias("default", "demo", "new", {5: 1.0}, actor=ACTOR)
+        assert {version.number for version in await registry.versions() if version.tenant == "default"} >= {4, 5, 1}
+
+
+def test_a_backup_is_the_owners_alone(backup: Path, tmp_path: Path) -> None:
+    """Only its owner can read the file, its last member is the summary, and no other file is left."""
+    assert backup.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(backup) as tar:
+        names = tar.getnames()
+    assert names[-2:] == ["registry.jsonl", "backup.json"]
+    assert names_in(tmp_path) == {"backup.tar", "source"}
+
+
+async def test_a_backup_is_of_one_moment_while_servers_write(source: tuple[Registry, Blobs], tmp_path: Path) -> None:
+    """Exports during uploads, deletions, purges and collections contain the bytes of each version that they list."""
+    registry, blobs = source
+    running = True
+
+    async def write() -> int:
+        number = 0
+        while running:
+            await publish(registry, blobs, b"%d" % number, name="busy")
+            if number % 3 == 2:
+                await registry.delete_adapter("default", "busy", actor=ACTOR)
+                await registry.purge(datetime.now(UTC), actor=ACTOR)
+                await Collector(registry, blobs).run()
+            number += 1
+        return number
+
+    writer = asyncio.create_task(write())
+    counts = []
+    for number in range(8):
+        summary = await export_store(registry, blobs, tmp_path / f"{number}.tar")
+        async with opened(sqlite(tmp_path / f"{number}")) as other:
+            await restored(other, Blobs.open(tmp_path / f"{number}" / "blobs"), tmp_path / f"{number}.tar")
+        counts.append(summary.num_rows["audit"])
+    running = False
+    assert await writer > 8
+    assert counts == sorted(set(counts))
+
+
+async def test_a_backup_is_never_overwritten(source: tuple[Registry, Blobs], backup: Path) -> None:
+    """An existing file is refused and not changed."""
+    with pytest.raises(BackupError, match=r"backup\.tar' exists already; a backup is never overwritten"):
+        await export_store(*source, backup)
+    with read_backup(backup):
+        pass
+
+
+async def test_a_store_that_lacks_bytes_cannot_be_exported(source: tuple[Registry, Blobs], tmp_path: Path) -> None:
+    """The export fails and leaves no file."""
+    await source[1].delete(digest_of(b"two"))
+    with pytest.raises(BlobError, match=f"holds no blob {digest_of(b'two')}"):
+        await export_store(*source, tmp_path / "backup.tar")
+    assert names_in(tmp_path) == {"source"}
+
+
+async def test_no_room_is_one_sentence(source: tuple[Registry, Blobs]) -> None:
+    """The error names the place that cannot be written, and the reason."""
+    with pytest.raises(BackupError, match=r"^the backup '/proc/backup\.tar' cannot be written: [^\n]+$"):
+        await export_store(*source, Path("/proc/backup.tar"))
+
+
+async def test_only_an_empty_registry_takes_a_backup(source: tuple[Registry, Blobs], backup: Path) -> None:
+    """Another registry is refused in one sentence and not changed."""
+    before = await contents(source[0])
+    with pytest.raises(RegistryConflict, match=r"^the registry is not empty: its table '[a-z]+' holds [0-9]+ rows$"):
+        await restored(*source, backup)
+    assert await contents(source[0]) == before
+
+
+async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: Path) -> None:
+    """Foreign blobs are refused. Blobs of the same backup are accepted, because an interrupted import leaves them."""
+    blobs = Blobs.open(tmp_path / "new")
+    await blobs.put(b"two")
+    stranger = await blobs.put(b"something else")
+    async with opened(sqlite(tmp_path)) as registry:
+        with pytest.raises(
+            BackupError, match=r"^the blob store is not empty: it holds 1 blobs that the backup does not"
+        ):
+            await restored(registry, blobs, backup)
+        await blobs.delete(stranger)
+        await restored(registry, blobs, backup)
+
+
+async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp_path: Path) -> None:
+    """The registry stays empty, the collector removes the bytes, and the import can be repeated."""
+
+    class Failing(Blobs):
+        async def put(self, data: bytes) -> str:
+            if len(data) > 1000:
+                raise BlobError("the blob store is full")
+            return await super().put(data)
+
+    async with opened(sqlite(tmp_path)) as registry:
+        with pytest.raises(BlobError, match="is full"):
+            await restored(registry, Failing.open(tmp_path / "new"), backup)
+        blobs = Old.open(tmp_path / "new")
+        assert await registry.versions() == []
+        assert len(await stored(blobs)) == 3
+        assert (await Collector(registry, blobs).run()).num_deleted == 3
+        await restored(registry, blobs, backup)
+
+
+async def test_a_store_follows_its_registry_into_a_new_one(
+    source: tuple[Registry, Blobs], backup: Path, tmp_path: Path
+) -> None:
+    """An import into the same blob store makes the new registry its owner; after a failure the old one still is."""
+    old, blobs = source
+    await require_own(old, blobs)
+    async with opened(sqlite(tmp_path)) as new:
+        collecting = await new.begin_collection([digest_of(b"two")])
+        with pytest.raises(RegistryError, match="are being deleted"):
+            await restored(new, blobs, backup)
+        await require_own(old, blobs)
+        await new.end_collection(collecting)
+        await restored(new, blobs, backup)
+        await require_own(new, blobs)
+    with pytest.raises(BlobError, match="belongs to the registry"):
+        await Collector(old, blobs).run()
+
+
+async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_path: Path) -> None:
+    """The import fails if a collector has deleted blobs before the rows are inserted."""
+
+    class Losing(Blobs):
+        async def put(self, data: bytes) -> str:
+            digest = await super().put(data)
+            if data == b"two":
+                await self.delete(digest)
+            return digest
+
+    async with opened(sqlite(tmp_path)) as registry:
+        with pytest.raises(BackupError, match=f"^1 blobs were deleted .* such as {digest_of(b'two')}$"):
+            await restored(registry, Losing.open(tmp_path / "new"), backup)
+        await registry.contents.require_empty()
+
+
+async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path) -> None:
+    """The import is refused while a collector of this registry deletes blobs."""
+    async with opened(sqlite(tmp_path)) as registry:
+        await registry.begin_collection([digest_of(b"two")])
+        with pytest.raises(RegistryError, match="are being deleted; try again"):
+            await restored(registry, Blobs.open(tmp_path / "new"), backup)
+        await registry.contents.require_empty()
+
+
+def rewritten(backup: Path, change: Callable[[Members], None]) -> Path:
+    """A copy of the backup with some of its members changed."""
+    with tarfile.open(backup) as tar:
+        members = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
+    change(members)
+    copy = backup.with_name("changed.tar")
+    with tarfile.open(copy, "w") as tar:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return copy
+
+
+def summarise(members: Members, **changes: Any) -> None:
+    members["backup.json"] = json.dumps(json.loads(members["backup.json"]) | changes).encode()
+
+
+def replace_rows(members: Members, text: bytes) -> None:
+    members["registry.jsonl"] = text
+    summarise(members, rows_digest=digest_of(text))
+
+
+BLOB = f"blobs/{digest_of(b'two').replace(':', '/')}"
+CHANGES: dict[str, tuple[Callable[[Members], object], str]] = {
+    "no summary": (lambda members: members.pop("backup.json"), "is not a complete backup"),
+    "a later format": (
+        lambda members: summarise(members, format_version=2),
+        "is not a backup that this version of Peltier can read",
+    ),
+    "another schema": (lambda members: summarise(members, schema_revision="0001"), "has schema '0001', but this"),
+    "a blob less": (lambda members: members.pop(BLOB), "is damaged: it has 3 blobs of 4"),
+    "another blob": (lambda members: members.update({BLOB: b"tvo"}), "the blob sha256:.* has other bytes"),
+    "another row": (
+        lambda members: members.update({"registry.jsonl": members["registry.jsonl"].replace(b"ann", b"bob")}),
+        "is damaged: its registry has other bytes",
+    ),
+    "a version without its blob": (
+        lambda members: (members.pop(BLOB), summarise(members, num_blobs=3)),
+        f"it lacks the blob {digest_of(b'two')}",
+    ),
+    "a line that is no row": (
+        lambda members: replace_rows(members, b"[1]\n"),
+        "its registry has a malformed line",
+    ),
+    "an unknown table": (
+        lambda members: replace_rows(members, b'{"table": "secrets", "row": {}}\n'),
+        "the table 'secrets' is unknown",
+    ),
+    "an unknown column": (
+        lambda members: replace_rows(members, b'{"table": "tenants", "row": {"rank": 1}}\n'),
+        "a row of table 'tenants' has a missing or unknown column",
+    ),
+    "a reference to nothing": (
+        lambda members: replace_rows(
+            members, b"".join(x + b"\n" for x in members["registry.jsonl"].splitlines() if b'"versions"' in x)
+        ),
+        "FOREIGN KEY",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_damaged_backup_is_refused_as_a_whole(backup: Path, tmp_path: Path, name: str) -> None:
+    """A missing, changed or unknown member is refused in one sentence, and the registry stays empty."""
+    change, sentence = CHANGES[name]
+    async with opened(sqlite(tmp_path)) as registry:
+        with pytest.raises((BackupError, RegistryError), match=rf"\A[^\n]*{sentence}[^\n]*\Z"):
+            await restored(registry, Blobs.open(tmp_path / "new"), rewritten(backup, change))
+        await registry.contents.require_empty()
+
+
+def cut_anywhere(backup: Path) -> Iterator[Path]:
+    """Copies of the backup that end too early, and a file that never was one."""
+    data, cut = backup.read_bytes(), backup.with_name("cut.tar")
+    for length in (0, 100, 512, 700, len(data) // 2, data.rindex(b"backup.json"), data.rindex(b"rows_digest")):
+        cut.write_bytes(data[:length])
+        yield cut
+    cut.write_bytes(b"no tar" * 1000)
+    yield cut
+    yield backup.with_name("missing.tar")
+
+
+async def test_a_backup_that_breaks_off_is_refused(backup: Path, tmp_path: Path) -> None:
+    """A backup that was cut at any place is refused, and nothing of it is stored."""
+    async with opened(sqlite(tmp_path)) as registry:
+        blobs = Blobs.open(tmp_path / "new")
+        for cut in cut_anywhere(backup):
+            with pytest.raises(BackupError, match=r"\A[^\n]+\Z"):
+                await restored(registry, blobs, cut)
+        await registry.contents.require_empty()
+        assert await stored(blobs) == {}

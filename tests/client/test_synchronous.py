@@ -1,0 +1,341 @@
+"""An address where nothing listens."""
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stamina
+from peltier_client import (
+    AdapterNotFound,
+    Client,
+    ConnectionFailed,
+    InvalidInput,
+    Predictions,
+    QueueFull,
+    QuotaExceeded,
+    ServerError,
+    TimedOut,
+    UnexpectedAnswer,
+)
+
+from tests.client.conftest import PIECES
+
+Refuse = Callable[..., Any]
+
+
+@pytest.fixture
+def client(server: Any) -> Iterator[Client]:
+    with Client(server.url, api_key="plt_secret") as client:
+        yield client
+
+
+@pytest.fixture
+def closed_url() -> str:
+    """An address where nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_embeddings_are_lists_of_numbers(client: Client) -> None:
+    """One for each text; a task that embeds nothing says so."""
+    assert client.embed("vectors", ["a", "b"], dimensions=6) == [[0.5, -0.25, 0.125, 1e-9, 0.75, 0.5]] * 2
+    with pytest.raises(InvalidInput, match=r"^task 'sst2' does not embed texts$"):
+        client.embed("sst2", "a")
+
+
+def test_predict_gives_labels(client: Client) -> None:
+    """The line of the README works, and the answer says where it came from."""
+    predictions = client.predict("sst2", ["a gem of a film", "another"])
+    assert [prediction.label for prediction in predictions] == ["positive", "positive"]
+    assert predictions[0].score == 0.98
+    assert predictions[0].scores == {"negative": 0.02, "positive": 0.98}
+    assert len(predictions[0:1]) == 1
+    assert (predictions.task, predictions.adapter.version, predictions.usage.tokens) == ("sst2", 1, 12)
+    assert (predictions.timings_ms.compute, predictions.batch.adapters) == (7.9, 17)
+
+
+def test_each_kind_of_task_sets_its_fields(client: Client) -> None:
+    """Regression has a value, multilabel has labels, and what a kind lacks is None."""
+    number = client.predict("stsb", [("a", "b")])[0]
+    assert (number.value, number.label, number.scores) == (3.7, None, None)
+    assert client.predict("tags", "text")[0].labels == ["a", "b"]
+    predictions = client.predict("e2e", "text")
+    assert (predictions[0].text, predictions[0].finish_reason, predictions[0].label) == ("".join(PIECES), "stop", None)
+    assert predictions.usage.completion_tokens == 4
+
+
+def test_the_key_and_the_parameters_travel(client: Client, server: Any) -> None:
+    """The key is sent as a bearer token and only what was asked for is in the body."""
+    client.predict("default:sst2@1", "text", top_k=2, truncate=False)
+    received = server.received[0]
+    assert received.path == "/v1/tasks/default:sst2@1/predict"
+    assert received.headers["authorization"] == "Bearer plt_secret"
+    assert received.body == b'{"inputs":"text","parameters":{"top_k":2,"truncate":false}}'
+
+
+def test_predict_many_keeps_the_order(client: Client) -> None:
+    """Answers and errors come in the order of the questions."""
+    first, second, third = client.predict_many([("sst2", "…"), ("missing", "…"), ("stsb", ("premise", "hypothesis"))])
+    assert isinstance(first, Predictions)
+    assert first[0].label == "positive"
+    assert isinstance(second, AdapterNotFound)
+    assert isinstance(third, Predictions)
+    assert third[0].value == 3.7
+
+
+def test_upload_from_a_path_and_from_bytes(client: Client, server: Any, tmp_path: Path) -> None:
+    """Both send the same multipart form, with the name only where one is given."""
+    path = tmp_path / "film.safetensors"
+    path.write_bytes(b"artifact")
+    assert client.upload(path, name="sst2").version == 1
+    assert client.upload(b"artifact").digest.startswith("sha256:")
+    first, second = (request.body for request in server.received)
+    assert b'filename="film.safetensors"' in first
+    assert b'name="name"\r\n\r\nsst2' in first
+    assert b"artifact" in second
+    assert b'name="name"' not in second
+
+
+def test_adapters_follow_the_pages(client: Client, server: Any) -> None:
+    """Iteration fetches a page only when it is reached."""
+    adapters = client.adapters()
+    assert next(adapters).name == "nli"
+    assert len(server.received) == 1
+    assert [adapter.name for adapter in adapters] == ["sst2", "stsb"]
+    assert "cursor=next" in server.received[1].path
+
+
+def test_one_adapter_and_its_versions(client: Client) -> None:
+    """A name gives the adapter, its versions, and the labels it answers."""
+    assert client.adapter("sst2").latest.task.labels == ["negative", "positive"]
+    assert [version.version for version in client.versions("sst2")] == [2, 1]
+    assert client.version("sst2", 1).task.labels == ["negative", "positive"]
+
+
+def test_download_is_bit_identical(client: Client, tmp_path: Path) -> None:
+    """The file holds the uploaded bytes and nothing lies beside it."""
+    assert client.download("sst2", 1, tmp_path / "a.safetensors").read_bytes() == b"artifact"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_a_damaged_download_is_not_written(client: Client, server: Any, answer: Any, tmp_path: Path) -> None:
+    """Bytes that do not have the announced digest leave the file as it was."""
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(b"old")
+    server.planned.append(answer(200, b"artifaxt", {"x-adapter-digest": client.adapter("sst2").latest.digest}))
+    with pytest.raises(UnexpectedAnswer, match="digest"):
+        client.download("sst2", 1, path)
+    assert path.read_bytes() == b"old"
+
+
+def test_delete_an_adapter_or_a_version(client: Client, server: Any) -> None:
+    """The reference decides what is deleted."""
+    client.delete("sst2@1")
+    client.delete("sst2")
+    assert [request.path for request in server.received] == ["/v1/adapters/sst2/versions/1", "/v1/adapters/sst2"]
+
+
+def test_which_version_answers_is_changed(client: Client) -> None:
+    """By aliases, deprecation and undeletion, and the record of it is read page by page."""
+    assert client.upload(b"artifact", alias="live").version == 1
+    assert client.set_alias("sst2", "live", 1).versions == {1: 1.0}
+    assert [(alias.alias, alias.created_by) for alias in client.aliases("sst2")] == [("live", "key:abcdefgh")]
+    assert [one.versions for one in client.alias_history("sst2", "live")][1:] == [{1: 0.9, 2: 0.1}, {1: 1.0}]
+    assert client.rollback_alias("sst2", "live").versions == {1: 0.9, 2: 0.1}
+    client.delete_alias("sst2", "live")
+    assert client.deprecate("sst2@1", "old").deprecation == "old"
+    assert client.undelete("sst2@1").version == 1
+    assert client.set_public("sst2", True).public
+    assert [record.id for record in client.audit(tenant="default")] == [3, 2, 1]
+
+
+def test_the_server_about_itself(client: Client) -> None:
+    """Info, the live snapshot, readiness and health are typed."""
+    assert client.info().backbone.hidden_size == 384
+    assert client.live().queue.max_tokens == 262_144
+    assert client.ready() is True
+    assert client.health().status == "ok"
+
+
+def test_not_ready_is_an_answer(client: Client, server: Any, refuse: Refuse) -> None:
+    """A loading server is not ready, asked once and without an exception."""
+    server.planned.append(refuse(503, "not_ready", retry_after="1"))
+    assert client.ready() is False
+    assert len(server.received) == 1
+
+
+def test_an_error_body_is_raised_as_its_class(client: Client, server: Any, refuse: Refuse) -> None:
+    """Code, sentence and details arrive, and such errors are not tried again."""
+    server.planned.append(refuse(404, "adapter_not_found", "no adapter 'sst2'"))
+    with pytest.raises(AdapterNotFound, match="no adapter 'sst2'") as caught:
+        client.predict("sst2", "text")
+    assert caught.value.details == ["reason"]
+    assert len(server.received) == 1
+
+
+def test_503_then_200_is_one_call(client: Client, server: Any, refuse: Refuse) -> None:
+    """A full queue is waited out for as long as the server asks."""
+    server.planned.append(refuse(503, "queue_full", retry_after="1"))
+    started = time.monotonic()
+    assert client.predict("sst2", "text")[0].label == "positive"
+    assert time.monotonic() - started >= 1.0
+    assert len(server.received) == 2
+
+
+def test_an_upload_is_sent_whole_again(client: Client, server: Any, refuse: Refuse) -> None:
+    """The second attempt carries the same file as the first."""
+    server.planned.append(refuse(429, "quota_exceeded", retry_after="0"))
+    client.upload(b"artifact", name="sst2")
+    assert all(b"artifact" in request.body and b"sst2" in request.body for request in server.received)
+    assert len(server.received) == 2
+
+
+def test_a_long_pause_is_left_to_the_caller(client: Client, server: Any, refuse: Refuse) -> None:
+    """A quota that opens in ten minutes is raised at once, with the seconds to wait."""
+    server.planned.append(refuse(429, "quota_exceeded", retry_after="600"))
+    with pytest.raises(QuotaExceeded) as caught:
+        client.predict("sst2", "text")
+    assert caught.value.retry_after == 600
+    assert len(server.received) == 1
+
+
+def test_attempts_are_bounded(server: Any, refuse: Refuse) -> None:
+    """A server that stays full is asked as often as allowed, then its error is raised."""
+    server.planned.extend(refuse(503, "queue_full", retry_after="0") for _ in range(5))
+    with Client(server.url, max_attempts=3) as client, pytest.raises(QueueFull):
+        client.predict("sst2", "text")
+    assert len(server.received) == 3
+
+
+def test_a_refused_connection_is_tried_again(closed_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing listening is retried, then said with the address."""
+    caplog.set_level(logging.WARNING, "stamina")
+    with (
+        Client(closed_url, max_attempts=2) as client,
+        pytest.raises(ConnectionFailed, match=f"no connection to {closed_url}"),
+    ):
+        client.predict("sst2", "text")
+    assert len(caplog.records) == 1
+
+
+def test_health_is_asked_once(closed_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Who asks for health wants to know now."""
+    caplog.set_level(logging.WARNING, "stamina")
+    with Client(closed_url) as client, pytest.raises(ConnectionFailed):
+        client.health()
+    assert not caplog.records
+
+
+def test_silence_is_a_timeout(server: Any, answer: Any) -> None:
+    """A server that does not answer in time is not asked again: it may be at work."""
+    release = threading.Event()
+    server.planned.append(answer(before=release.wait))
+    with Client(server.url, timeout=0.1) as client, pytest.raises(TimedOut, match=r"did not answer within 0\.1 s"):
+        client.predict("sst2", "text")
+    release.set()
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"{}", b"[]", b'{"task": 1}', b"\xff", {"task": "sst2", "predictions": []}]
+)
+def test_a_malformed_answer_is_one_error(client: Client, server: Any, answer: Any, body: object) -> None:
+    """A success that is not the protocol's is UnexpectedAnswer, whatever it holds."""
+    server.planned.append(answer(200, body))
+    with pytest.raises(UnexpectedAnswer) as caught:
+        client.predict("sst2", "text")
+    assert caught.value.status == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "cls"), [(307, UnexpectedAnswer), (404, UnexpectedAnswer), (502, UnexpectedAnswer), (500, ServerError)]
+)
+def test_a_foreign_error_page(client: Client, server: Any, answer: Any, status: int, cls: type[Exception]) -> None:
+    """Pages of proxies and other services never escape as anything but a PeltierError."""
+    body = {"error": {"code": "internal_error", "message": "why"}} if cls is ServerError else b"<html>"
+    server.planned.append(answer(status, body, {"location": "/elsewhere"}))
+    with pytest.raises(cls):
+        client.info()
+
+
+def test_a_broken_answer_is_a_failed_connection(client: Client, server: Any, answer: Any) -> None:
+    """An answer cut short is not retried, because it may have done its work."""
+    server.planned.append(answer(200, b"{", {"content-length": "99", "connection": "close"}))
+    with pytest.raises(ConnectionFailed, match="broke"):
+        client.delete("sst2")
+    assert len(server.received) == 1
+
+
+def test_local_mistakes_send_nothing(client: Client, server: Any) -> None:
+    """What cannot be right is refused before it costs a request."""
+    with pytest.raises(InvalidInput):
+        client.predict("../info", "text")
+    with pytest.raises(InvalidInput):
+        client.predict("sst2", [])
+    assert not server.received
+
+
+def test_the_key_is_never_shown(server: Any) -> None:
+    """Neither the client's repr nor a refused key's message holds the key."""
+    with Client(server.url.replace("//", "//user:plt_pass@"), api_key="plt_secret") as client:
+        assert "plt_" not in repr(client) + str(vars(client)["_sender"].connection)
+    with pytest.raises(InvalidInput) as caught:
+        Client(api_key="plt_secret\n")
+    assert "plt_" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "", "http://host:port"])
+def test_a_wrong_url_is_refused_at_once(url: str) -> None:
+    """An address that cannot be a server's is an error of the constructor."""
+    with pytest.raises(InvalidInput, match=r"url|URL"):
+        Client(url)
+
+
+def test_a_server_below_a_path(server: Any) -> None:
+    """A URL with a path of its own is a prefix of every call."""
+    with Client(f"{server.url}/peltier/") as client, pytest.raises(AdapterNotFound):
+        client.info()
+    assert server.received[0].path == "/peltier/info"
+
+
+def test_threads_share_a_client(client: Client) -> None:
+    """Calls from several threads do not disturb each other."""
+    counts: list[int] = []
+    threads = [
+        threading.Thread(target=lambda n=n: counts.append(len(client.predict("sst2", ["x"] * n)))) for n in range(1, 9)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(counts) == list(range(1, 9))
+
+
+def test_retries_can_be_switched_off(server: Any, refuse: Refuse) -> None:
+    """stamina's own switch governs the client, as tests of applications expect."""
+    server.planned.append(refuse(503, "queue_full"))
+    stamina.set_active(False)
+    try:
+        with Client(server.url) as client, pytest.raises(QueueFull):
+            client.predict("sst2", "text")
+    finally:
+        stamina.set_active(True)
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_program_decides_whether_retries_are_written(server: Any, refuse: Refuse, configured: bool) -> None:
+    """A program that configures no logging writes nothing of them; one that does sees the reason of each."""
+    server.planned.append(refuse(503, "queue_full", "the queue is full", retry_after="0"))
+    setting = "logging.basicConfig(level='INFO');" if configured else ""
+    program = f"import logging; {setting} from peltier_client import Client; Client({server.url!r}).info()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ("retrying after: the queue is full" in done.stderr) == configured
+    assert bool(done.stderr) == configured

@@ -1,0 +1,215 @@
+"""The right entities and answers of a text: spans of its characters. Imports no torch."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from peltier_adapters.answers.tags import OUTSIDE, has_prefix, join_tags
+from peltier_backbone.text.token_places import Span
+
+from peltier_training.data.examples import Example, OfWords
+from peltier_training.errors import TrainingError, shown
+
+_FORM = '[{"start": 0, "end": 5, "label": "person"}]'
+_MAX_NAMES = 10
+_FORMS = 'an object such as {"text": ["1976"], "answer_start": [97]}, with empty lists for no answer'
+
+
+class GoldEntity(NamedTuple):
+    """A part of a text, its characters [start, end), and its label."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The entities of a text in order, and the characters of its words; None if the words are the tokenizer's."""
+
+    entities: tuple[GoldEntity, ...]
+    words: tuple[Span, ...] | None = None
+
+
+def read_tagged(text: Any, cell: Any, names: Sequence[str] | None) -> Tagged:
+    """The entities in the cell of a text. `names` are allowed tags or labels, None for any; an integer is the position
+    of a tag in them. Raises a `TrainingError` for a cell that cannot be read."""
+    tagged = _of_words(cell, names) if isinstance(cell, OfWords) else _of_text(text, cell)
+    _check_labels(tagged, names)
+    return tagged
+
+
+def tag_names(examples: Sequence[Example], given: Sequence[str] | None) -> tuple[str, ...]:
+    """The tags of a task in the order of its outputs: those of BIO, for the labels that the user gave, or for those of
+    the examples in alphabetical order."""
+    labels = entity_labels(given or ())
+    if given is None:
+        labels = sorted({entity.label for example in examples for entity in example.label.entities})
+    if not labels:
+        raise TrainingError("token-classification needs at least one entity in the training rows")
+    tags = (OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in "BI"))
+    return tuple(given) if given is not None and set(given) == set(tags) else tags
+
+
+def entity_labels(names: Sequence[str]) -> list[str]:
+    """The labels of entities, from tags such as `B-person` or from labels."""
+    has_tags = any(map(has_prefix, names))
+    own = [name[2:] if has_tags and has_prefix(name) else name for name in names if name != OUTSIDE]
+    return list(dict.fromkeys(own))
+
+
+def word_tags(words: Sequence[Span], entities: Sequence[GoldEntity]) -> list[str]:
+    """The BIO tag of each word: that of the first entity that has a character of it."""
+    tags, last = [], None
+    for start, end in words:
+        own = next((entity for entity in entities if entity.start < end and start < entity.end), None)
+        tags.append(OUTSIDE if own is None else f"{'I' if own is last else 'B'}-{own.label}")
+        last = own
+    return tags
+
+
+def tagged_entities(words: Sequence[Span], tags: Sequence[str]) -> tuple[GoldEntity, ...]:
+    """The entities of tagged words; tags are of BIO, IO, BILOU or BIOES."""
+    return tuple(GoldEntity(words[first][0], words[last - 1][1], label) for first, last, label in join_tags(tags))
+
+
+def _of_words(own: OfWords, names: Sequence[str] | None) -> Tagged:
+    cell = _parsed(own.cell)
+    if isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
+        raise TrainingError("entities need a text; this row has a list of words, so give one tag per word")
+    if not isinstance(cell, list):
+        raise TrainingError(f"tags {shown(cell)} cannot be read; a list of words has a list of tags")
+    tags = [_tag(one, names) for one in cell]
+    if len(tags) != len(own.words):
+        raise TrainingError(f"there are {len(tags)} tags for {len(own.words)} words")
+    bare = next((tag for tag in tags if tag != OUTSIDE and not has_prefix(tag)), None)
+    if bare is not None and (prefixed := next((tag for tag in tags if has_prefix(tag)), None)) is not None:
+        raise TrainingError(f"tag {bare!r} has no prefix and tag {prefixed!r} has one; use one scheme of tags")
+    return Tagged(tagged_entities(own.words, tags), own.words)
+
+
+def _tag(tag: Any, names: Sequence[str] | None) -> str:
+    if isinstance(tag, str) and tag.strip():
+        return tag
+    if isinstance(tag, int) and not isinstance(tag, bool):
+        if names is not None and OUTSIDE in names and 0 <= tag < len(names):
+            return names[tag]
+        raise TrainingError(f"tag {tag} is not a position in the tags; name them by --labels O,B-person,I-person,…")
+    raise TrainingError(f"tag {shown(tag)} is not a tag; it must be a text such as 'B-person'")
+
+
+def _of_text(text: Any, cell: Any) -> Tagged:
+    cell = _parsed(cell)
+    if isinstance(cell, list) and any(isinstance(one, str) for one in cell):
+        raise TrainingError(f"tags need a list of words; this row has a text, so give entities such as {_FORM}")
+    if not isinstance(cell, list) or not isinstance(text, str):
+        raise TrainingError(f"entities {shown(cell)} cannot be read; they must be a list such as {_FORM}")
+    entities = sorted(_entity(one, len(text)) for one in cell)
+    for first, second in pairwise(entities):
+        if second.start < first.end:
+            raise TrainingError(
+                f"entities {first.label!r} from character {first.start} to {first.end} and {second.label!r} from "
+                f"{second.start} to {second.end} overlap; a word has one label"
+            )
+    return Tagged(tuple(entities))
+
+
+def _entity(one: Any, num_chars: int) -> GoldEntity:
+    start, end, label = (one.get(name) if isinstance(one, dict) else None for name in ("start", "end", "label"))
+    numbers = [place for place in (start, end) if isinstance(place, int) and not isinstance(place, bool)]
+    if len(numbers) < 2 or not isinstance(label, str) or not label.strip():
+        raise TrainingError(f"entity {shown(one)} cannot be read; it must be an object as in {_FORM}")
+    first, last = numbers
+    if not 0 <= first < last <= num_chars:
+        raise TrainingError(
+            f"entity {label!r} from character {first} to {last} is not in the text, which has {num_chars} characters"
+        )
+    return GoldEntity(first, last, label)
+
+
+def _parsed(cell: Any) -> Any:
+    try:
+        return json.loads(cell) if isinstance(cell, str) else cell
+    except (ValueError, RecursionError):
+        return cell
+
+
+def _check_labels(tagged: Tagged, names: Sequence[str] | None) -> None:
+    if names is None:
+        return
+    labels = entity_labels(names)
+    wrong = next((entity.label for entity in tagged.entities if entity.label not in labels), None)
+    if wrong is not None:
+        listed = ", ".join(labels[:_MAX_NAMES]) + (", …" if len(labels) > _MAX_NAMES else "")
+        raise TrainingError(f"label {shown(wrong)} is not one of the task's {len(labels)} labels of entities: {listed}")
+
+
+def describe_entities(text: str, entities: Sequence[GoldEntity]) -> Iterator[str]:
+    for entity in entities:
+        yield f"{entity.label}: {text[entity.start : entity.end]}"
+
+
+class GoldSpan(NamedTuple):
+    """A right answer: its text, and its first character in the context."""
+
+    start: int
+    text: str
+
+
+def read_gold_spans(cell: Any, context: str) -> tuple[GoldSpan, ...]:
+    """The right answers in a cell; none for a question that the context does not answer.
+
+    The cell is `{"text": [...], "answer_start": [...]}`, the list of `{"text": ..., "answer_start": ...}` that SQuAD's
+    own file has, or either as JSON in a text. Raises a `TrainingError` for an answer that is not in the context there.
+    """
+    spans = tuple(_spans(_parsed_answers(cell)))
+    for span in spans:
+        _check(span, context)
+    return spans
+
+
+def _parsed_answers(cell: Any) -> Any:
+    try:
+        return json.loads(cell) if isinstance(cell, str) else cell
+    except (ValueError, RecursionError):
+        raise _unreadable(cell) from None
+
+
+def _spans(cell: Any) -> Iterator[GoldSpan]:
+    if isinstance(cell, dict):
+        texts, starts = cell.get("text"), cell.get("answer_start")
+        if not isinstance(texts, list) or not isinstance(starts, list):
+            raise _unreadable(cell)
+        if len(texts) != len(starts):
+            raise TrainingError(f"answers {shown(cell)} have {len(texts)} texts and {len(starts)} starts")
+        pairs = list(zip(texts, starts, strict=True))
+    elif isinstance(cell, list) and all(isinstance(one, dict) for one in cell):
+        pairs = [(one.get("text"), one.get("answer_start")) for one in cell]
+    else:
+        raise _unreadable(cell)
+    for text, start in pairs:
+        if not isinstance(text, str) or not text.strip() or isinstance(start, bool) or not isinstance(start, int):
+            raise _unreadable(cell)
+        yield GoldSpan(start, text)
+
+
+def _unreadable(cell: Any) -> TrainingError:
+    return TrainingError(f"answers {shown(cell)} cannot be read; they must be {_FORMS}")
+
+
+def _check(span: GoldSpan, context: str) -> None:
+    start, end = span.start, span.start + len(span.text)
+    if start < 0 or end > len(context):
+        raise TrainingError(
+            f"answer {shown(span.text)} from character {start} to {end} is outside the context, which has "
+            f"{len(context)} characters"
+        )
+    if context[start:end] != span.text:
+        elsewhere = context.find(span.text)
+        hint = "nowhere in it" if elsewhere < 0 else f"at character {elsewhere}"
+        raise TrainingError(
+            f"answer {shown(span.text)} is not at character {start} of the context, which has "
+            f"{shown(context[start:end])} there; the answer is {hint}"
+        )
