@@ -59,15 +59,18 @@ class Library:
     ) -> Tensor:  # fmt: skip
         """act(x W^T + bias) of x [rows, inner], in one dtype with the weight: [rows, outer]. The bias [outer] is
         float32."""
-        assert (x.shape[1], x.dtype) == (weight.inner, weight.data.dtype), "rows fit the weight"
+        rows, inner = x.shape
+        assert (inner, x.dtype) == (weight.inner, weight.data.dtype), "rows fit the weight"
         x = _with_contiguous_rows(x)
-        y = x.new_empty(len(x), weight.outer)
+        y, half = x.new_empty(rows, weight.outer), _is_half(x)
         call = _MultiplyCall(
-            y=_matrix(y), x=_matrix(x), w=weight.data.data_ptr(), bias=None if bias is None else bias.data_ptr(),
-            rows=len(x), inner=weight.inner, outer=weight.outer, activation=ACTIVATIONS[activation],
+            y=(y.data_ptr(), weight.outer, half), x=(x.data_ptr(), x.stride(0), half), w=weight.data.data_ptr(),
+            rows=rows, inner=inner, outer=weight.outer, activation=ACTIVATIONS[activation],
         )  # fmt: skip
+        if bias is not None:
+            call.bias = bias.data_ptr()
         if self._c.peltier_multiply(call):
-            raise MemoryError(f"no memory for a product of {len(x)} rows")
+            raise MemoryError(f"no memory for a product of {rows} rows")
         return y
 
     def adapt(
@@ -75,11 +78,13 @@ class Library:
     ) -> None:  # fmt: skip
         """Add to y, in place, the changes of all groups of `table` at `place`; y may be x. The kernel writes the gates
         of the place's op k to row k of `gates`, [at least `table.max_ops`, rows] in float32."""
-        own = _matrix(x)
+        own = x.data_ptr(), x.stride(0), _DTYPES[x.dtype]
         call = _AdaptCall(
-            y=own if y is x else _matrix(y), x=own, residual=_NO_MATRIX if residual is None else _matrix(residual),
-            width=x.shape[1], place=place, table=table.layout, gates=gates.data_ptr(),
+            y=own if y is x else (y.data_ptr(), y.stride(0), _DTYPES[y.dtype]), x=own, width=x.size(1), place=place,
+            table=table.layout, gates=gates.data_ptr(),
         )  # fmt: skip
+        if residual is not None:
+            call.residual = _matrix(residual)
         if self._c.peltier_adapt(call):
             raise MemoryError(f"no memory for what adapters do with {len(x)} tokens")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from peltier_backbone.native.interface import INTERFACE, c_struct
 from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import NO_TABLE, PlacedOps
+from peltier_backbone.native.program import PlacedOps
 
 
 @c_struct("frozen_map")
@@ -104,12 +104,23 @@ class NativeStack:
     def place(self, x: Tensor, y: Tensor, rows: StackRows, ops: PlacedOps) -> StackCall:
         """The call that computes y from x, both [tokens, hidden]. It is valid as long as its arguments."""
         own, cross, cross_keys, own_keys, places, positions = rows
-        return StackCall(
-            x=x.data_ptr(), y=y.data_ptr(), tokens=len(x), half=x.dtype == torch.bfloat16, rows=own.layout.data_ptr(),
-            cross_rows=None if cross is None else cross.layout.data_ptr(), num_rows=len(own),
-            num_cross_rows=0 if cross is None else len(cross), own=own_keys and own_keys.address,
-            cross=cross_keys and cross_keys.address, places=None if places is None else places.data_ptr(),
-            positions=None if positions is None else positions.data_ptr(), once=own_keys is not None,
-            prefixed=ops.prefixed, table=NO_TABLE if ops.table is None else ops.table.layout, sites=ops.sites_address,
-            gates=None if ops.gates is None else ops.gates.data_ptr(), gate_stride=ops.gate_stride,
+        # Fields that are not given are zero.
+        call = StackCall(
+            x=x.data_ptr(), y=y.data_ptr(), tokens=x.size(0), half=x.dtype is torch.bfloat16,
+            rows=own.layout.data_ptr(), num_rows=len(own), prefixed=ops.prefixed, sites=ops.sites_address,
         )  # fmt: skip
+        if ops.table is not None:
+            call.table = ops.table.layout
+        if ops.gates is not None:
+            call.gates, call.gate_stride = ops.gates.data_ptr(), ops.gate_stride
+        if cross is not None:
+            call.cross_rows, call.num_cross_rows = cross.layout.data_ptr(), len(cross)
+        if cross_keys is not None:
+            call.cross = cross_keys.address
+        if own_keys is not None:
+            call.own, call.once = own_keys.address, True
+        if places is not None:
+            call.places = places.data_ptr()
+        if positions is not None:
+            call.positions = positions.data_ptr()
+        return call
