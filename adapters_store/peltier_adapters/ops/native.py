@@ -14,6 +14,7 @@ from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native import program as layout
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import (
+    READS,
     STACK_SITES,
     NativeProgram,
     PlacedOp,
@@ -31,9 +32,6 @@ from torch import Tensor
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, sites_of
 from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Gate, MatmulStep, Normed, Place, Program
 
-_READS = {"x": 0, "sum": 1}
-_READS_NORM = 2
-
 
 def compile_program(program: Program) -> NativeProgram:
     """The program in the memory layout of the kernels."""
@@ -46,7 +44,9 @@ def compile_program(program: Program) -> NativeProgram:
     for number, prefix in program.prefixes.items():
         gate = None if prefix.gate is None else _compile_gate(prefix.gate)
         ops.append(place_prefix(_place("prefix", number, program.depth), prefix.keys, prefix.values, gate))
-    norms = {index: layout.NormWeights(vector(own.weight), vector(own.bias)) for index, own in program.norms.items()}
+    norms = {
+        index: layout.NativeNormWeights(vector(own.weight), vector(own.bias)) for index, own in program.norms.items()
+    }
     return NativeProgram(ops, len(SITES) * program.depth, norms, _num_norms(program.depth), kept)
 
 
@@ -64,7 +64,7 @@ def _compile_op(program: Program, op: FusedMatmul | AddedBias, place: int, kept:
         added, replaced = vector(op.bias), vector(op.replaced)
         return place_op(place, column=op.column, width=len(op.bias), added=added, replaced=replaced)
     own = {} if op.gate is None else {"gate": _compile_gate(op.gate)}
-    reads = _compile_norm(program, op.reads, kept) if isinstance(op.reads, Normed) else {"reads": _READS[op.reads]}
+    reads = _compile_norm(program, op.reads, kept) if isinstance(op.reads, Normed) else {"reads": READS[op.reads]}
     return place_op(place, list(map(_compile_step, op.steps)), column=op.column, gain=op.gain, **own, **reads)
 
 
@@ -72,9 +72,9 @@ def _compile_step(own: MatmulStep) -> layout.Step:
     return step(own.weight, own.bias, fold=own.fold, activation=own.activation)
 
 
-def _compile_gate(gate: Gate) -> layout.Gate:
+def _compile_gate(gate: Gate) -> layout.NativeGate:
     outputs = 1 if gate.column is None else 2
-    return layout.Gate(vector(gate.weight), vector(gate.bias), outputs, gate.column or 0)
+    return layout.NativeGate(vector(gate.weight), vector(gate.bias), outputs, gate.column or 0)
 
 
 def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[str, object]:
@@ -85,7 +85,7 @@ def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[
     bias = bias if bias is None else bias.float()
     kept += [one for one in (weight, bias) if one is not None]
     return {
-        "reads": _READS_NORM, "norm_weight": vector(weight), "norm_bias": vector(bias), "eps": base.eps,
+        "reads": READS["norm"], "norm_weight": vector(weight), "norm_bias": vector(bias), "eps": base.eps,
         "centered": base.centered,
     }  # fmt: skip
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain, cycle, pairwise
 
 import torch
-from peltier_backbone.native.program import ACTIVATIONS
+from peltier_backbone.native.program import ACTIVATIONS, READS
 from torch import Tensor
 
 from peltier_adapters.ops.kernels.chain import Launch
@@ -25,8 +25,6 @@ from peltier_adapters.ops.op import (
     Program,
 )
 
-_READS = {"x": 0, "sum": 1}
-_READS_NORM = 2
 _ABSENT = (0, -1)
 _NO_STEP = (*_ABSENT, 0, *_ABSENT, 1, 0, 0, 0)
 _NO_GATE = (0, 0, *_ABSENT, *_ABSENT)
@@ -92,7 +90,7 @@ class ProgramTable:
         own = [self._step(step) for step in (steps if wide else self._four(steps))]
         own += [_NO_STEP] * (4 - len(own))
         shape = action.column, first.fold * first.weight.shape[0], last.fold * last.weight.shape[1]
-        reads = _READS_NORM if isinstance(action.reads, Normed) else _READS[action.reads]
+        reads = READS["norm" if isinstance(action.reads, Normed) else action.reads]
         gate = _NO_GATE if action.gate is None else self._gate(action.gate)
         norm = self._read_norm(action.reads) if isinstance(action.reads, Normed) else _NO_NORM
         return (*shape, reads, _bits(action.gain), *gate, *norm, len(steps), int(wide), *_join(own))

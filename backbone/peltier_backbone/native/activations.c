@@ -1,7 +1,6 @@
 /* Activations of whole batches. */
 
 #include "activations.h"
-#include "kernels.h"
 #include "threads.h"
 
 static int activate_share(const void *call, share rows) {
@@ -9,9 +8,6 @@ static int activate_share(const void *call, share rows) {
     return 0;
 }
 
-/* Activates the first `width` columns of y in place; if `gated`, the next `width` columns multiply them. */
-EXPORT void peltier_activate(
-    void *y, int64_t stride, int half, int64_t rows, int64_t width, int activation, int gated) {
-    const activations a = {.y = {y, stride, half}, .width = width, .activation = activation, .gated = gated};
-    share_out(activate_share, &a, rows, rows * width >= ELEMENTS_WORTH_THREADS);
+EXPORT void peltier_activate(const activate_call *c) {
+    share_out(activate_share, c, c->rows, c->rows * c->width >= ELEMENTS_WORTH_THREADS);
 }

@@ -3,22 +3,16 @@
 #ifndef PELTIER_ACTIVATIONS_H
 #define PELTIER_ACTIVATIONS_H
 
+#include "kernels.h"
 #include "tiles.h"
 
-/* Activates the first `width` columns of y; if `gated`, multiplies them by the next `width` columns. */
-typedef struct {
-    matrix y;
-    int64_t width;
-    int activation, gated;
-} activations;
-
-static void activate_row(const activations *a, int64_t row) {
-    const int half = a->y.half;
-    for (int64_t k = 0; k < a->width; k += LANES) {
-        const int64_t count = a->width - k;
-        lanes v = activate(load(at(a->y, row, k), half, count), a->activation);
-        if (a->gated) v *= load(at(a->y, row, a->width + k), half, count);
-        store((void *)at(a->y, row, k), half, count, v);
+static void activate_row(const activate_call *c, int64_t row) {
+    const int half = c->y.half, activation = (int)c->activation;
+    for (int64_t k = 0; k < c->width; k += LANES) {
+        const int64_t count = c->width - k;
+        lanes v = activate(load(at(c->y, row, k), half, count), activation);
+        if (c->gated) v *= load(at(c->y, row, c->width + k), half, count);
+        store((void *)at(c->y, row, k), half, count, v);
     }
 }
 

@@ -6,16 +6,6 @@
 #include "threads.h"
 #include "tiles.h"
 
-/* A call of `peltier_adapt`. `width` is that of x. The gate of op number k of the place for row r is gates[k * rows + r]. A
- * thread needs `floats` floats of memory. */
-typedef struct {
-    matrix y, x, residual;
-    int64_t width, place;
-    table table;
-    float *gates;
-    int64_t floats;
-} call;
-
 /* Four buffers of `size` floats: the input, two that alternate as results of products, and scales. */
 typedef struct {
     float *input, *between[2], *scales;
@@ -36,12 +26,12 @@ static void dot_pair(const float *x, const float *w, int64_t inner, float found[
     for (int64_t k = 0; k < inner; k++) found[0] += x[k] * w[2 * k], found[1] += x[k] * w[2 * k + 1];
 }
 
-static int copies_input(const call *c, const op *o) {
+static int copies_input(const adapt_call *c, const op *o) {
     return c->x.half || o->reads != READS_X || (o->count && o->steps[0].fold > 1 && c->x.stride != c->width);
 }
 
 /* The `rows` rows of an op's input that begin at `first`, as floats: x itself, or a copy in the scratch. */
-static matrix read_input(const call *c, const op *o, const float *base, int64_t first, int64_t rows, scratch s) {
+static matrix read_input(const adapt_call *c, const op *o, const float *base, int64_t first, int64_t rows, scratch s) {
     const matrix x = {at(c->x, first, 0), c->x.stride, c->x.half}, made = {s.input, c->width, 0};
     if (!copies_input(c, o)) return x;
     const matrix residual = {at(c->residual, first, 0), c->residual.stride, c->residual.half};
@@ -62,7 +52,7 @@ static matrix read_input(const call *c, const op *o, const float *base, int64_t 
 }
 
 /* Elements of the widest row that is neither x nor y. */
-static int64_t widest(const call *c, const op *o) {
+static int64_t widest(const adapt_call *c, const op *o) {
     int64_t most = copies_input(c, o) ? c->width : 1;
     if (o->count && o->steps[o->count - 1].fold > most) most = o->steps[o->count - 1].fold;
     for (int64_t k = 0; k < o->count - 1; k++)
@@ -98,7 +88,7 @@ static void run_steps(const op *o, const float *base, matrix y, matrix x, int64_
 /* Gain times gate for each row of the last product of `rows` tokens that begin at `first`. `row` is the text of the
  * first token. */
 static const float *scales_of(
-    const call *c, const op *o, int64_t number, int64_t row, int64_t first, int64_t rows, scratch s) {
+    const adapt_call *c, const op *o, int64_t number, int64_t row, int64_t first, int64_t rows, scratch s) {
     if (o->gain == 1 && !o->gate.outputs) return NULL;
     const int64_t fold = o->steps[o->count - 1].fold;
     const float *gates = o->gate.outputs ? c->gates + number * num_rows(c->table) : NULL;
@@ -126,7 +116,7 @@ static scratch cut(float *memory, int64_t size) {
 }
 
 /* Computes an op of a group for the group's tokens that are in `own`. */
-static void run_op(const call *c, const group *g, int64_t number, share own, float *memory) {
+static void run_op(const adapt_call *c, const group *g, int64_t number, share own, float *memory) {
     const op *o = g->program->ops + g->program->places[c->place] + number;
     const int64_t width = widest(c, o), most = rows_at_once(width);
     const scratch s = cut(memory, most * width);
@@ -144,7 +134,7 @@ static void run_op(const call *c, const group *g, int64_t number, share own, flo
 }
 
 /* One row's gate. */
-static float gate_of(const call *c, const op *o, const float *base, int64_t row, float *memory) {
+static float gate_of(const adapt_call *c, const op *o, const float *base, int64_t row, float *memory) {
     const int64_t end = c->table.starts[row + 1], width = widest(c, o), most = rows_at_once(width);
     const scratch s = cut(memory, most * width);
     const float *w = find(o->gate.w, base), *bias = find(o->gate.bias, base);
@@ -169,7 +159,7 @@ static float gate_of(const call *c, const op *o, const float *base, int64_t row,
 }
 
 /* Computes the gates of the rows in `own`. */
-static void run_gates(const call *c, share own, float *memory) {
+static void run_gates(const adapt_call *c, share own, float *memory) {
     for (const group *g = c->table.groups; g < c->table.groups + c->table.count; g++) {
         if (!g->program) continue;
         const share rows = common(own, g->first, g->last);
@@ -183,7 +173,7 @@ static void run_gates(const call *c, share own, float *memory) {
     }
 }
 
-static void run_ops(const call *c, share own, float *memory) {
+static void run_ops(const adapt_call *c, share own, float *memory) {
     for (const group *g = c->table.groups; g < c->table.groups + c->table.count; g++) {
         if (!g->program) continue;
         const int64_t count = g->program->places[c->place + 1] - g->program->places[c->place];
@@ -191,20 +181,26 @@ static void run_ops(const call *c, share own, float *memory) {
     }
 }
 
-static int gate_share(const void *adapt_call, share rows) {
-    const call *c = adapt_call;
-    float *memory = new_floats(c->floats + LINE_FLOATS);
+/* A call, and the floats of memory that a thread needs. */
+typedef struct {
+    const adapt_call *call;
+    int64_t floats;
+} job;
+
+static int gate_share(const void *adapt_job, share rows) {
+    const job *j = adapt_job;
+    float *memory = new_floats(j->floats + LINE_FLOATS);
     if (!memory) return 1;
-    run_gates(c, rows, memory);
+    run_gates(j->call, rows, memory);
     free(memory);
     return 0;
 }
 
-static int op_share(const void *adapt_call, share tokens) {
-    const call *c = adapt_call;
-    float *memory = new_floats(c->floats + LINE_FLOATS);
+static int op_share(const void *adapt_job, share tokens) {
+    const job *j = adapt_job;
+    float *memory = new_floats(j->floats + LINE_FLOATS);
     if (!memory) return 1;
-    run_ops(c, tokens, memory);
+    run_ops(j->call, tokens, memory);
     free(memory);
     return 0;
 }
@@ -215,7 +211,7 @@ typedef struct {
     int gated;
 } cost;
 
-static cost cost_of(const call *c) {
+static cost cost_of(const adapt_call *c) {
     cost found = {0, 4 * CHUNK, 0};
     for (const group *g = c->table.groups; g < c->table.groups + c->table.count; g++) {
         if (!g->program) continue;
@@ -232,25 +228,16 @@ static cost cost_of(const call *c) {
     return found;
 }
 
-/* y += all ops of each row's adapter at `place`. Rows are float32 or bfloat16; x and the residual have one type and
- * `width` columns. y may be x. If the last step of an op is folded, a row of y has the columns of that op only. `gates`
- * is [most ops of a program at the place, rows]. Returns 0, or 1 without memory. */
-EXPORT int peltier_adapt(
-    void *y, int64_t y_stride, int y_half, const void *x, int64_t x_stride, int x_half, const void *residual,
-    int64_t residual_stride, int64_t width, const group *groups, int64_t count, const int64_t *starts, int64_t place,
-    float *gates) {
-    call c = {
-        .y = {y, y_stride, y_half}, .x = {x, x_stride, x_half}, .residual = {residual, residual_stride, x_half},
-        .width = width, .place = place, .table = {groups, count, starts}, .gates = gates};
-    const cost whole = cost_of(&c);
-    c.floats = whole.floats;
+EXPORT int peltier_adapt(const adapt_call *c) {
+    const cost whole = cost_of(c);
+    const job j = {c, whole.floats};
     const int worth = whole.products >= WORTH_THREADS;
+    const int64_t rows = num_rows(c->table);
     /* All gates come first: ops change the rows from which other threads compute gates. */
-    const int failed = whole.gated && share_out(gate_share, &c, num_rows(c.table), worth);
-    return failed | share_out(op_share, &c, starts[num_rows(c.table)], worth);
+    const int failed = whole.gated && share_out(gate_share, &j, rows, worth);
+    return failed | share_out(op_share, &j, c->table.starts[rows], worth);
 }
 
-/* The digest of the files that this library was compiled from. */
 EXPORT const char *peltier_sources(void) {
     return PELTIER_SOURCES;
 }

@@ -25,16 +25,12 @@ static void place_prefix(head *h, const op *o, const group *g, int64_t number, c
 /* Computes the attention of one head. */
 typedef void attention(const head *h, scratch s, float scale);
 
-/* A call of `peltier_attend`. */
+/* A call, the kernel of one head, and the most keys that a block of queries sees. */
 typedef struct {
-    matrix query, key, value, context;
-    const placed_row *rows;
-    int64_t heads, size, head_stride, window, most, place;
-    float scale;
+    const attend_call *call;
     attention *attend;
-    table table;
-    const float *gates;
-} batch;
+    int64_t most;
+} job;
 
 static attention *choose_attention(int once, int rounded) {
     if (once) return attend_once;
@@ -44,14 +40,16 @@ static attention *choose_attention(int once, int rounded) {
     return (void)rounded, attend;
 }
 
-static head head_of(const batch *b, const group *g, int64_t number, int64_t row) {
-    const placed_row *r = b->rows + row;
-    const int64_t column = number * b->size, offset = r->offset * b->key.stride + number * b->head_stride;
+static head head_of(const attend_call *c, const group *g, int64_t number, int64_t row) {
+    const placed_row *r = c->rows + row;
+    const placed_keys *k = &c->keys;
+    const int64_t column = number * c->size, offset = r->offset * k->stride + number * k->head_stride;
+    const matrix keys = {k->keys, k->stride, (int)k->half}, values = {k->values, k->stride, (int)k->half};
     head h = {
-        .query = moved(b->query, r->first, column), .key = moved(b->key, 0, offset), .value = moved(b->value, 0, offset),
-        .context = moved(b->context, r->first, column), .tokens = r->tokens, .seen = r->keys, .size = b->size, .gate = 1};
+        .query = moved(c->query, r->first, column), .key = moved(keys, 0, offset), .value = moved(values, 0, offset),
+        .context = moved(c->context, r->first, column), .tokens = r->tokens, .seen = r->keys, .size = c->size, .gate = 1};
     if (r->bias) h.bias = (matrix){r->bias + number * r->bias_head, r->bias_query, 0};
-    if (g) place_prefix(&h, prefix_of(b->place, g), g, number, b->gates, row);
+    if (g) place_prefix(&h, prefix_of(c->place, g), g, number, c->gates, row);
     return h;
 }
 
@@ -67,14 +65,16 @@ static head block_of(const head *h, int64_t first, int64_t window) {
 }
 
 /* Attends in blocks of queries, unless every token is in the window of every other. */
-static void attend_near(const batch *b, const head *h, scratch s) {
-    if (!b->window || h->tokens <= b->window + 1) {
-        b->attend(h, s, b->scale);
+static void attend_near(const job *j, const head *h, scratch s) {
+    const int64_t window = j->call->window;
+    const float scale = (float)j->call->scale;
+    if (!window || h->tokens <= window + 1) {
+        j->attend(h, s, scale);
         return;
     }
     for (int64_t first = 0; first < h->tokens; first += QUERIES) {
-        const head own = block_of(h, first, b->window);
-        b->attend(&own, s, b->scale);
+        const head own = block_of(h, first, window);
+        j->attend(&own, s, scale);
     }
 }
 
@@ -84,15 +84,16 @@ static int64_t num_seen(int64_t keys, int64_t window) {
 }
 
 /* The items are the heads of all rows. */
-static int attend_share(const void *call, share own) {
-    const batch *b = call;
-    const scratch s = new_scratch(b->most, b->size);
+static int attend_share(const void *attend_job, share own) {
+    const job *j = attend_job;
+    const attend_call *c = j->call;
+    const scratch s = new_scratch(j->most, c->size);
     if (!s.keys) return 1;
-    const group *g = b->table.groups;
+    const group *g = c->table.groups;
     for (int64_t k = own.first; k < own.last; k++) {
-        while (g && g->last <= k / b->heads) g++;
-        const head h = head_of(b, g, k % b->heads, k / b->heads);
-        attend_near(b, &h, s);
+        while (g && g->last <= k / c->heads) g++;
+        const head h = head_of(c, g, k % c->heads, k / c->heads);
+        attend_near(j, &h, s);
     }
     free(s.keys);
     return 0;
@@ -107,29 +108,14 @@ static int64_t longest_prefix(table t, int64_t place) {
     return longest;
 }
 
-/* Computes the context of `query`, both [tokens, heads * size]. The keys and values of a row may be anywhere in memory.
- * Products of queries and keys are multiplied by `scale`. `once` is for rows of one query each; it sums in another
- * order. Queries and keys in bfloat16, or `rounded` to it, are multiplied as bfloat16 if the processor has the
- * instructions. With groups, row r of the table is row r here. It also attends to the prefix of its group's program at
- * `place`, multiplied by gates[r] if the prefix has a gate; the bias of a prefix is 0. If `window` is not 0, query q of
- * a row sees the prefix and the keys whose numbers differ from q by at most `window`; such a row has as many keys as
- * queries. Returns 0, or 1 without memory. */
-EXPORT int peltier_attend(
-    void *context, int64_t context_stride, const void *query, int64_t query_stride, int half, const void *key,
-    const void *value, int64_t key_stride, int key_half, int64_t head_stride, const placed_row *rows, int64_t num_rows,
-    int64_t heads, int64_t size, float scale, int once, int rounded, int64_t window, const group *groups, int64_t count, const int64_t *starts,
-    int64_t place, const float *gates) {
-    batch b = {
-        .query = {query, query_stride, half}, .key = {key, key_stride, key_half}, .value = {value, key_stride, key_half},
-        .context = {context, context_stride, half}, .rows = rows, .heads = heads, .size = size,
-        .head_stride = head_stride, .window = window, .scale = scale, .attend = choose_attention(once, rounded || half), .place = place,
-        .table = {groups, count, starts}, .gates = gates};
+EXPORT int peltier_attend(const attend_call *c) {
+    job j = {c, choose_attention(c->once != 0, c->rounded || c->query.half), 0};
     int64_t products = 0;
-    for (const placed_row *r = rows; r < rows + num_rows; r++) {
-        const int64_t seen = num_seen(r->keys, window);
-        b.most = seen > b.most ? seen : b.most;
-        products += 2 * heads * size * r->tokens * seen;
+    for (const placed_row *r = c->rows; r < c->rows + c->num_rows; r++) {
+        const int64_t seen = num_seen(r->keys, c->window);
+        j.most = seen > j.most ? seen : j.most;
+        products += 2 * c->heads * c->size * r->tokens * seen;
     }
-    if (groups) b.most += longest_prefix(b.table, place);
-    return share_out(attend_share, &b, num_rows * heads, products >= WORTH_THREADS);
+    if (c->table.groups) j.most += longest_prefix(c->table, c->place);
+    return share_out(attend_share, &j, c->num_rows * c->heads, products >= WORTH_THREADS);
 }

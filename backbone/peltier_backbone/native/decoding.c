@@ -6,19 +6,18 @@
 #include "lanes.h"
 #include "threads.h"
 
-/* Stores row r of `from`, [2, heads, size], as key number places[r] of `keys` and of `values`. Their heads are
- * `head_stride` elements apart. */
-EXPORT void peltier_keep_keys(
-    void *keys, void *values, int kept_half, int64_t head_stride, const void *from, int64_t stride, int half,
-    const int64_t *places, int64_t rows, int64_t heads, int64_t size) {
-    const matrix x = {from, stride, half}, key = {keys, size, kept_half}, value = {values, size, kept_half};
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t head = 0; head < heads; head++)
-            for (int64_t d = 0; d < size; d += LANES) {
-                const int64_t to = head * head_stride + d, column = head * size + d, left = size - d;
-                store((void *)at(key, places[row], to), kept_half, left, load(at(x, row, column), half, left));
-                const lanes v = load(at(x, row, heads * size + column), half, left);
-                store((void *)at(value, places[row], to), kept_half, left, v);
+EXPORT void peltier_keep_keys(const keep_keys_call *c) {
+    const placed_keys *to = &c->to;
+    const matrix keys = {to->keys, to->stride, (int)to->half}, values = {to->values, to->stride, (int)to->half};
+    const int half = c->x.half;
+    for (int64_t row = 0; row < c->rows; row++)
+        for (int64_t head = 0; head < c->heads; head++)
+            for (int64_t d = 0; d < c->size; d += LANES) {
+                const int64_t place = head * to->head_stride + d, column = head * c->size + d, left = c->size - d;
+                const lanes key = load(at(c->x, row, column), half, left);
+                store((void *)at(keys, c->places[row], place), keys.half, left, key);
+                const lanes value = load(at(c->x, row, c->heads * c->size + column), half, left);
+                store((void *)at(values, c->places[row], place), values.half, left, value);
             }
 }
 
@@ -47,24 +46,13 @@ static void find_likeliest(const float *logits, int64_t width, int64_t *token, f
     *log_probability = -logf(sum_of(total));
 }
 
-/* A call of `peltier_likeliest`. */
-typedef struct {
-    const float *logits;
-    int64_t stride, width;
-    int64_t *tokens;
-    float *log_probabilities;
-} search;
-
-static int search_share(const void *call, share rows) {
-    const search *s = call;
+static int search_share(const void *likeliest, share rows) {
+    const likeliest_call *c = likeliest;
     for (int64_t row = rows.first; row < rows.last; row++)
-        find_likeliest(s->logits + row * s->stride, s->width, s->tokens + row, s->log_probabilities + row);
+        find_likeliest(c->logits + row * c->stride, c->width, c->tokens + row, c->log_probabilities + row);
     return 0;
 }
 
-/* The most probable token of each row of logits, and the logarithm of its probability, which is NaN if a logit is NaN. */
-EXPORT void peltier_likeliest(
-    const float *logits, int64_t stride, int64_t rows, int64_t width, int64_t *tokens, float *log_probabilities) {
-    const search s = {logits, stride, width, tokens, log_probabilities};
-    share_out(search_share, &s, rows, rows * width >= ELEMENTS_WORTH_THREADS);
+EXPORT void peltier_likeliest(const likeliest_call *c) {
+    share_out(search_share, c, c->rows, c->rows * c->width >= ELEMENTS_WORTH_THREADS);
 }

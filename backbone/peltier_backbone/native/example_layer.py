@@ -16,8 +16,8 @@ from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import (
     ACTIVATIONS,
     STACK_SITES,
+    NativeNormWeights,
     NativeProgram,
-    NormWeights,
     PlacedOps,
     Table,
     TableGroup,
@@ -136,7 +136,7 @@ class ExampleLayer:
 def _program(adapter: _Bottleneck) -> NativeProgram:
     steps = step(adapter.down, None, activation="relu"), step(adapter.up, adapter.bias)
     ops = [place_op(STACK_SITES.index(site), steps) for site in _SITES]
-    norms = {index: NormWeights(vector(adapter.norm), vector(None)) for index in range(2)}
+    norms = {index: NativeNormWeights(vector(adapter.norm), vector(None)) for index in range(2)}
     return NativeProgram(ops, len(STACK_SITES), norms, 2, adapter)
 
 

@@ -171,17 +171,9 @@ static quantized_rows place_rows(float *memory, int64_t rows, int64_t inner) {
     return (quantized_rows){(uint8_t *)memory, scales, (int32_t *)(scales + rows), stride, (inner + 3) / 4};
 }
 
-/* A call of `peltier_multiply_int8`. */
-typedef struct {
-    const int8_weight *w;
-    matrix y, x;
-    int64_t rows;
-    int activation;
-} int8_product;
-
 /* The items are pairs of a block of rows and a panel. */
 static int multiply_share_int8(const void *call, share own) {
-    const int8_product *p = call;
+    const multiply_int8_call *p = call;
     const int64_t panels = num_panels(p->w), most = p->rows < QUANTIZED_BLOCK ? p->rows : QUANTIZED_BLOCK;
     float *memory = new_floats(floats_of(most, p->w->inner));
     if (!memory) return 1;
@@ -192,85 +184,78 @@ static int multiply_share_int8(const void *call, share own) {
         const share now = common(own, block * panels, (block + 1) * panels);
         quantize_block(from_row(p->x, first), rows, p->w->inner, &x);
         const share columns = {now.first - block * panels, now.last - block * panels};
-        multiply_block(p->w, from_row(p->y, first), p->activation, &x, rows, columns);
+        multiply_block(p->w, from_row(p->y, first), (int)p->activation, &x, rows, columns);
         own.first = now.last;
     }
     free(memory);
     return 0;
 }
 
-/* The columns of a panel. */
 EXPORT int64_t peltier_panel_int8(void) {
     return QUANTIZED_PANEL;
 }
 
-/* y = act(x w + bias) in float32 for `rows` rows. Returns 0, or 1 without memory. */
-EXPORT int peltier_multiply_int8(
-    float *y, int64_t y_stride, const float *x, int64_t x_stride, int64_t rows, const int8_weight *w, int activation) {
-    const int8_product p = {w, {y, y_stride, 0}, {x, x_stride, 0}, rows, activation};
-    const int64_t pairs = (rows + QUANTIZED_BLOCK - 1) / QUANTIZED_BLOCK * num_panels(w);
-    return share_out(multiply_share_int8, &p, pairs, rows * w->inner * w->outer >= WORTH_THREADS);
+EXPORT int peltier_multiply_int8(const multiply_int8_call *c) {
+    const int64_t pairs = (c->rows + QUANTIZED_BLOCK - 1) / QUANTIZED_BLOCK * num_panels(c->w);
+    return share_out(multiply_share_int8, c, pairs, c->rows * c->w->inner * c->w->outer >= WORTH_THREADS);
 }
 
-/* Looks up rows of an embedding by their numbers: y is [rows, inner] in float32. Returns 0, or 1 if a row does not
- * exist. */
-EXPORT int peltier_rows_int8(float *y, const int64_t *numbers, int64_t rows, const int8_weight *w) {
+EXPORT int peltier_rows_int8(const rows_int8_call *c) {
+    const int8_weight *w = c->w;
     const int64_t groups = (w->inner + 3) / 4;
-    for (int64_t row = 0; row < rows; row++, y += w->inner) {
-        if (numbers[row] < 0 || numbers[row] >= w->outer) return 1;
-        const int64_t panel = numbers[row] / QUANTIZED_PANEL, column = numbers[row] % QUANTIZED_PANEL;
+    float *y = c->y;
+    for (int64_t row = 0; row < c->rows; row++, y += w->inner) {
+        const int64_t number = c->numbers[row];
+        if (number < 0 || number >= w->outer) return 1;
+        const int64_t panel = number / QUANTIZED_PANEL, column = number % QUANTIZED_PANEL;
         const int8_t *values = w->values + (panel * groups * QUANTIZED_PANEL + column) * 4;
         for (int64_t k = 0; k < w->inner; k++)
-            y[k] = (float)values[k / 4 * QUANTIZED_PANEL * 4 + k % 4] * w->scales[numbers[row]];
+            y[k] = (float)values[k / 4 * QUANTIZED_PANEL * 4 + k % 4] * w->scales[number];
     }
     return 0;
 }
 
-/* A call of `peltier_feed_forward_int8`. */
+/* A call, whose rows are computed in blocks of `block`. */
 typedef struct {
-    const int8_weight *expand, *contract;
-    matrix y, x;
-    int64_t rows, block;
-    int activation, gated;
-} int8_feed_forward;
+    const feed_forward_int8_call *call;
+    int64_t block;
+} feed_job;
 
-static void feed_block(const int8_feed_forward *f, int64_t first, int64_t rows, float *memory) {
-    const int64_t hidden = f->expand->inner, wide = f->expand->outer, inner = f->contract->inner;
-    const matrix expanded = {memory, wide, 0}, y = from_row(f->y, first);
-    float *rest = memory + f->block * wide;
-    const quantized_rows x = place_rows(rest, f->block, hidden);
-    quantize_block(from_row(f->x, first), rows, hidden, &x);
-    multiply_block(f->expand, expanded, f->gated ? 0 : f->activation, &x, rows, (share){0, num_panels(f->expand)});
-    const activations gate = {expanded, inner, f->activation, 1};
-    for (int64_t row = 0; f->gated && row < rows; row++) activate_row(&gate, row);
-    const quantized_rows z = place_rows(rest + floats_of(f->block, hidden), f->block, inner);
+static void feed_block(const feed_job *j, int64_t first, int64_t rows, float *memory) {
+    const feed_forward_int8_call *c = j->call;
+    const int64_t hidden = c->expand->inner, wide = c->expand->outer, inner = c->contract->inner;
+    const int activation = c->gated ? ACTIVATION_NONE : (int)c->activation;
+    const matrix expanded = {memory, wide, 0}, y = from_row(c->y, first);
+    float *rest = memory + j->block * wide;
+    const quantized_rows x = place_rows(rest, j->block, hidden);
+    quantize_block(from_row(c->x, first), rows, hidden, &x);
+    multiply_block(c->expand, expanded, activation, &x, rows, (share){0, num_panels(c->expand)});
+    const activate_call gate = {expanded, rows, inner, c->activation, 1};
+    for (int64_t row = 0; c->gated && row < rows; row++) activate_row(&gate, row);
+    const quantized_rows z = place_rows(rest + floats_of(j->block, hidden), j->block, inner);
     quantize_block(expanded, rows, inner, &z);
-    multiply_block(f->contract, y, 0, &z, rows, (share){0, num_panels(f->contract)});
+    multiply_block(c->contract, y, ACTIVATION_NONE, &z, rows, (share){0, num_panels(c->contract)});
 }
 
 /* The items are blocks of rows. */
-static int feed_share(const void *call, share own) {
-    const int8_feed_forward *f = call;
-    const int64_t wide = f->block * f->expand->outer;
-    float *memory = new_floats(wide + floats_of(f->block, f->expand->inner) + floats_of(f->block, f->contract->inner));
+static int feed_share(const void *call_of_blocks, share own) {
+    const feed_job *j = call_of_blocks;
+    const int8_weight *expand = j->call->expand, *contract = j->call->contract;
+    const int64_t wide = j->block * expand->outer;
+    float *memory = new_floats(wide + floats_of(j->block, expand->inner) + floats_of(j->block, contract->inner));
     if (!memory) return 1;
     for (int64_t block = own.first; block < own.last; block++) {
-        const int64_t first = block * f->block;
-        feed_block(f, first, f->rows - first < f->block ? f->rows - first : f->block, memory);
+        const int64_t first = block * j->block, left = j->call->rows - first;
+        feed_block(j, first, left < j->block ? left : j->block, memory);
     }
     free(memory);
     return 0;
 }
 
-/* y = contract(act(expand(x))) in float32 for `rows` rows; if `gated`, the first half of the expansion's columns is
- * activated and multiplied by the second half. The expansion stays in the cache. Returns 0, or 1 without memory. */
-EXPORT int peltier_feed_forward_int8(
-    float *y, int64_t y_stride, const float *x, int64_t x_stride, int64_t rows, const int8_weight *expand,
-    const int8_weight *contract, int activation, int gated) {
-    const int worth_threads = rows * expand->inner * expand->outer >= WORTH_THREADS;
-    const int64_t threads = worth_threads ? most_threads() : 1, each = (rows + threads - 1) / threads;
+EXPORT int peltier_feed_forward_int8(const feed_forward_int8_call *c) {
+    const int worth_threads = c->rows * c->expand->inner * c->expand->outer >= WORTH_THREADS;
+    const int64_t threads = worth_threads ? most_threads() : 1, each = (c->rows + threads - 1) / threads;
     const int64_t block = each < 1 ? 1 : each < EXPANDED_BLOCK ? each : EXPANDED_BLOCK;
-    const int8_feed_forward f = {
-        expand, contract, {y, y_stride, 0}, {x, x_stride, 0}, rows, block, activation, gated};
-    return share_out(feed_share, &f, (rows + block - 1) / block, worth_threads);
+    const feed_job j = {c, block};
+    return share_out(feed_share, &j, (c->rows + block - 1) / block, worth_threads);
 }

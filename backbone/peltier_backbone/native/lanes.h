@@ -3,7 +3,6 @@
 #ifndef PELTIER_LANES_H
 #define PELTIER_LANES_H
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -11,6 +10,8 @@
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
+
+#include "types.h"
 
 #if defined(__AVX512F__)
 #define LANES 16
@@ -32,13 +33,6 @@ typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
 typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
-
-/* A matrix of floats, or of bfloat16 if `half`. Rows are `stride` elements apart; the elements of a row are adjacent. */
-typedef struct {
-    const void *data;
-    int64_t stride;
-    int half;
-} matrix;
 
 INLINE const void *at(matrix m, int64_t row, int64_t column) {
     return (const char *)m.data + (row * m.stride + column) * (m.half ? 2 : 4);

@@ -1,18 +1,27 @@
 """The native kernels of one level. `choice.py` chooses the level."""
 
-from ctypes import addressof
+from ctypes import Structure
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.packed import PackedWeight
-from peltier_backbone.native.packed_int8 import PackedInt8
+from peltier_backbone.native.interface import INTERFACE, open_functions
+from peltier_backbone.native.packed import PackedInt8, PackedWeight
 from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import ACTIVATIONS, Activation, PlacedOps, PlacedPrefixes, Table
-from peltier_backbone.native.signatures import open_functions
+from peltier_backbone.native.program import ACTIVATIONS, NO_TABLE, Activation, PlacedOps, PlacedPrefixes, Table
 from peltier_backbone.native.stack import NativeStack, StackRows
+
+_MultiplyCall, _MultiplyInt8Call, _RowsInt8Call, _FeedForwardInt8Call, _AdaptCall, _NormCall, _ActivateCall = (
+    INTERFACE.structs[f"{name}_call"]
+    for name in ("multiply", "multiply_int8", "rows_int8", "feed_forward_int8", "adapt", "norm", "activate")
+)
+_AttendCall, _RotateCall, _KeepKeysCall, _LikeliestCall = (
+    INTERFACE.structs[f"{name}_call"] for name in ("attend", "rotate", "keep_keys", "likeliest")
+)
+_Matrix = INTERFACE.structs["matrix"]
+_NO_MATRIX = _Matrix()
 
 # The dtypes of rows, and whether each is bfloat16.
 _DTYPES = {torch.float32: False, torch.bfloat16: True}
@@ -50,15 +59,18 @@ class Library:
     ) -> Tensor:  # fmt: skip
         """act(x W^T + bias) of x [rows, inner], in one dtype with the weight: [rows, outer]. The bias [outer] is
         float32."""
-        assert (x.shape[1], x.dtype) == (weight.inner, weight.data.dtype), "rows fit the weight"
+        rows, inner = x.shape
+        assert (inner, x.dtype) == (weight.inner, weight.data.dtype), "rows fit the weight"
         x = _with_contiguous_rows(x)
-        y = x.new_empty(len(x), weight.outer)
-        failed = self._c.peltier_multiply(
-            y.data_ptr(), y.stride(0), *_rows(x), weight.data.data_ptr(), None if bias is None else bias.data_ptr(),
-            *x.shape, weight.outer, ACTIVATIONS[activation],
+        y, half = x.new_empty(rows, weight.outer), _is_half(x)
+        call = _MultiplyCall(
+            y=(y.data_ptr(), weight.outer, half), x=(x.data_ptr(), x.stride(0), half), w=weight.data.data_ptr(),
+            rows=rows, inner=inner, outer=weight.outer, activation=ACTIVATIONS[activation],
         )  # fmt: skip
-        if failed:
-            raise MemoryError(f"no memory for a product of {len(x)} rows")
+        if bias is not None:
+            call.bias = bias.data_ptr()
+        if self._c.peltier_multiply(call):
+            raise MemoryError(f"no memory for a product of {rows} rows")
         return y
 
     def adapt(
@@ -66,11 +78,14 @@ class Library:
     ) -> None:  # fmt: skip
         """Add to y, in place, the changes of all groups of `table` at `place`; y may be x. The kernel writes the gates
         of the place's op k to row k of `gates`, [at least `table.max_ops`, rows] in float32."""
-        more, stride = (None, 0) if residual is None else (residual.data_ptr(), residual.stride(0))
-        failed = self._c.peltier_adapt(
-            *_rows(y), *_rows(x), more, stride, x.shape[1], *table.arguments, place, gates.data_ptr()
+        own = x.data_ptr(), x.stride(0), _DTYPES[x.dtype]
+        call = _AdaptCall(
+            y=own if y is x else (y.data_ptr(), y.stride(0), _DTYPES[y.dtype]), x=own, width=x.size(1), place=place,
+            table=table.layout, gates=gates.data_ptr(),
         )  # fmt: skip
-        if failed:
+        if residual is not None:
+            call.residual = _matrix(residual)
+        if self._c.peltier_adapt(call):
             raise MemoryError(f"no memory for what adapters do with {len(x)} tokens")
 
     def pack_int8(self, values: Tensor, scales: Tensor, bias: Tensor | None = None) -> PackedInt8:
@@ -83,10 +98,10 @@ class Library:
         assert (x.shape[1], x.dtype) == (weight.inner, torch.float32), "rows fit the weight"
         x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), weight.outer)
-        failed = self._c.peltier_multiply_int8(
-            y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), weight.address, ACTIVATIONS[activation]
+        call = _MultiplyInt8Call(
+            y=_matrix(y), x=_matrix(x), w=weight.address, rows=len(x), activation=ACTIVATIONS[activation]
         )
-        if failed:
+        if self._c.peltier_multiply_int8(call):
             raise MemoryError(f"no memory for a product of {len(x)} rows")
         return y
 
@@ -94,7 +109,8 @@ class Library:
         """The rows `ids` [*ids] (int64) of the map's weight, [*ids, inner] in float32."""
         ids = ids.contiguous()
         y = torch.empty(*ids.shape, weight.inner)
-        if self._c.peltier_rows_int8(y.data_ptr(), ids.data_ptr(), ids.numel(), weight.address):
+        call = _RowsInt8Call(y=y.data_ptr(), numbers=ids.data_ptr(), rows=ids.numel(), w=weight.address)
+        if self._c.peltier_rows_int8(call):
             raise IndexError(f"rows of a weight are numbered from 0 to {weight.outer - 1}")
         return y
 
@@ -105,18 +121,19 @@ class Library:
         assert (x.shape[1], x.dtype) == (expand.inner, torch.float32), "rows fit the first weight"
         x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), contract.outer)
-        failed = self._c.peltier_feed_forward_int8(
-            y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), expand.address, contract.address,
-            ACTIVATIONS[activation], gated,
+        call = _FeedForwardInt8Call(
+            y=_matrix(y), x=_matrix(x), expand=expand.address, contract=contract.address, rows=len(x),
+            activation=ACTIVATIONS[activation], gated=gated,
         )  # fmt: skip
-        if failed:
+        if self._c.peltier_feed_forward_int8(call):
             raise MemoryError(f"no memory for a feed-forward of {len(x)} rows")
         return y
 
     def activate(self, x: Tensor, activation: Activation, *, gated: bool = False) -> Tensor:
         """x [rows, width] activated in place; if `gated`, the first half of its columns times the second half."""
         width = x.shape[1] // (2 if gated else 1)
-        self._c.peltier_activate(*_rows(x), len(x), width, ACTIVATIONS[activation], gated)
+        call = _ActivateCall(y=_matrix(x), rows=len(x), width=width, activation=ACTIVATIONS[activation], gated=gated)
+        self._c.peltier_activate(call)
         return x[:, :width]
 
     def norm(
@@ -126,16 +143,15 @@ class Library:
         """The norm of x [rows, width], or of x + `residual`, which then replaces x. A group of `table` with its own
         weights of norm `index` uses these, others use `weight` and `bias` [width], which have one dtype. x and the
         residual have one dtype too."""
-        y, more, stride = torch.empty_like(x), None, 0
-        if residual is not None:
-            y, more, stride = x, residual.data_ptr(), residual.stride(0)
-        failed = self._c.peltier_norm(
-            y.data_ptr(), x.data_ptr(), more, y.stride(0), x.stride(0), stride, _is_half(x), weight.data_ptr(),
-            None if bias is None else bias.data_ptr(), _is_half(weight), *x.shape, kind.eps, kind.centered,
-            *((None, 0, None) if table is None else table.arguments), index,
+        y, more = (torch.empty_like(x), _NO_MATRIX) if residual is None else (x, _matrix(residual))
+        tokens, width = x.shape
+        call = _NormCall(
+            norm=(_matrix(y), _matrix(x), more, width, kind.eps, kind.centered), weight=weight.data_ptr(),
+            bias=None if bias is None else bias.data_ptr(), weights_half=_is_half(weight), tokens=tokens, index=index,
+            table=NO_TABLE if table is None else table.layout,
         )  # fmt: skip
-        if failed:
-            raise MemoryError(f"no memory for a norm of width {x.shape[1]}")
+        if self._c.peltier_norm(call):
+            raise MemoryError(f"no memory for a norm of width {width}")
         return y
 
     def attend(
@@ -149,47 +165,55 @@ class Library:
         query, whose result is rounded in another order. `rounded`: products may be of bfloat16, as they are of queries
         in it; sums are float32. With a `window` (at least 1) a query sees the prefix and the keys of its row that are
         at most so many tokens away; rows then have as many keys as queries."""
-        context, size = query.new_empty(len(query), query.shape[1]), query.shape[1] // num_heads
-        table = (None, 0, None) if prefixes is None else prefixes.table.arguments
+        context = query.new_empty(len(query), query.shape[1])
         place, gates = (0, None) if prefixes is None else (prefixes.place, prefixes.gates)
-        failed = self._c.peltier_attend(
-            context.data_ptr(), context.stride(0), *_rows(query), key.data_ptr(), value.data_ptr(), key.stride(0),
-            _is_half(key), head_stride, rows.layout.data_ptr(), len(rows), num_heads, size, scale, once, rounded,
-            window or 0, *table, place, None if gates is None else gates.data_ptr(),
+        call = _AttendCall(
+            context=_matrix(context), query=_matrix(query),
+            keys=(key.data_ptr(), value.data_ptr(), key.stride(0), head_stride, _is_half(key)),
+            rows=rows.layout.data_ptr(), num_rows=len(rows), heads=num_heads, size=query.shape[1] // num_heads,
+            once=once, rounded=rounded, window=window or 0, scale=scale,
+            table=NO_TABLE if prefixes is None else prefixes.table.layout, place=place,
+            gates=None if gates is None else gates.data_ptr(),
         )  # fmt: skip
-        if failed:
+        if self._c.peltier_attend(call):
             raise MemoryError(f"no memory for attention over {len(rows)} rows")
         return context
 
     def rotate(self, x: Tensor, turns: Tensor, positions: Tensor, num_heads: int) -> None:
         """Turn the first `num_heads` heads of each row of x [tokens, width] in place by the angles of its position:
         `turns` [positions, head size] has their cosines, then their sines, `positions` is int64 [tokens]."""
-        self._c.peltier_rotate(*_rows(x), turns.data_ptr(), positions.data_ptr(), len(x), num_heads, turns.shape[1])
+        call = _RotateCall(
+            x=_matrix(x), turns=turns.data_ptr(), positions=positions.data_ptr(), tokens=len(x), heads=num_heads,
+            size=turns.shape[1],
+        )  # fmt: skip
+        self._c.peltier_rotate(call)
 
     def keep_keys(self, store: Tensor, key_value: Tensor, places: Tensor) -> None:
         """Write the keys and values of each row of `key_value` [rows, 2 * heads * size] to `store` [2, slots, heads,
         width, size]. Row r becomes key number `places[r]` (int64), counted over slots and heads."""
         _, _, heads, width, size = store.shape
-        self._c.peltier_keep_keys(
-            store[0].data_ptr(), store[1].data_ptr(), _is_half(store), width * size, *_rows(key_value),
-            places.data_ptr(), len(places), heads, size,
+        call = _KeepKeysCall(
+            to=(store[0].data_ptr(), store[1].data_ptr(), size, width * size, _is_half(store)), x=_matrix(key_value),
+            places=places.data_ptr(), rows=len(places), heads=heads, size=size,
         )  # fmt: skip
+        self._c.peltier_keep_keys(call)
 
     def run_stack(self, stack: NativeStack, x: Tensor, rows: StackRows, ops: PlacedOps) -> Tensor:
         """All layers of `stack`, and its final norm if it has one, of x [tokens, hidden], with the adapters' `ops`."""
         x = _with_contiguous_rows(x)
         y = torch.empty_like(x)
-        call = stack.place(x, y, rows, ops)
-        if self._c.peltier_stack(addressof(stack.layout), addressof(call)):
+        if self._c.peltier_stack(stack.layout, stack.place(x, y, rows, ops)):
             raise MemoryError(f"no memory for the layers of {len(x)} tokens")
         return y
 
     def likeliest(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The number of the largest of each row of `logits` in float32, and the logarithm of its softmax."""
         tokens, log_probs = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
-        self._c.peltier_likeliest(
-            logits.data_ptr(), logits.stride(0), *logits.shape, tokens.data_ptr(), log_probs.data_ptr()
+        call = _LikeliestCall(
+            logits=logits.data_ptr(), stride=logits.stride(0), rows=len(logits), width=logits.shape[1],
+            tokens=tokens.data_ptr(), log_probabilities=log_probs.data_ptr(),
         )  # fmt: skip
+        self._c.peltier_likeliest(call)
         return tokens, log_probs
 
 
@@ -197,8 +221,8 @@ def _is_half(tensor: Tensor) -> bool:
     return _DTYPES[tensor.dtype]
 
 
-def _rows(tensor: Tensor) -> tuple[int, int, bool]:
-    return tensor.data_ptr(), tensor.stride(0), _is_half(tensor)
+def _matrix(tensor: Tensor) -> Structure:
+    return _Matrix(tensor.data_ptr(), tensor.stride(0), _is_half(tensor))
 
 
 def _with_contiguous_rows(x: Tensor) -> Tensor:

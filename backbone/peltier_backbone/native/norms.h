@@ -5,16 +5,8 @@
 
 #include <math.h>
 
+#include "kernels.h"
 #include "lanes.h"
-
-/* y = (x + residual - mean) / sqrt(variance + eps) * weight + bias; without `centered` the mean is taken as 0 and the
- * variance as that of squares. */
-typedef struct {
-    matrix y, x, residual;
-    int64_t width;
-    float eps;
-    int centered;
-} norm;
 
 /* The number of rows that are computed together, because each row waits for its two sums. */
 #define NORM_ROWS 4

@@ -1,4 +1,4 @@
-"""Rows of queries and where their keys and biases lie, in the memory layout of the kernels (`attention.c`)."""
+"""Rows of queries and where their keys and biases lie, as the kernels read them (`placed_row` in kernels.h)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,9 +10,15 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from peltier_backbone.native.interface import INTERFACE
+
 _BIAS_BYTES = 4
+# The words of a row. Triton kernels read them too.
+_WORDS = [name for name, *_ in INTERFACE.structs["placed_row"]._fields_]
+_BIAS, _BIAS_HEAD = _WORDS.index("bias"), _WORDS.index("bias_head")
+NUM_ROW_WORDS = len(_WORDS)
 # What the layout of a row changes by with one key more: the biases of its line begin one float32 earlier.
-_NEXT = torch.tensor([0, 0, 0, 1, -4, 0, 0])
+_NEXT = torch.tensor([{"keys": 1, "bias": -_BIAS_BYTES}.get(word, 0) for word in _WORDS])
 
 
 class LineBias(NamedTuple):
@@ -51,7 +57,7 @@ class PlacedRow(NamedTuple):
         return PlacedRow(self.first + number, 1, self.offset, self.keys, bias)
 
     def layout(self) -> tuple[int, ...]:
-        """`placed_row` in attention.c."""
+        """The words of the row."""
         if self.bias is None:
             return (*self[:4], 0, 0, 0)
         if isinstance(self.bias, LineBias):
@@ -108,7 +114,7 @@ class PlacedRows:
         if first == 0:
             return self
         layout = self.layout.clone()
-        layout[:, 4] += first * _BIAS_BYTES * layout[:, 5]
+        layout[:, _BIAS] += first * _BIAS_BYTES * layout[:, _BIAS_HEAD]
         return type(self)(layout, self.rows, self.line)
 
     def see_next(self) -> None:

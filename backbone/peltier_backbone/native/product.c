@@ -11,12 +11,10 @@
 /* The number of rows that stay in the cache for all panels. */
 #define BLOCK (128 / ROWS * ROWS)
 
-/* The columns of a panel. */
 EXPORT int64_t peltier_panel(void) {
     return PANEL;
 }
 
-/* Whether the system lets this process use all instructions of this level; the processor has them. */
 EXPORT int peltier_runs(void) {
 #ifdef __AMX_BF16__
     return may_use_amx();
@@ -110,19 +108,17 @@ static int multiply_share(const void *call, share own) {
     return failed;
 }
 
-/* y = act(x w + bias) for `rows` rows; x, w and y are bfloat16 if `half`, else floats. w is packed and has `outer`
- * columns. Returns 0, or 1 without memory. */
-EXPORT int peltier_multiply(
-    void *y, int64_t y_stride, const void *x, int64_t x_stride, int half, const void *w, const float *bias,
-    int64_t rows, int64_t inner, int64_t outer, int activation) {
+EXPORT int peltier_multiply(const multiply_call *call) {
+    const int half = call->x.half;
     const product_call c = {
         .whole = {
-            .y = {y, y_stride, half}, .x = {x, x_stride, half}, .w = {w, PANEL, half}, .bias = bias, .inner = inner,
-            .outer = outer, .activation = activation},
-        .rows = rows, .panels = (outer + PANEL - 1) / PANEL};
+            .y = call->y, .x = call->x, .w = {call->w, PANEL, half}, .bias = call->bias, .inner = call->inner,
+            .outer = call->outer, .activation = (int)call->activation},
+        .rows = call->rows, .panels = (call->outer + PANEL - 1) / PANEL};
 #ifdef __AMX_BF16__
-    if (!half) return multiply_by_amx(&c.whole, rows, PANEL);
+    if (!half) return multiply_by_amx(&c.whole, c.rows, PANEL);
 #endif
-    const int64_t blocks = (rows + BLOCK - 1) / BLOCK;
-    return share_out(multiply_share, &c, blocks * c.panels, rows * inner * outer >= WORTH_THREADS);
+    const int64_t blocks = (c.rows + BLOCK - 1) / BLOCK;
+    return share_out(
+        multiply_share, &c, blocks * c.panels, c.rows * call->inner * call->outer >= WORTH_THREADS);
 }

@@ -1,11 +1,10 @@
-/* The programs of adapters, in the layout of `program.py`. An adapter has a program, which others may share, and
+/* The programs of adapters. An adapter has a program, which others may share, and
  * weights of its own. */
 
 #ifndef PELTIER_PROGRAM_H
 #define PELTIER_PROGRAM_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "types.h"
 
 /* Weights: `fixed` ones, which all adapters of a program share; otherwise those that begin `place` elements after an
  * adapter's first weight; none if `place` is negative. */
@@ -33,7 +32,7 @@ typedef struct {
 } gate;
 
 /* What an op reads: x, x + residual, or the norm of that. */
-enum { READS_X, READS_SUM, READS_NORM };
+enum reads { READS_X, READS_SUM, READS_NORM };
 
 /* Adds gain * gate * steps(input) to the columns of y that begin at `column`; without steps, adds `added` - `replaced`,
  * [width]. In an attention, an op has `prefix` more keys and values, which are multiplied by the gate: key k of head h

@@ -1,69 +1,54 @@
-"""Programs and tables in the memory layout of the kernels (`program.h`)."""
+"""Programs and tables as the kernels read them (`program.h`)."""
 
-import ctypes
 from collections.abc import Mapping, Sequence
-from ctypes import Structure, addressof, c_double, c_int64, c_void_p
+from ctypes import Structure, addressof, c_int64
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
+from peltier_backbone.native.interface import INTERFACE, c_struct
+
+# The names of `enum activation`; a test compares them.
 Activation = Literal["none", "relu", "swish", "gelu_new", "gelu", "tanh"]
-ACTIVATIONS: dict[Activation, int] = {"none": 0, "relu": 1, "swish": 2, "gelu_new": 3, "gelu": 4, "tanh": 5}
+ACTIVATIONS = cast(Mapping[Activation, int], INTERFACE.codes["activation"])
+# What an op reads: `x`, the `sum` with the residual, or the `norm` of that.
+READS = INTERFACE.codes["reads"]
 
 
+@c_struct("vector")
 class Vector(Structure):
-    """`vector` in program.h."""
-
-    _fields_ = (("fixed", c_void_p), ("place", c_int64))
+    """Weights that all adapters share, or their place among an adapter's weights."""
 
 
+@c_struct("step")
 class Step(Structure):
-    """`step` in program.h."""
-
-    _fields_ = (
-        ("weight", Vector),
-        ("bias", Vector),
-        *((name, c_int64) for name in ("stride", "fold", "inner", "outer", "activation")),
-    )
+    """One product, and an activation."""
 
 
-class Gate(Structure):
-    """`gate` in program.h."""
+@c_struct("gate")
+class NativeGate(Structure):
+    """One number for each row."""
 
-    _fields_ = (("weight", Vector), ("bias", Vector), ("outputs", c_int64), ("column", c_int64))
 
-
+@c_struct("op")
 class Op(Structure):
-    """`op` in program.h."""
-
-    _fields_ = (
-        ("steps", c_void_p),
-        *((name, c_int64) for name in ("count", "column", "width", "reads")),
-        ("gain", c_double),
-        ("gate", Gate),
-        *((name, Vector) for name in ("added", "replaced", "norm_weight", "norm_bias")),
-        ("eps", c_double),
-        ("centered", c_int64),
-        *((name, Vector) for name in ("keys", "values")),
-        *((name, c_int64) for name in ("prefix", "head_stride", "key_stride")),
-    )
+    """Steps, or a bias, or a prefix."""
 
 
-class NormWeights(Structure):
-    """`norm_weights` in program.h."""
+@c_struct("norm_weights")
+class NativeNormWeights(Structure):
+    """An adapter's own weights of a norm."""
 
-    _fields_ = (("weight", Vector), ("bias", Vector))
 
-
-class _Program(Structure):
-    _fields_ = (("ops", c_void_p), ("places", c_void_p), ("norms", c_void_p))
-
+_Program, _Table = INTERFACE.structs["program"], INTERFACE.structs["table"]
+_GROUP_WORDS = tuple(name for name, *_ in INTERFACE.structs["group"]._fields_)
+assert _GROUP_WORDS == ("program", "base", "first", "last"), "`Table` writes these words"
 
 NOTHING = Vector(None, -1)
-NO_GATE = Gate(NOTHING, NOTHING, 0, 0)
+NO_GATE = NativeGate(NOTHING, NOTHING, 0, 0)
 _VECTORS = ("added", "replaced", "norm_weight", "norm_bias", "keys", "values")
 
 
@@ -101,7 +86,7 @@ def place_op(place: int, steps: Sequence[Step] = (), **fields: Any) -> PlacedOp:
     return PlacedOp(place, Op(steps=addressof(own), count=len(steps), **given), own)
 
 
-def place_prefix(place: int, keys: Tensor, values: Tensor, gate: Gate | None) -> PlacedOp:
+def place_prefix(place: int, keys: Tensor, values: Tensor, gate: NativeGate | None) -> PlacedOp:
     """The op of a prefix: keys and values [heads, prefix, head size], both multiplied by the gate."""
     assert keys.stride() == values.stride(), "key and value are found at the same distance"
     assert keys.shape[2] == 1 or keys.stride(2) == 1, "a key is contiguous"
@@ -116,18 +101,19 @@ class NativeProgram:
     """The ops of adapters of one kind at places 0 to `num_places` - 1, and their norm weights by norm number."""
 
     def __init__(
-        self, ops: Sequence[PlacedOp], num_places: int, norms: Mapping[int, NormWeights], num_norms: int, kept: object
-    ) -> None:
+        self, ops: Sequence[PlacedOp], num_places: int, norms: Mapping[int, NativeNormWeights], num_norms: int,
+        kept: object,
+    ) -> None:  # fmt: skip
         """The program keeps `kept` alive: the tensors that all adapters share."""
         placed = sorted(ops, key=lambda one: one.place)
         counts = [0] * num_places
         for one in placed:
             counts[one.place] += 1
-        none = NormWeights(NOTHING, NOTHING)
+        none = NativeNormWeights(NOTHING, NOTHING)
         self.max_ops = max(counts, default=0)
         self._ops = (Op * len(placed))(*(one.op for one in placed))
         self._places = (c_int64 * (num_places + 1))(*accumulate(counts, initial=0))
-        self._norms = (NormWeights * num_norms)(*(norms.get(index, none) for index in range(num_norms)))
+        self._norms = (NativeNormWeights * num_norms)(*(norms.get(index, none) for index in range(num_norms)))
         self._program = _Program(addressof(self._ops), addressof(self._places), addressof(self._norms))
         self._kept = (kept, [one.steps for one in placed])
         self.address = addressof(self._program)
@@ -143,21 +129,21 @@ class TableGroup:
 
 
 class Table:
-    """All rows of a batch, of `lengths` tokens each, in groups."""
+    """All rows of a batch, of `lengths` tokens each, in groups; `layout` is what the kernels read."""
 
     def __init__(self, lengths: Sequence[int], groups: Sequence[TableGroup]) -> None:
-        assert sum(group.rows for group in groups) == len(lengths), "every row is of one group"
-        entries: list[int] = []
+        words: list[int] = []  # in the order of _GROUP_WORDS: an array of numbers is faster than structs
         first = 0
         for group in groups:
             program = 0 if group.program is None else group.program.address
-            entries += (program, group.base, first, first + group.rows)
+            words += (program, group.base, first, first + group.rows)
             first += group.rows
+        assert first == len(lengths), "every row is of one group"
+        self._groups = (c_int64 * len(words))(*words)
         self._starts = (c_int64 * (len(lengths) + 1))(*accumulate(lengths, initial=0))
-        self._entries = (c_int64 * len(entries))(*entries)
         self.num_rows = len(lengths)
         self.max_ops = max((group.program.max_ops for group in groups if group.program), default=0)
-        self.arguments = ctypes.addressof(self._entries), len(groups), ctypes.addressof(self._starts)
+        self.layout = _Table(addressof(self._groups), len(groups), addressof(self._starts))
         self._kept = groups
 
 
@@ -170,10 +156,9 @@ class PlacedPrefixes:
     gates: Tensor | None = None
 
 
-# The sites at which adapters act in a layer, and that of prefixes, in the order of stack.c.
-STACK_SITES = (
-    "query_key_value", "query", "attention_output", "intermediate", "output", "attention", "ffn", "prefix",
-)  # fmt: skip
+# The sites at which adapters act in a layer, and that of prefixes.
+STACK_SITES = tuple(INTERFACE.codes["site"])
+NO_TABLE = _Table()
 
 
 class PlacedOps:

@@ -17,27 +17,14 @@ static void rotate(matrix x, int64_t row, int64_t column, const float *turns, in
     }
 }
 
-/* A call of `peltier_rotate`. */
-typedef struct {
-    matrix x;
-    const float *turns;
-    const int64_t *positions;
-    int64_t heads, size;
-} rotation;
-
 static int rotate_share(const void *call, share tokens) {
-    const rotation *r = call;
+    const rotate_call *c = call;
     for (int64_t token = tokens.first; token < tokens.last; token++)
-        for (int64_t number = 0; number < r->heads; number++)
-            rotate(r->x, token, number * r->size, r->turns + r->positions[token] * r->size, r->size);
+        for (int64_t number = 0; number < c->heads; number++)
+            rotate(c->x, token, number * c->size, c->turns + c->positions[token] * c->size, c->size);
     return 0;
 }
 
-/* Rotates the first `heads` heads of each token of x in place. Row p of `turns`, [positions, size], has the cosines of the
- * angles of position p, then their sines. */
-EXPORT void peltier_rotate(
-    void *x, int64_t stride, int half, const float *turns, const int64_t *positions, int64_t tokens, int64_t heads,
-    int64_t size) {
-    const rotation r = {{x, stride, half}, turns, positions, heads, size};
-    share_out(rotate_share, &r, tokens, tokens * heads * size >= ELEMENTS_WORTH_THREADS);
+EXPORT void peltier_rotate(const rotate_call *c) {
+    share_out(rotate_share, c, c->tokens, c->tokens * c->heads * c->size >= ELEMENTS_WORTH_THREADS);
 }

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
 from peltier_backbone.native.program import (
-    Gate,
+    NativeGate,
+    NativeNormWeights,
     NativeProgram,
-    NormWeights,
     PlacedPrefixes,
     Table,
     TableGroup,
@@ -127,7 +127,7 @@ def _check_likeliest(library: Library) -> None:
 def _check_steps(library: Library) -> None:
     x, narrow, wide, bias = _draw(sum(_LENGTHS), _WIDTH), _draw(18, 5), _draw(10, _WIDTH), _draw(_WIDTH)
     weight, shift = _draw(_WIDTH) / 6, _draw(1)
-    steps, gate = (step(narrow, None, fold=2), step(wide, bias)), Gate(vector(weight), vector(shift), 1, 0)
+    steps, gate = (step(narrow, None, fold=2), step(wide, bias)), NativeGate(vector(weight), vector(shift), 1, 0)
     program = NativeProgram([place_op(0, steps, gate=gate, gain=0.5)], 1, {}, 0, None)
     y, gates = x.clone(), torch.empty(1, len(_LENGTHS))
     library.adapt(y, y, None, _table(program), 0, gates)
@@ -139,7 +139,7 @@ def _check_steps(library: Library) -> None:
 
 def _check_bias_and_norm(library: Library) -> None:
     x, weight, own, bias = _draw(sum(_LENGTHS), _WIDTH), _draw(_WIDTH), _draw(_WIDTH) + 1, _draw(_WIDTH)
-    norms = {0: NormWeights(vector(own), vector(bias))}
+    norms = {0: NativeNormWeights(vector(own), vector(bias))}
     table = _table(NativeProgram([place_op(0, width=_WIDTH, added=vector(bias))], 1, norms, 1, None))
     y = x.clone()
     library.adapt(y, y, None, table, 0, torch.empty(1, len(_LENGTHS)))
@@ -154,7 +154,7 @@ def _check_attention(library: Library, dtype: torch.dtype, *, rounded: bool = Fa
     # Rounded queries move a logit by 2^-9 of a sum of sizes, which is below 3, and a weight by about twice that.
     off = 2**-5 if rounded or dtype == torch.bfloat16 else 1e-3
     prefix, gates = _draw(2, 3, 2, _WIDTH // 2).transpose(1, 2), torch.tensor([0.5, 0.25, 1.0])  # [2, heads, 3, size]
-    gate = Gate(vector(gates), vector(gates), 1, 0)
+    gate = NativeGate(vector(gates), vector(gates), 1, 0)
     program = NativeProgram([place_prefix(0, prefix[0], prefix[1], gate)], 1, {}, 0, None)
     for row, piece in enumerate(torch.split(qkv.float(), _LENGTHS)):
         query, key, value = piece.view(len(piece), 3, 2, -1).permute(1, 2, 0, 3)

@@ -1,7 +1,7 @@
-"""All layers of an encoder or a decoder in the memory layout of the kernels (`stack.c`)."""
+"""All layers of an encoder or a decoder as the kernels read them (`stack.h`)."""
 
 from collections.abc import Iterator, Sequence
-from ctypes import Structure, addressof, c_double, c_int64, c_void_p, sizeof
+from ctypes import Structure, addressof, sizeof
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, Self
@@ -9,79 +9,37 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from peltier_backbone.native.interface import INTERFACE, c_struct
 from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import PlacedOps
 
 
+@c_struct("frozen_map")
 class FrozenMap(Structure):
-    """`frozen_map` in stack.c."""
-
-    _fields_ = (
-        *((name, c_void_p) for name in ("quantized", "packed", "bias")),
-        *((name, c_int64) for name in ("inner", "outer")),
-    )
+    """A packed weight, quantised or not, and its bias."""
 
 
+@c_struct("stack_norm")
 class StackNorm(Structure):
-    """`stack_norm` in stack.c."""
-
-    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("index", c_int64))
+    """The backbone's weights of a norm, and its number."""
 
 
+@c_struct("layer")
 class StackLayer(Structure):
-    """`layer` in stack.c."""
-
-    _fields_ = (
-        *((name, StackNorm) for name in ("own_norm", "cross_norm", "feed_norm")),
-        *((name, FrozenMap) for name in (
-            "query_key_value", "output", "query", "cross_output", "expand", "contract",
-        )),
-        *((name, c_int64) for name in ("block", "attention", "cross")),
-        ("turns", c_void_p),
-        ("window", c_int64),
-    )  # fmt: skip
+    """The maps and norms of a layer, and its numbers."""
 
 
+@c_struct("stack")
 class StackLayout(Structure):
-    """`stack` in stack.c."""
-
-    _fields_ = (
-        ("layers", c_void_p),
-        ("count", c_int64),
-        ("final", StackNorm),
-        *((name, c_int64) for name in (
-            "norms_half", "hidden", "heads", "size", "activation", "gated", "post", "centered", "rounded",
-            "block_biases",
-        )),
-        *((name, c_double) for name in ("eps", "scale")),
-    )  # fmt: skip
+    """The layers, and what they share."""
 
 
-class _PlacedKeys(Structure):
-    """`placed_keys` in stack.c."""
-
-    _fields_ = (
-        ("keys", c_void_p),
-        ("values", c_void_p),
-        *((name, c_int64) for name in ("stride", "head_stride", "half")),
-    )
-
-
+@c_struct("stack_call")
 class StackCall(Structure):
-    """`stack_call` in stack.c."""
+    """The states of one call, the keys that its rows see, and the adapters' ops."""
 
-    _fields_ = (
-        *((name, c_void_p) for name in ("x", "y")),
-        *((name, c_int64) for name in ("tokens", "half")),
-        *((name, c_void_p) for name in ("rows", "cross_rows")),
-        *((name, c_int64) for name in ("num_rows", "num_cross_rows")),
-        *((name, c_void_p) for name in ("own", "cross", "places", "positions")),
-        *((name, c_int64) for name in ("once", "prefixed")),
-        ("groups", c_void_p),
-        ("num_groups", c_int64),
-        *((name, c_void_p) for name in ("starts", "sites", "gates")),
-        ("gate_stride", c_int64),
-    )
+
+_PlacedKeys = INTERFACE.structs["placed_keys"]
 
 
 class LayerKeys:
@@ -146,12 +104,23 @@ class NativeStack:
     def place(self, x: Tensor, y: Tensor, rows: StackRows, ops: PlacedOps) -> StackCall:
         """The call that computes y from x, both [tokens, hidden]. It is valid as long as its arguments."""
         own, cross, cross_keys, own_keys, places, positions = rows
-        groups, num_groups, starts = (None, 0, None) if ops.table is None else ops.table.arguments
-        return StackCall(
-            x.data_ptr(), y.data_ptr(), len(x), x.dtype == torch.bfloat16, own.layout.data_ptr(),
-            None if cross is None else cross.layout.data_ptr(), len(own), 0 if cross is None else len(cross),
-            own_keys and own_keys.address, cross_keys and cross_keys.address,
-            None if places is None else places.data_ptr(), None if positions is None else positions.data_ptr(),
-            own_keys is not None, ops.prefixed, groups, num_groups, starts,
-            ops.sites_address, None if ops.gates is None else ops.gates.data_ptr(), ops.gate_stride,
+        # Fields that are not given are zero.
+        call = StackCall(
+            x=x.data_ptr(), y=y.data_ptr(), tokens=x.size(0), half=x.dtype is torch.bfloat16,
+            rows=own.layout.data_ptr(), num_rows=len(own), prefixed=ops.prefixed, sites=ops.sites_address,
         )  # fmt: skip
+        if ops.table is not None:
+            call.table = ops.table.layout
+        if ops.gates is not None:
+            call.gates, call.gate_stride = ops.gates.data_ptr(), ops.gate_stride
+        if cross is not None:
+            call.cross_rows, call.num_cross_rows = cross.layout.data_ptr(), len(cross)
+        if cross_keys is not None:
+            call.cross = cross_keys.address
+        if own_keys is not None:
+            call.own, call.once = own_keys.address, True
+        if places is not None:
+            call.places = places.data_ptr()
+        if positions is not None:
+            call.positions = positions.data_ptr()
+        return call

@@ -55,15 +55,14 @@ INLINE lanes probability_below(lanes x) {
     return select_lanes(x > -5.54f, near * p / (q * u + 1.0f) + 0.5f, zero);
 }
 
-/* The numbers of `ACTIVATIONS` in program.py. */
 INLINE lanes activate(lanes x, int activation) {
     const lanes zero = {0};
     switch (activation) {
-        case 1: return select_lanes(x < 0.0f, zero, x);
-        case 2: return x * sigmoid(x);
-        case 3: return x * sigmoid(1.5957691216f * (x + 0.044715f * x * x * x)); /* GELU by tanh */
-        case 4: return x * probability_below(x);
-        case 5: return 2.0f * sigmoid(2.0f * x) - 1.0f; /* tanh */
+        case ACTIVATION_RELU: return select_lanes(x < 0.0f, zero, x);
+        case ACTIVATION_SWISH: return x * sigmoid(x);
+        case ACTIVATION_GELU_NEW: return x * sigmoid(1.5957691216f * (x + 0.044715f * x * x * x));
+        case ACTIVATION_GELU: return x * probability_below(x);
+        case ACTIVATION_TANH: return 2.0f * sigmoid(2.0f * x) - 1.0f;
         default: return x;
     }
 }

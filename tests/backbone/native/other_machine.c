@@ -11,15 +11,12 @@
 
 typedef struct {
     char name[32];
-    float floats[2];
-    int64_t numbers[32];
+    int64_t arguments[2];
 } request;
 
-/* By the rules of calls on aarch64, floats and other arguments have registers apart, and more arguments than a function has
- * do no harm: one type fits all kernels. */
-#define EIGHT int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t
-typedef int64_t kernel(float, float, EIGHT, EIGHT, EIGHT, EIGHT);
-#define NEXT_EIGHT(n) (n)[0], (n)[1], (n)[2], (n)[3], (n)[4], (n)[5], (n)[6], (n)[7]
+/* The arguments are pointers. By the rules of calls on aarch64, more arguments than a function has do no harm: one type fits
+ * all kernels. */
+typedef int64_t kernel(int64_t, int64_t);
 
 /* The arguments are the library, the file, and the file's size. The first result is the file's address. */
 int main(int count, char **arguments) {
@@ -32,9 +29,7 @@ int main(int count, char **arguments) {
     for (request r; read(0, &r, sizeof r) == sizeof r;) {
         kernel *called = (kernel *)dlsym(library, r.name);
         if (!called) return fprintf(stderr, "%s\n", dlerror()), 1;
-        const int64_t *n = r.numbers;
-        const int64_t result = called(
-            r.floats[0], r.floats[1], NEXT_EIGHT(n), NEXT_EIGHT(n + 8), NEXT_EIGHT(n + 16), NEXT_EIGHT(n + 24));
+        const int64_t result = called(r.arguments[0], r.arguments[1]);
         if (write(1, &result, sizeof result) < 0) return 1;
     }
     return 0;

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from peltier_backbone.native.signatures import _SIGNATURES as SIGNATURES
+from peltier_backbone.native.interface import INTERFACE
 from torch import Tensor
 
-_FLOATS, _NUMBERS = 2, 32
+_MAX_ARGUMENTS = 2
 # A `request` and a result in other_machine.c.
-_REQUEST, _RESULT = struct.Struct(f"<32s{_FLOATS}f{_NUMBERS}q"), struct.Struct("<q")
+_REQUEST, _RESULT = struct.Struct(f"<32s{_MAX_ARGUMENTS}q"), struct.Struct("<q")
 _MEMORY, _LINE, _WORD = 1 << 26, 64, 8
 
 _Thing = Tensor | ctypes.Structure | ctypes.Array[Any]
@@ -45,24 +45,19 @@ class RemoteKernels:
     def __getattr__(self, name: str) -> Callable[..., int]:
         return partial(self._call, name)
 
-    def _call(self, name: str, *arguments: float | None) -> int:
-        signature, reach = SIGNATURES[name], _Reach([*self._constants, *_things()], self._base)
-        floats, numbers = [], []
-        for kind, argument in zip(signature.arguments, arguments, strict=True):
-            value = argument or 0
-            if kind is ctypes.c_float:
-                floats.append(float(value))
-            else:
-                numbers.append(reach.translate(int(value)) if kind is ctypes.c_void_p else int(value))
+    def _call(self, name: str, *arguments: ctypes.Structure) -> int:
+        function, reach = INTERFACE.functions[name], _Reach([*self._constants, *_things()], self._base)
+        for pointer, argument in zip(function.arguments, arguments, strict=True):
+            pointer.from_param(argument)  # refuses another struct
+        places = [reach.translate(ctypes.addressof(argument)) for argument in arguments]
         sent = [(block, place, self._send(block, place, reach)) for block, place in reach.blocks()]
-        (result,) = _RESULT.unpack(
-            self._answer(_REQUEST.pack(name.encode(), *_pad(floats, _FLOATS), *_pad(numbers, _NUMBERS)))
-        )
+        places += [0] * (_MAX_ARGUMENTS - len(places))
+        (result,) = _RESULT.unpack(self._answer(_REQUEST.pack(name.encode(), *places)))
         for block, place, before in sent:
             after = self._memory[place : place + block.size]
             if after != before:
                 ctypes.memmove(block.start, after, block.size)
-        return result if signature.result is ctypes.c_int64 else ctypes.c_int(result).value
+        return result if function.result is ctypes.c_int64 else ctypes.c_int(result).value
 
     def _send(self, block: "_Block", place: int, reach: "_Reach") -> bytes:
         """The bytes as they are there."""
@@ -137,10 +132,6 @@ def _block_of(thing: _Thing) -> _Block:
         return _Block(0, 0, has_addresses=False)
     storage = thing.untyped_storage()
     return _Block(storage.data_ptr(), storage.nbytes(), thing.dtype == torch.int64)
-
-
-def _pad(values: Sequence[float], count: int) -> list[float]:
-    return [*values, *[0] * (count - len(values))]
 
 
 @contextmanager

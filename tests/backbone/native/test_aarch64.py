@@ -14,12 +14,12 @@ import pytest
 import torch
 from peltier_backbone.native import library
 from peltier_backbone.native.example_layer import ExampleLayer, Sizes
+from peltier_backbone.native.interface import INTERFACE
 from peltier_backbone.native.levels import LEVELS
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import STACK_SITES, PlacedOps, Table, TableGroup
 from peltier_backbone.native.self_check import check
-from peltier_backbone.native.signatures import _SIGNATURES as SIGNATURES
 from peltier_backbone.native.stack import StackRows
 
 from tests.backbone.native import test_int8, test_library, test_multiply, test_placed_rows, test_program
@@ -67,7 +67,7 @@ for _module in (test_int8, test_library, test_multiply, test_placed_rows, test_p
 def test_the_library_has_every_function(linked: Path) -> None:
     """It is stripped, so the names that are left are those of its dynamic symbols."""
     names = linked.read_bytes().split(b"\0")
-    assert [name for name in ("peltier_sources", *SIGNATURES) if name.encode() not in names] == []
+    assert [name for name in INTERFACE.functions if name.encode() not in names] == []
 
 
 def test_the_self_check_passes(native: Library) -> None:

@@ -9,7 +9,7 @@ from peltier_backbone.linear.quantization import quantize_weight
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
 from peltier_backbone.native import library
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.packed_int8 import PackedInt8
+from peltier_backbone.native.packed import PackedInt8
 from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F

@@ -13,14 +13,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.linear.norm import LayerNorm, RMSNorm
-from peltier_backbone.native import library, signatures
+from peltier_backbone.native import interface, library
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import (
     Activation,
-    Gate,
+    NativeGate,
+    NativeNormWeights,
     NativeProgram,
-    NormWeights,
     PlacedOp,
     PlacedPrefixes,
     Table,
@@ -152,7 +152,7 @@ def test_threads_change_no_bit(native: Library, threads: Callable[[int], None], 
     x, qkv = _draw(1104, width).to(dtype), _draw(1104, 3 * width, seed=1).to(dtype)
     down, up, bias = _draw(width, 9, seed=2), _draw(9, width, seed=3), _draw(width, seed=4)
     weight, shift = _draw(width, seed=5) / 16, _draw(1, seed=6)
-    gate = Gate(vector(weight), vector(shift), 1, 0)
+    gate = NativeGate(vector(weight), vector(shift), 1, 0)
     steps = step(down, None, activation="relu"), step(up, bias)
 
     def compute() -> list[Tensor]:
@@ -204,7 +204,7 @@ def test_norms_have_their_groups_weights(
     base = SimpleNamespace(eps=1e-5, centered=kind.centered)
     exact_weight = torch.stack((weight[0].double(), shared.double(), weight[2].double()))
     for more, shift in ((None, None), (residual, bias)):
-        norms = [NormWeights(vector(weight[k]), vector(shift if shift is None else shift[k])) for k in range(3)]
+        norms = [NativeNormWeights(vector(weight[k]), vector(shift if shift is None else shift[k])) for k in range(3)]
         programs = [NativeProgram([], 0, {} if k == 1 else {0: norms[k]}, 1, None) for k in range(3)]
         table = Table(lengths, [TableGroup(1, program) for program in programs])
         summed = x.double() if more is None else x.double() + more.double()
@@ -231,7 +231,7 @@ def test_gates_are_means_over_rows(native: Library, reads: int, dtype: torch.dty
     own = _groups(lengths)
     tokens = ((read * weight.double()[own]).sum(-1) + bias.double()[own]).sigmoid()
     exact = torch.stack([piece.mean() for piece in tokens.split(lengths)])
-    gates = [Gate(vector(weight[k]), vector(bias[k]), 1, 0) for k in range(4)]
+    gates = [NativeGate(vector(weight[k]), vector(bias[k]), 1, 0) for k in range(4)]
     programs = [
         NativeProgram(
             [place_op(0, gate=gate, reads=reads, norm_weight=vector(norm), eps=1e-5, centered=1)], 1, {}, 0, None
@@ -248,7 +248,7 @@ def test_a_central_gate_is_a_share(native: Library, column: int) -> None:
     """The softmax over the means of what of two scores is above zero."""
     lengths, x, weight, bias = [4, 1], _draw(5, 20), _draw(20, 2, seed=1), _draw(2, seed=2)
     means = torch.stack([piece.mean(0) for piece in (x @ weight + bias).relu().split(lengths)])
-    gate, y = Gate(vector(weight), vector(bias), 2, column), x.clone()
+    gate, y = NativeGate(vector(weight), vector(bias), 2, column), x.clone()
     _close(_adapt(native, y, x, lengths, lambda _: place_op(0, gate=gate)), means.softmax(-1)[:, column].double(), 20)
     assert torch.equal(x, y)
 
@@ -273,7 +273,7 @@ def test_rows_attend_to_themselves(
     qkv = (2 * _draw(sum(lengths), 3 * heads * size)).to(dtype)
     prefix = _draw(len(lengths), 2, prefix_len, heads, size, seed=1).transpose(2, 3)  # [rows, 2, heads, prefix, size]
     gates = torch.tensor([(0.25, 1.0, math.nan)[row % 3] for row in range(len(lengths))])
-    gate = Gate(vector(gates), vector(gates), 1, 0)  # its tensors are not read here
+    gate = NativeGate(vector(gates), vector(gates), 1, 0)  # its tensors are not read here
     placed = [place_prefix(0, *own, gate if row % 3 == 0 else None) for row, own in enumerate(prefix)]
     programs = [NativeProgram([own], 1, {}, 0, None) for own in placed]
     table = Table(lengths, [TableGroup(1, None if row % 3 == 2 else own) for row, own in enumerate(programs)])
@@ -306,7 +306,7 @@ def test_a_window_hides_far_keys(native: Library, window: int, dtype: torch.dtyp
     qkv = (2 * _draw(sum(lengths), 3 * heads * size)).to(dtype)
     prefix = _draw(2, prefix_len, heads, size, seed=1).transpose(1, 2)
     program = NativeProgram(
-        [place_prefix(0, *prefix, Gate(vector(gates), vector(gates), 1, 0))], 1, {}, 0, None
+        [place_prefix(0, *prefix, NativeGate(vector(gates), vector(gates), 1, 0))], 1, {}, 0, None
     )  # fmt: skip
     prefixes = PlacedPrefixes(Table(lengths, [TableGroup(len(lengths), program)]), 0, gates)
     found, whole = (
@@ -356,11 +356,12 @@ def test_a_library_of_other_sources_is_refused(tmp_path: Path, monkeypatch: pyte
     for path in FOLDER.glob("*.*"):
         shutil.copy(path, tmp_path)
     (tmp_path / "lanes.h").write_text("/* changed */")
-    monkeypatch.setattr(signatures, "_FOLDER", tmp_path)
-    state = _survey(tmp_path / f"{fastest_level()}.so")
+    level = fastest_level()
+    monkeypatch.setattr(interface, "_FOLDER", tmp_path)
+    state = _survey(tmp_path / f"{level}.so")
     assert (state.library, state.reason) == (
         None,
-        f"{fastest_level()}.so was built from other sources than the ones beside it",
+        f"{level}.so was built from other sources than the ones beside it",
     )
 
 

@@ -5,7 +5,15 @@ import torch
 from peltier_backbone.attention.relative import RowBias, create_bias
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
-from peltier_backbone.native.program import Gate, NativeProgram, PlacedPrefixes, Table, TableGroup, place_prefix, vector
+from peltier_backbone.native.program import (
+    NativeGate,
+    NativeProgram,
+    PlacedPrefixes,
+    Table,
+    TableGroup,
+    place_prefix,
+    vector,
+)
 from torch import Tensor
 
 HEADS, SIZE = 3, 20
@@ -77,7 +85,7 @@ def test_a_single_query_reads_its_keys_in_place(native: Library) -> None:
     rows = PlacedRows.place([PlacedRow(0, 1, 2, 19, bias), PlacedRow(1, 1, 0, 40), PlacedRow(2, 1, 39, 1, bias)])
     prefix = _draw(2, HEADS, 5, SIZE)
     program = NativeProgram(
-        [place_prefix(0, prefix[0], prefix[1], Gate(vector(bias), vector(bias), 1, 0))], 1, {}, 0, None
+        [place_prefix(0, prefix[0], prefix[1], NativeGate(vector(bias), vector(bias), 1, 0))], 1, {}, 0, None
     )
     table = Table([1] * 3, [TableGroup(2, program), TableGroup(1)])
     prefixes = PlacedPrefixes(table, gates=torch.tensor([0.5, 0.25, 1.0]))

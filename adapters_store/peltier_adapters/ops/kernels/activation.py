@@ -42,7 +42,7 @@ def sigmoid(x):
 
 @triton.jit
 def activate(x, number):
-    """Activation `number` (`peltier_backbone.native.program.ACTIVATIONS`) of x in float32: 0 none, 1 relu, 2 swish, 3
+    """Activation `number` (`enum activation` in types.h) of x in float32: 0 none, 1 relu, 2 swish, 3
     gelu_new (tanh), 4 gelu (erf), 5 tanh."""
     if number == 1:
         x = tl.maximum(x, 0.0)

@@ -3,7 +3,7 @@
 import torch
 import triton
 import triton.language as tl
-from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
+from peltier_backbone.native.placed_rows import NUM_ROW_WORDS, PlacedRows, RowKernels
 from torch import Tensor
 
 from peltier_adapters.ops.kernels.rows import (
@@ -23,9 +23,9 @@ from peltier_adapters.ops.kernels.rows import (
 )
 from peltier_adapters.ops.kernels.tile import dot_type, multiply, read, tile_size
 
-# The words of a placed row (`peltier_backbone.native.placed_rows`): its first query and their number, its first key and
+# The words of a placed row (`placed_row` in kernels.h): its first query and their number, its first key and
 # their number, and the address of a bias in float32 with the elements between its heads and between its queries.
-ROW_WORDS = 7
+ROW_WORDS = NUM_ROW_WORDS
 _ROW_WORDS = tl.constexpr(ROW_WORDS)
 
 
