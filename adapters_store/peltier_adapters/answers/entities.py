@@ -16,7 +16,7 @@ from peltier_adapters.answers.tags import OUTSIDE, split_tag
 AggregationStrategy = Literal["none", "simple", "first", "average", "max"]
 
 
-class EntitySpan(NamedTuple):
+class FoundEntity(NamedTuple):
     """A part of a text: its characters [start, end), its label, and the mean probability of the label."""
 
     start: int
@@ -67,12 +67,12 @@ def _cut(before: Encoded, after: Encoded) -> int:
     return shared[min(begins, key=lambda place: abs(place - middle), default=middle)][0]
 
 
-def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: AggregationStrategy) -> list[EntitySpan]:
+def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: AggregationStrategy) -> list[FoundEntity]:
     """The entities of a text, in order. `labels` are those of the logits: tags such as `B-person`, and `O`.
 
     `none` gives each token with its tag, `simple` joins neighbouring tokens of an entity. The others give all tokens of
     a word one tag: that of its `first` token, of the `average` probabilities, or of the token with the `max` one."""
-    units = [EntitySpan(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
+    units = [FoundEntity(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
     if aggregation == "none":
         return [unit for unit in units if unit.label != OUTSIDE]
     return [_join(label, members) for label, members in _groups(units) if label != OUTSIDE]
@@ -107,9 +107,9 @@ def _of_words(probabilities: NDArray[Any], starts: NDArray[Any], aggregation: Ag
     return chosen
 
 
-def _groups(units: Sequence[EntitySpan]) -> Iterator[tuple[str, list[EntitySpan]]]:
+def _groups(units: Sequence[FoundEntity]) -> Iterator[tuple[str, list[FoundEntity]]]:
     """Runs of neighbours with the same label. A tag that begins an entity begins a new run."""
-    group, label = list[EntitySpan](), OUTSIDE
+    group, label = list[FoundEntity](), OUTSIDE
     for unit in units:
         begins, own = split_tag(unit.label)
         if group and (begins or own != label):
@@ -121,6 +121,6 @@ def _groups(units: Sequence[EntitySpan]) -> Iterator[tuple[str, list[EntitySpan]
         yield label, group
 
 
-def _join(label: str, members: Sequence[EntitySpan]) -> EntitySpan:
+def _join(label: str, members: Sequence[FoundEntity]) -> FoundEntity:
     score = sum(member.score for member in members) / len(members)
-    return EntitySpan(members[0].start, members[-1].end, label, score)
+    return FoundEntity(members[0].start, members[-1].end, label, score)

@@ -32,7 +32,7 @@ OptionalAlias = Annotated[
         callback=checked(check_alias),
     ),
 ]
-VersionShares = Annotated[
+SharesArgument = Annotated[
     str | None, typer.Argument(metavar="VERSION", help="A version such as 3, or shares of several: 3=0.9,4=0.1.")
 ]
 HistoryOption = Annotated[bool, typer.Option("--history", help="Show the alias's history instead, newest first.")]
@@ -50,7 +50,7 @@ class AuditList(BaseModel):
 def alias(  # noqa: PLR0913 - each is a word of the command line
     task: OwnAdapter,
     alias: OptionalAlias = None,
-    version: VersionShares = None,
+    version: SharesArgument = None,
     history: HistoryOption = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,

@@ -22,7 +22,7 @@ from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import InfoResponse
 from peltier_client.synchronous.client import Client
 
-Level = Literal["ok", "note", "slow", "broken"]
+FindingLevel = Literal["ok", "note", "slow", "broken"]
 GROUP = "peltier.checks"
 _TIMEOUT_SECONDS = 5.0  # for an answer of the server
 _SUBJECT = "server"
@@ -31,7 +31,7 @@ _STYLES = {"ok": "green", "note": "cyan", "slow": "yellow", "broken": "bold red"
 
 ConfigOption = Annotated[Path | None, typer.Option(help="TOML file of settings, as for peltier serve.")]
 BackboneOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
-StoreOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
+StoreUrlOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
 RegistryOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
 
 
@@ -42,7 +42,7 @@ class Finding(BaseModel):
     """
 
     subject: str
-    level: Level
+    level: FindingLevel
     text: str
     next_step: str | None = None
 
@@ -63,7 +63,7 @@ def doctor(  # noqa: PLR0913 - each is a word of the command line
     context: typer.Context,
     config: ConfigOption = None,
     backbone: BackboneOption = None,
-    store: StoreOption = None,
+    store: StoreUrlOption = None,
     registry: RegistryOption = None,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
@@ -119,7 +119,7 @@ def check_server(url: str, api_key: str | None, *, named: bool) -> Iterator[Find
         try:
             reason = client.why_not_ready()
         except PeltierError as error:
-            level: Level = "broken" if named or not isinstance(error, ConnectionFailed) else "note"
+            level: FindingLevel = "broken" if named or not isinstance(error, ConnectionFailed) else "note"
             yield Finding(subject=_SUBJECT, level=level, text=error.message, next_step=next_step(error, api_key))
             return
         if reason is not None:

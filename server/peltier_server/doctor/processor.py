@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from peltier_backbone.machine.cores import usable_cores
-from peltier_client.commands.doctor import Finding, Level
+from peltier_client.commands.doctor import Finding, FindingLevel
 
 from peltier_server.settings import Settings
 
@@ -98,7 +98,7 @@ def _check_libraries(chosen: str | None) -> Iterator[Finding]:
     for one in survey_libraries():
         if one.name == chosen:
             return
-        level: Level = "note" if chosen else "slow"
+        level: FindingLevel = "note" if chosen else "slow"
         text = f"the kernels {one.name} for this processor are not used: {one.reason}"
         step = "pip install --force-reinstall --no-deps peltier, or make install in the sources"
         yield Finding(subject="kernels", level=level, text=text, next_step=step)

@@ -8,8 +8,8 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.bulk.quality import match_answers
 
 from peltier_training.evaluate import metrics
+from peltier_training.evaluate.embedding_metrics import Array
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.metrics import Array
 
 
 class Majority(Spec):

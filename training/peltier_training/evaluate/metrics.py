@@ -1,7 +1,6 @@
 """Metrics by task type: those of the client, on arrays. `text_examination` has those of generated texts."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from peltier_adapters.answers.tags import join_tags
@@ -9,11 +8,9 @@ from peltier_adapters.spec.tasks import TaskType
 from peltier_client.bulk.quality import choose_several, classify, rank_documents, regress, score_entities
 
 from peltier_training.config.metric_names import BEST, LOWER_IS_BETTER, NAMES
-from peltier_training.evaluate.embedding_metrics import embedding
+from peltier_training.evaluate.embedding_metrics import Array, embedding
 
 __all__ = ["BEST", "LOWER_IS_BETTER", "NAMES", "classification", "compute", "regression", "tagging"]
-
-Array = np.ndarray[Any, Any]
 
 
 def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:
