@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from peltier_backbone.backbone import Backbone
 
-from peltier_adapters.generation.generation import Draft
-from peltier_adapters.generation.search import FinishReason
+from peltier_adapters.generation import Draft, DraftFinish
 from peltier_adapters.spec.tasks import TaskSpec
 
 
@@ -16,7 +15,7 @@ class TextAnswer:
 
     text: str
     score: float
-    finish_reason: FinishReason
+    finish_reason: DraftFinish
     label: str | None = None
     value: float | None = None
 

@@ -8,8 +8,7 @@ from peltier_client.errors import InvalidInput
 from peltier_store.registry import AliasRecord, InvalidRecord, VersionUnknown
 
 from peltier_server.auth.caller import Caller
-from peltier_server.catalog.entry import Entry
-from peltier_server.catalog.published import split_faults
+from peltier_server.catalog.published import Entry, split_faults
 from peltier_server.catalog.publisher import Store
 
 

@@ -19,8 +19,7 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 
 from peltier_server.metrics.exposition import Exposition
-from peltier_server.metrics.histogram import Histogram, Series
-from peltier_server.metrics.labels import BusyVersions, MatchedRoute, TenantLabels, VersionMetrics
+from peltier_server.metrics.series import BusyVersions, Histogram, MatchedRoute, Series, TenantLabels, VersionMetrics
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.ticket import Ticket
 

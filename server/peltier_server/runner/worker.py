@@ -17,9 +17,8 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Ticket, settle
-from peltier_server.runner.bisection import Bisection
-from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 from peltier_server.runner.decoder import TextDecoder
+from peltier_server.runner.isolation import Bisection, ComputeGuard, WorkerReplaced
 
 logger = logging.getLogger(__name__)
 

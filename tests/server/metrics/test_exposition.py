@@ -2,7 +2,7 @@
 
 import pytest
 from peltier_server.metrics.exposition import Exposition
-from peltier_server.metrics.histogram import Histogram
+from peltier_server.metrics.series import Histogram
 from prometheus_client import CollectorRegistry, Counter, Gauge, PlatformCollector
 from prometheus_client.exposition import choose_encoder
 
