@@ -15,6 +15,7 @@ from torch import Tensor
 from peltier_adapters.batch import choice
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.runner import Steps
+from peltier_adapters.spec.tasks import TaskSpec
 
 DraftFinish = Literal["stop", "length"]
 # transformers adds this number to a score that must never win. The same number makes ties break in the same way.
@@ -307,3 +308,27 @@ def generate(backbone: Backbone, drafts: Sequence[Draft], *, max_rows: int) -> N
             room -= joining[-1].decoding.num_beams
         generator.join(joining)
         generator.step()
+
+
+@dataclass(frozen=True)
+class TextAnswer:
+    """A generated text. In a closed task, `label` or `value` is the meaning of the text; None if the text is not a
+    target of the task. `score` is the geometric mean of the probabilities of the tokens."""
+
+    text: str
+    score: float
+    finish_reason: DraftFinish
+    label: str | None = None
+    value: float | None = None
+
+
+def text_answer(task: TaskSpec, backbone: Backbone, draft: Draft) -> TextAnswer:
+    """The answer of a finished draft."""
+    assert draft.finish is not None, "only finished drafts answer"
+    text = backbone.tokenizer.decode(draft.ids)
+    label, value = None, None
+    if text.strip() in task.targets:
+        index = task.targets.index(text.strip())
+        label = task.labels[index] if task.type == "classification" else None
+        value = float(task.targets[index]) if task.type == "regression" else None
+    return TextAnswer(text, draft.score, draft.finish, label, value)

@@ -109,7 +109,8 @@ class RequestTrace:
 
 
 class BatchTrace:
-    """A span in a trace of its own, from its creation to `end`."""
+    """The span of a batch, in a trace of its own, from its creation to `end`. It links the spans of its requests, of
+    which one batch has many."""
 
     __slots__ = ("_span",)
 

@@ -144,8 +144,11 @@ def _row_gates(group: AdapterGroup, row: int, num_layers: int) -> RowGates | Non
 
 @dataclass(frozen=True)
 class Stage:
-    """The work from depth `begin` to depth `end` on `rows`, which are in `Row.order`. `places` has the row of the stage
-    for each row of the batch; `complete` stages have the rows of the batch."""
+    """A part of the forward pass of an encoder, of consecutive blocks. Rows of one text that no adapter has changed yet
+    are one row without an adapter. A stage ends where an adapter of such rows begins to act.
+
+    It is the work from depth `begin` to depth `end` on `rows`, which are in `Row.order`. `places` has the row of the
+    stage for each row of the batch; `complete` stages have the rows of the batch."""
 
     begin: int
     end: int

@@ -37,7 +37,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re.ASCII)
 
 
 class KeySet:
-    """The keys at `url`, by their `kid`. It belongs to one event loop."""
+    """The keys at `url`, by their `kid`: fetched in a thread, cached, and fetched again at most every ten seconds. It
+    belongs to one event loop."""
 
     def __init__(self, url: str) -> None:
         # The client's own cache is off: every token would need a thread to read it.

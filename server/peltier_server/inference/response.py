@@ -10,9 +10,8 @@ from peltier_adapters.answers import embeddings
 from peltier_adapters.answers.entities import find_entities, join_windows
 from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
-from peltier_adapters.answers.texts import text_answer
 from peltier_adapters.batch.row import RowGates, RowOutput
-from peltier_adapters.generation import Draft
+from peltier_adapters.generation import Draft, text_answer
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
