@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from peltier_server.auth.caller import Caller
+from peltier_server.auth.keyring import Caller
 from peltier_server.fairness.shared_bound import Held
 from peltier_server.tracing import RequestTrace
 

@@ -16,6 +16,32 @@ from peltier_adapters.spec.tasks import TaskType, parse_names
 
 _T5 = "On a T5"
 
+HeadFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with the head's tensors, or directory of a model of transformers or sentence-transformers, if "
+        "PATH has no head."
+    ),
+]
+TypeOfHead = Annotated[
+    str | None,
+    typer.Option(
+        help="classification, multilabel, regression, ranking, token-classification, span, embedding or text2text. "
+        "Default: by the head."
+    ),
+]
+TextsOfInput = Annotated[
+    str | None, typer.Option(help="Texts of one input: single, pair or triple. Default: by the task type.")
+]
+PoolingWithoutHead = Annotated[
+    str | None,
+    typer.Option(help="Pooling of embeddings without a head: first, mean, max or pooler. Default: the backbone's."),
+]
+SharedTokens = Annotated[
+    int | None,
+    typer.Option(help="Tokens that neighbouring windows of a long text share, for token-classification and span."),
+]
+
 
 def import_(  # noqa: PLR0913 - one parameter per flag
     origin: Annotated[str, typer.Argument(help="adapterhub, peft, compacter, unipelt or adamix.")],
@@ -23,32 +49,12 @@ def import_(  # noqa: PLR0913 - one parameter per flag
     backbone: Annotated[str, typer.Option(help="The backbone it was trained on: a directory, a hub id or minilm.")],
     output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
     name: Annotated[str | None, typer.Option(help="Name of the task. Default: the name of PATH.")] = None,
-    head: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with the head's tensors, or directory of a model of transformers or sentence-transformers, if "
-            "PATH has no head."
-        ),
-    ] = None,
+    head: HeadFile = None,
     labels: Annotated[str | None, typer.Option(help="Names of the labels in order: a,b,c or a JSON file.")] = None,
-    task_type: Annotated[
-        str | None,
-        typer.Option(
-            help="classification, multilabel, regression, ranking, token-classification, span, embedding or text2text. "
-            "Default: by the head."
-        ),
-    ] = None,
-    inputs: Annotated[
-        str | None, typer.Option(help="Texts of one input: single, pair or triple. Default: by the task type.")
-    ] = None,
-    pooling: Annotated[
-        str | None,
-        typer.Option(help="Pooling of embeddings without a head: first, mean, max or pooler. Default: the backbone's."),
-    ] = None,
-    stride: Annotated[
-        int | None,
-        typer.Option(help="Tokens that neighbouring windows of a long text share, for token-classification and span."),
-    ] = None,
+    task_type: TypeOfHead = None,
+    inputs: TextsOfInput = None,
+    pooling: PoolingWithoutHead = None,
+    stride: SharedTokens = None,
     max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
     examples: Annotated[
         Path | None, typer.Option(help="Texts for the golden examples, one per line; pairs as JSON lists.")

@@ -13,7 +13,7 @@ from jwt import PyJWK, PyJWKClient, PyJWKClientError, PyJWKError, PyJWKSetError
 from peltier_client.errors import Unauthorized, Unavailable
 
 from peltier_server import retry_hints
-from peltier_server.auth.caller import ALL_SCOPES, Caller
+from peltier_server.auth.keyring import ALL_SCOPES, Caller
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from peltier_client.protocol import check_alias, check_name
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Registry, RegistryError, VersionRecord
 
-from peltier_server.auth.caller import Caller
+from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Entry
 from peltier_server.catalog.sync import RegistrySync

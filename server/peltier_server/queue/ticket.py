@@ -12,7 +12,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Decoding
 from peltier_client.errors import PeltierError
 
-from peltier_server.auth.caller import TENANT
+from peltier_server.auth.keyring import TENANT
 from peltier_server.queue.prices import Price
 from peltier_server.tracing import RequestTrace
 
