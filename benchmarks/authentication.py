@@ -20,9 +20,8 @@ import jwt
 from common.options import create_parser
 from cryptography.hazmat.primitives.asymmetric import rsa
 from peltier_server.auth.authenticator import Authenticator
-from peltier_server.auth.caller import OPERATOR
 from peltier_server.auth.credentials import Credentials
-from peltier_server.auth.keyring import Keyring
+from peltier_server.auth.keyring import OPERATOR, Keyring
 from peltier_server.auth.oidc import OidcTokens, Provider
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates

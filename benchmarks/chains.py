@@ -24,8 +24,7 @@ import psutil
 from common.adapters import make_artifact, make_bytes
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation.generation import Generator, create_draft
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, Generator, create_draft
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded

@@ -17,7 +17,7 @@ from common.sampling import Sampler
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_backbone.backbone import Backbone
 from peltier_client.cli import main
-from peltier_server.runner import bisection
+from peltier_server.runner import isolation
 
 _OUTPUT = RowOutput(torch.tensor([0.25, 0.75]))
 
@@ -28,7 +28,7 @@ def forward(backbone: Backbone, rows: Sequence[Row], **_: object) -> list[RowOut
 
 
 if __name__ == "__main__":
-    bisection.forward = forward
+    isolation.forward = forward
     sampler = Sampler()
     signal.signal(signal.SIGUSR1, lambda *_: sampler.start())
     signal.signal(signal.SIGUSR2, lambda *_: sampler.stop(Path(os.environ["SAMPLES"])))

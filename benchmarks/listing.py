@@ -22,7 +22,7 @@ from common.stock import Stocked, manifest_text, register
 from common.turns import percentile
 from peltier_backbone.load import load_backbone
 from peltier_client.protocol import TaskReference
-from peltier_server.auth.caller import LOCAL, TENANT
+from peltier_server.auth.keyring import LOCAL, TENANT
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.context import RequestContext
 from peltier_store.location import StoreLocation

@@ -25,8 +25,8 @@ from common.stock import stock
 from common.turns import seconds_of
 from peltier_backbone.load import load_backbone
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.labels import MatchedRoute
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.metrics.series import MatchedRoute
 
 FORMATS = {"text": "text/plain;version=0.0.4", "OpenMetrics": "application/openmetrics-text;version=1.0.0"}
 POLL_SECONDS = 2.0

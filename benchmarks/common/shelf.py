@@ -12,8 +12,7 @@ from common.stock import variant, write_blob
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.residency.bank import Resident
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.device_tier import MemoryBudget
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.leases import AdapterKey, MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 

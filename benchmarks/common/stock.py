@@ -10,7 +10,7 @@ from pathlib import Path
 
 from peltier_adapters.artifact.manifest import read_header
 from peltier_adapters.artifact.source import digest_of
-from peltier_server.auth.caller import TENANT
+from peltier_server.auth.keyring import TENANT
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry

@@ -6,7 +6,7 @@ import torch
 from bench import Bench
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.graphs.capture import CudaCapture
+from peltier_adapters.graphs.choice import CudaCapture
 from peltier_adapters.graphs.graphs import Graphs
 from peltier_adapters.residency.bank import Resident
 from peltier_backbone.backbone import Backbone

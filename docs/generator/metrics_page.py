@@ -2,8 +2,8 @@
 
 import re
 
-from peltier_server.metrics.histogram import Histogram
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.metrics.series import Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from docs.generator.table import table

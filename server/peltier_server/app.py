@@ -9,9 +9,8 @@ from importlib.metadata import version as release_of
 from fastapi import FastAPI
 
 from peltier_server.auth.authenticator import Authenticator, create_authenticator
-from peltier_server.auth.credentials import Credentials
+from peltier_server.auth.credentials import Credentials, load_secret
 from peltier_server.auth.keyring import Keyring
-from peltier_server.auth.secret import load_secret
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Application, AppState
 from peltier_server.http.lifecycle import Lifecycle
@@ -19,10 +18,9 @@ from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.protocols.embed import routes as embed
+from peltier_server.protocols import embed, rerank
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
-from peltier_server.protocols.rerank import routes as rerank
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_server.routes import (

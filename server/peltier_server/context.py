@@ -5,9 +5,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from peltier_server.auth.caller import Caller
+from peltier_server.auth.keyring import Caller
 from peltier_server.fairness.shared_bound import Held
-from peltier_server.tracing.request_trace import RequestTrace
+from peltier_server.tracing import RequestTrace
 
 # The transport buffers this many bytes of an answer before it makes the server wait.
 PIECE_BYTES = 64 * 1024

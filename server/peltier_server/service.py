@@ -26,14 +26,13 @@ from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.predictor import Limits, Predictor
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.batch_limit import BatchBounds
+from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
-from peltier_server.residency.device_tier import MemoryBudget
-from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.proving_loader import ProvingLoader
+from peltier_server.residency.leases import MemoryBudget
+from peltier_server.residency.loader import ProvingLoader, StoreLoader
 from peltier_server.residency.slots import Slots
-from peltier_server.runner.runner import Runner
+from peltier_server.runner.runner import WorkerRunner
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
 
@@ -66,7 +65,7 @@ class Service:
             prices=Prices(backbone.config),
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant, queue.max_queue_tokens)
-        self._runner = Runner(
+        self._runner = WorkerRunner(
             backbone,
             self.batcher,
             metrics,

@@ -13,8 +13,7 @@ from peltier_adapters.batch.forward import computed_share, forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.batch.torch_batch import TorchBatch
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.generation.generation import Draft, create_draft, generate
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, Draft, create_draft, generate
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.ops.choice import choose_backend

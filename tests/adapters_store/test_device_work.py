@@ -22,8 +22,7 @@ from peltier_adapters.batch.frame import Frame
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.shape import Shape
 from peltier_adapters.batch.warm_up import warm_up
-from peltier_adapters.generation.generation import Generator, create_draft
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, Generator, create_draft
 from peltier_adapters.ops import choice, self_check
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for

@@ -15,8 +15,7 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation.generation import create_draft, generate
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, create_draft, generate
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks

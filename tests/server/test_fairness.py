@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_backbone.backbone import Backbone
-from peltier_server.runner import bisection
+from peltier_server.runner import isolation
 from peltier_store.blobs.blobs import Blobs
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -99,13 +99,13 @@ async def test_two_that_want_all_get_what_their_weights_say(shared: Shared, monk
 
 def take_turns(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Each batch but the first waits to be released, so that there is time to look at the queue between them."""
-    forward, turns = bisection.forward, threading.Semaphore(1)
+    forward, turns = isolation.forward, threading.Semaphore(1)
 
     def wait(*given: object, **named: object) -> object:
         turns.acquire(timeout=10)
         return forward(*given, **named)
 
-    monkeypatch.setattr(bisection, "forward", wait)
+    monkeypatch.setattr(isolation, "forward", wait)
     return turns
 
 

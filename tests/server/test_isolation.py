@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
-from peltier_server.residency.lease import AdapterKey
-from peltier_server.runner import bisection
+from peltier_server.residency.leases import AdapterKey
+from peltier_server.runner import isolation
 
 from tests.server.conftest import Running, Serve, hold, until
 
@@ -285,9 +285,9 @@ async def test_rows_of_one_text_are_shared_within_the_callers_tenant(
 ) -> None:
     """With any adapters, public ones too, so that no answer comes earlier because another tenant sent the text."""
     scopes = list[str | None]()
-    compute = bisection.forward
+    compute = isolation.forward
     monkeypatch.setattr(
-        bisection,
+        isolation,
         "forward",
         lambda backbone, rows, **more: scopes.extend(row.scope for row in rows) or compute(backbone, rows, **more),
     )

@@ -9,8 +9,7 @@ from peltier_adapters.artifact.label_tree import text_tree
 from peltier_adapters.artifact.manifest import Golden, Manifest, TaskInput
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation.generation import create_draft, generate
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, create_draft, generate
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.parts import init_tensors

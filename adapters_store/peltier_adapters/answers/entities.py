@@ -12,12 +12,12 @@ from peltier_backbone.text.token_places import NO_WORD, Span
 from torch import Tensor
 
 from peltier_adapters.answers.tags import OUTSIDE, split_tag
-from peltier_adapters.batch.row import Gates, Row, RowOutput
+from peltier_adapters.batch.row import Row, RowGates, RowOutput
 
 AggregationStrategy = Literal["none", "simple", "first", "average", "max"]
 
 
-class EntitySpan(NamedTuple):
+class FoundEntity(NamedTuple):
     """A part of a text: its characters [start, end), its label, and the mean probability of the label."""
 
     start: int
@@ -33,7 +33,7 @@ class TaggedRow:
     `gates` are those of a `RowOutput`."""
 
     tags: Tensor
-    gates: Gates | None
+    gates: RowGates | None
 
 
 def tag_row(row: Row, output: RowOutput) -> TaggedRow:
@@ -94,13 +94,13 @@ def _cut(before: Encoded, after: Encoded) -> int:
     return shared[min(begins, key=lambda place: abs(place - middle), default=middle)][0]
 
 
-def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: AggregationStrategy) -> list[EntitySpan]:
+def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: AggregationStrategy) -> list[FoundEntity]:
     """The entities of a text, in order. The values of `tokens` are tags; `labels` are the names of the tags, such as
     `B-person`, and `O`.
 
     `none` gives each token with its tag, `simple` joins neighbouring tokens of an entity. The others give all tokens of
     a word one tag: that of its `first` token, of the `average` probabilities, or of the token with the `max` one."""
-    units = [EntitySpan(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
+    units = [FoundEntity(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
     if aggregation == "none":
         return [unit for unit in units if unit.label != OUTSIDE]
     return [_join(label, members) for label, members in _groups(units) if label != OUTSIDE]
@@ -123,9 +123,9 @@ def _units(tokens: TextTokens, aggregation: AggregationStrategy) -> Iterator[tup
         yield tokens.offsets[start][0], tokens.offsets[end - 1][1], label, score
 
 
-def _groups(units: Sequence[EntitySpan]) -> Iterator[tuple[str, list[EntitySpan]]]:
+def _groups(units: Sequence[FoundEntity]) -> Iterator[tuple[str, list[FoundEntity]]]:
     """Runs of neighbours with the same label. A tag that begins an entity begins a new run."""
-    group, label = list[EntitySpan](), OUTSIDE
+    group, label = list[FoundEntity](), OUTSIDE
     for unit in units:
         begins, own = split_tag(unit.label)
         if group and (begins or own != label):
@@ -137,6 +137,6 @@ def _groups(units: Sequence[EntitySpan]) -> Iterator[tuple[str, list[EntitySpan]
         yield label, group
 
 
-def _join(label: str, members: Sequence[EntitySpan]) -> EntitySpan:
+def _join(label: str, members: Sequence[FoundEntity]) -> FoundEntity:
     score = sum(member.score for member in members) / len(members)
-    return EntitySpan(members[0].start, members[-1].end, label, score)
+    return FoundEntity(members[0].start, members[-1].end, label, score)

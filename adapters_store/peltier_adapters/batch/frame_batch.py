@@ -7,10 +7,9 @@ from peltier_backbone.decoding.cache import Cache
 
 from peltier_adapters.batch import scoring
 from peltier_adapters.batch.frame import Frame
-from peltier_adapters.batch.row import Row, RowOutput, group_rows, with_gates
+from peltier_adapters.batch.row import Row, RowOutput, Stage, group_rows, with_gates
 from peltier_adapters.batch.runner import Steps
 from peltier_adapters.batch.shape import Shape
-from peltier_adapters.batch.sharing import Stage
 from peltier_adapters.batch.step_frame import FrameSteps, join_frame
 from peltier_adapters.batch.t5_frame import read_trees
 

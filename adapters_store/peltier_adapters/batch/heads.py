@@ -58,7 +58,7 @@ class Pooled:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _HeadInput:
     """The vectors of one row: from `start` to `end` of those that `pooling` returns. `resident` has the head, None for
     a row whose output is these vectors."""
 
@@ -111,16 +111,16 @@ def _copy_to_host(pieces: Sequence[Tensor]) -> Sequence[Tensor]:
     return [own.view_as(piece) for own, piece in zip(flat, pieces, strict=True)]
 
 
-def _list_reads(rows: Sequence[Row]) -> list[_Read]:
+def _list_reads(rows: Sequence[Row]) -> list[_HeadInput]:
     reads, starts = [], accumulate((row.num_inputs for row in rows), initial=0)
     for number, (row, (start, end)) in enumerate(zip(rows, pairwise(starts), strict=True)):
         if row.resident is None:
-            reads.append(_Read(number, "first", number, number + 1))
+            reads.append(_HeadInput(number, "first", number, number + 1))
             continue
         spec = head_spec(row.resident.head)
         own = row.resident if spec.projection else None
         first, last = (start, end) if spec.pooling == "tokens" else (number, number + 1)
-        reads.append(_Read(number, spec.pooling, first, last, own))
+        reads.append(_HeadInput(number, spec.pooling, first, last, own))
     return reads
 
 
@@ -132,7 +132,7 @@ def _cut(row: Row, output: Tensor) -> Tensor:
     return output[:, : spec.outputs] if spec.pooling == "tokens" else output[0, : spec.outputs]
 
 
-def _logits(headed: Sequence[_Read], pooled: Pooling, device: torch.device) -> Tensor:
+def _logits(headed: Sequence[_HeadInput], pooled: Pooling, device: torch.device) -> Tensor:
     """The logits of all vectors of `headed`, in one matrix that is as wide as the widest head of them."""
     x = _vectors(headed, pooled, device)
     runs = [list(run) for _, run in groupby(headed, key=lambda read: read.resident and read.resident.head_slot)]
@@ -143,13 +143,13 @@ def _logits(headed: Sequence[_Read], pooled: Pooling, device: torch.device) -> T
     return ops.act("head", 0, y, x)
 
 
-def _group(run: Sequence[_Read]) -> AdapterGroup:
+def _group(run: Sequence[_HeadInput]) -> AdapterGroup:
     one = run[0].resident
     assert one is not None, "these rows have heads"
     return AdapterGroup(len(run), one.head.program, one.head_slot.read())
 
 
-def _vectors(reads: Sequence[_Read], pooled: Pooling, device: torch.device) -> Tensor:
+def _vectors(reads: Sequence[_HeadInput], pooled: Pooling, device: torch.device) -> Tensor:
     """All vectors of `reads`, [vectors, hidden] in float32."""
     own = {kind: pooled(kind) for kind in dict.fromkeys(read.pooling for read in reads)}
     if len(own) == 1:

@@ -13,10 +13,19 @@ from torch import Tensor
 
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.heads import Pooled, read_heads
-from peltier_adapters.batch.row import Row, RowOutput, group_rows, repeat_rows, with_gates
+from peltier_adapters.batch.row import (
+    Row,
+    RowOutput,
+    Stage,
+    group_rows,
+    plan_stages,
+    repeat_rows,
+    rows_of,
+    spread,
+    with_gates,
+)
 from peltier_adapters.batch.runner import Steps
 from peltier_adapters.batch.scoring import list_trees, pack_targets, score_trees
-from peltier_adapters.batch.sharing import Stage, plan_stages, rows_of, spread
 from peltier_adapters.ops.backend import Backend
 
 

@@ -6,8 +6,7 @@ from typing import Protocol
 from peltier_backbone.decoding.cache import Cache
 from torch import Tensor
 
-from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.batch.sharing import Stage
+from peltier_adapters.batch.row import Row, RowOutput, Stage
 
 
 class Steps(Protocol):

@@ -6,7 +6,7 @@ A frame (`batch/frame.py`) computes a batch only from one tensor of integers: to
 row the addresses of its adapter's weights and program. So one graph serves every batch that its shape covers, with any
 adapters of its banks, in any order:
 
-1. The numbers of tokens, of rows, and of tokens of the longest row are rounded up to a bucket (`buckets.py`). No row
+1. The numbers of tokens, of rows, and of tokens of the longest row are rounded up (`round_shape`). No row
    has the additional tokens, and additional rows have no tokens. No output depends on either.
 2. A graph has all banks that have occurred before its capture. A launch for a site at which no row of the batch has an
    op ends at once.
@@ -14,6 +14,6 @@ adapters of its banks, in any order:
    graphs share one memory pool, in any order of replays.
 
 A shape is captured when it has occurred often enough (`graphs.py`). `benchmarks/gpu/graph_hits.py` simulates how many
-batches find a graph. T5, recorded gates and batches of more than 4,096 tokens run without graphs. Only `capture.py`
-needs a GPU; the other modules also work with a plain call instead of a replay.
+batches find a graph. T5, recorded gates and batches of more than 4,096 tokens run without graphs. Only
+`CudaCapture` needs a GPU; the rest also works with a plain call instead of a replay.
 """

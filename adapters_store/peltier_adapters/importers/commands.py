@@ -16,7 +16,6 @@ from peltier_adapters.spec.tasks import TaskType, parse_names
 
 _T5 = "On a T5"
 
-
 HeadOption = Annotated[
     Path | None,
     typer.Option(

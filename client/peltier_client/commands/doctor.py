@@ -30,7 +30,7 @@ _STYLES = {"ok": "green", "note": "cyan", "slow": "yellow", "broken": "bold red"
 
 ConfigOption = Annotated[Path | None, typer.Option(help="TOML file of settings, as for peltier serve.")]
 BackboneOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
-StoreOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
+StoreUrlOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
 RegistryOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
 
 
@@ -54,7 +54,7 @@ def doctor(  # noqa: PLR0913 - each is a word of the command line
     context: typer.Context,
     config: ConfigOption = None,
     backbone: BackboneOption = None,
-    store: StoreOption = None,
+    store: StoreUrlOption = None,
     registry: RegistryOption = None,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,

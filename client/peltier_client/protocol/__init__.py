@@ -1,7 +1,6 @@
 """The wire protocol: every HTTP body as a typed model that client and server share."""
 
 from peltier_client.errors import ErrorBody, ErrorDetail
-from peltier_client.protocol.activity import ActivityResponse, Resident, VersionActivity
 from peltier_client.protocol.adapters import (
     Adapter,
     AdapterChange,
@@ -48,6 +47,7 @@ from peltier_client.protocol.comparison import (
     UnjudgedRow,
 )
 from peltier_client.protocol.live import (
+    ActivityResponse,
     Distribution,
     LiveAdapter,
     LiveBatches,
@@ -58,6 +58,8 @@ from peltier_client.protocol.live import (
     LiveTenant,
     LiveTexts,
     LiveTier,
+    Resident,
+    VersionActivity,
 )
 from peltier_client.protocol.names import (
     BACKBONE_TASK,
@@ -82,40 +84,38 @@ from peltier_client.protocol.predict import (
     MAX_TEMPERATURE,
     AdapterRef,
     Aggregation,
-    BatchInfo,
-    Input,
-    Inputs,
-    MixedItem,
-    MixedPredictRequest,
-    MixedPredictResponse,
-    Parameters,
-    PredictRequest,
-    PredictResponse,
-    Priority,
-    Provenance,
-    Seed,
-    Temperature,
-    Text,
-    TextPiece,
-    TextTuple,
-    Tier,
-    Timings,
-    TopP,
-    Usage,
-)
-from peltier_client.protocol.predictions import (
     AnyPrediction,
+    BatchInfo,
     ClassificationPrediction,
     EmbeddingPrediction,
     EntitiesPrediction,
     Entity,
     FinishReason,
     Gates,
+    Input,
+    Inputs,
+    MixedItem,
+    MixedPredictRequest,
+    MixedPredictResponse,
     MultilabelPrediction,
+    Parameters,
+    PredictRequest,
+    PredictResponse,
+    Priority,
+    Provenance,
     RankingPrediction,
     RegressionPrediction,
+    Seed,
     SpanPrediction,
+    Temperature,
+    Text,
+    TextPiece,
     TextPrediction,
+    TextTuple,
+    Tier,
+    Timings,
+    TopP,
+    Usage,
 )
 from peltier_client.protocol.rerank import (
     RankedDocument,

@@ -14,9 +14,8 @@ from peltier_client.errors import Forbidden, NotReady, Unauthorized
 from peltier_store.registry import RegistrySnapshot
 
 from peltier_server import retry_hints
-from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.auth.credentials import prefix_of
-from peltier_server.auth.keyring import Keyring
+from peltier_server.auth.keyring import LOCAL, MONITOR, OPERATOR, Caller, Keyring
 from peltier_server.settings import AuthSettings, NetworkSettings, SettingsError
 
 

@@ -1,10 +1,18 @@
 """API keys: created at random, shown once, and stored as an HMAC under the server's secret."""
 
+import contextlib
 import hmac
+import os
 import re
 import secrets
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from peltier_adapters.durable import make_directory, sync
+from pydantic import SecretStr
+
+from peltier_server.settings import SettingsError
 
 # The characters of a prefix cannot be confused with each other when a person reads them aloud or types them.
 _PREFIX_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -12,6 +20,9 @@ _PREFIX_LEN = 8
 # The form of a whole key; the group is its public prefix.
 KEY_PATTERN = r"plt_([a-z0-9]{8})_[A-Za-z0-9_-]{43}"
 _KEY = re.compile(KEY_PATTERN, re.ASCII)
+
+_NUM_BYTES = 32
+_SQLITE = "sqlite+aiosqlite:///"
 
 
 @dataclass(frozen=True)
@@ -55,3 +66,50 @@ def prefix_of(key: str) -> str | None:
     """The public part of a key; None for text that does not have the form of a key."""
     found = _KEY.fullmatch(key)
     return found[1] if found else None
+
+
+def load_secret(secret: SecretStr | None, registry: str) -> bytes:
+    """The `secret` of the settings, or the one in the file `secret` beside the SQLite registry.
+
+    A missing file is created with a random secret, written durably and readable only by its owner. Processes that start
+    at the same time agree on one secret. Raises `SettingsError` for a file that cannot be created, read or used, and
+    for a registry that replicas share without a secret in the settings.
+    """
+    if secret is not None:
+        return secret.get_secret_value().encode()
+    if not registry.startswith(_SQLITE):
+        raise SettingsError(
+            "the registry is a server that replicas share, and so must be the secret under which it holds keys: "
+            "set PELTIER_SECRET, the same for all of them"
+        )
+    path = Path(registry.removeprefix(_SQLITE)).parent / "secret"
+    try:
+        if not path.exists():
+            _create(path)
+        return _read(path)
+    except OSError as error:
+        raise SettingsError(f"the secret in {str(path)!r} cannot be used: {error.strerror}") from None
+
+
+def _create(path: Path) -> None:
+    make_directory(path.parent)
+    whole = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(_NUM_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        # A link never replaces a file, so the second process uses the secret of the first.
+        with contextlib.suppress(FileExistsError):
+            os.link(whole, path)
+    finally:
+        whole.unlink()
+    sync(path.parent)
+
+
+def _read(path: Path) -> bytes:
+    text = path.read_bytes().strip()
+    if len(text) < _NUM_BYTES:
+        raise SettingsError(f"the secret in {str(path)!r} has {len(text)} bytes; it must have at least {_NUM_BYTES}")
+    return text

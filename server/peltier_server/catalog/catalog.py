@@ -9,10 +9,9 @@ from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import TaskReference
 from peltier_store.registry import AdapterRecord
 
-from peltier_server.catalog.entry import Entry
-from peltier_server.catalog.published import Published
+from peltier_server.catalog.published import Entry, Published
 from peltier_server.context import RequestContext
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.leases import AdapterKey
 
 
 class Catalog:

@@ -10,7 +10,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_client.errors import PeltierError
 from peltier_store.registry import Registry
 
-from peltier_server.auth.caller import TENANT, Caller
+from peltier_server.auth.keyring import TENANT, Caller
 from peltier_server.catalog.publisher import Publisher, UploadTarget
 from peltier_server.settings import SettingsError
 

@@ -17,14 +17,14 @@ from peltier_client.protocol import check_alias, check_name
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Registry, RegistryError, VersionRecord
 
-from peltier_server.auth.caller import Caller
+from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.catalog import Catalog
-from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Entry
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.leases import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 

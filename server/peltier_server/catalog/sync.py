@@ -10,7 +10,7 @@ from peltier_store.registry import AdapterRecord, Registry, RegistryError, Regis
 
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.leases import AdapterKey
 
 logger = logging.getLogger(__name__)
 

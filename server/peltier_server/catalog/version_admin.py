@@ -7,9 +7,8 @@ from peltier_adapters.errors import first_of
 from peltier_client.errors import InvalidInput
 from peltier_store.registry import AliasRecord, InvalidRecord, VersionUnknown
 
-from peltier_server.auth.caller import Caller
-from peltier_server.catalog.entry import Entry
-from peltier_server.catalog.published import split_faults
+from peltier_server.auth.keyring import Caller
+from peltier_server.catalog.published import Entry, split_faults
 from peltier_server.catalog.publisher import Store
 
 

@@ -6,9 +6,8 @@ from typing import Any
 from peltier_backbone.machine.cores import wait_passively
 from peltier_client.commands.doctor import Finding
 
-from peltier_server.doctor.memory import check_memory
+from peltier_server.doctor.machine import check_memory, check_processor
 from peltier_server.doctor.packages import check_packages
-from peltier_server.doctor.processor import check_processor
 from peltier_server.doctor.store import check_store
 from peltier_server.settings import SettingsError, load_settings
 

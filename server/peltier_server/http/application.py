@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Query, Request
+from peltier_client.errors import InvalidInput
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server.auth.keyring import Keyring
@@ -20,6 +21,9 @@ from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.service import Service
 
 T = TypeVar("T")
+
+# The most entries of a page of a list.
+MAX_PAGE = 1000
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,17 @@ def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
     return target
 
 
+def resolve_embedding(request: Request, service: Service, model: str) -> ResolvedTask:
+    """The version that `model` names. Raises `InvalidInput` if it embeds no texts."""
+    target = resolve(request, service, model)
+    kind = target.entry.task.type
+    if kind != "embedding":
+        raise InvalidInput(
+            f"model {model!r} is a {kind} task, which embeds no texts; its answers are at /v1/tasks/{model}/predict"
+        )
+    return target
+
+
 def get_context(request: Request) -> RequestContext:
     """The context of the request, which names its caller."""
     return context_of(request.scope)
@@ -135,3 +150,10 @@ Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
 Threads = Annotated[Preparation, at_once(get_preparation)]
 Keys = Annotated[Keyring, at_once(get_keyring)]
 Context = Annotated[RequestContext, at_once(get_context)]
+
+# The query parameters of lists that are read page by page.
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many entries at most.")]
+# A cursor of a list that is ordered by name or by the prefix of a key.
+NameCursor = Annotated[str, Query(max_length=64, description="`next_cursor` of the page before.")]
+# An integer of eighteen digits fits in every database.
+NumberCursor = Annotated[str, Query(pattern="^[0-9]{0,18}$", description="`next_cursor` of the page before.")]

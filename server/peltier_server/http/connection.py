@@ -4,17 +4,20 @@ This is the only module that uses a private part of uvicorn, starlette or FastAP
 uvicorn's connection. Nothing public tells which of several pipelined requests begins to be answered.
 """
 
+import asyncio
 import socket
 from asyncio import TimerHandle, Transport
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 from httptools import HttpParserError
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from peltier_server.http.answer_output import AnswerOutput
 from peltier_server.http.incoming import MIN_BYTES_PER_SECOND, WHOLE
-from peltier_server.http.request_head import RequestHead
+
+# The parser has no limit of its own and would keep a larger head in memory.
+MAX_HEAD_BYTES = 64 * 1024
 
 # The most requests that may wait on a connection for the answer to an earlier one.
 _MAX_PIPELINED = 16
@@ -23,13 +26,124 @@ _MAX_SURPLUS = 64
 # The time that a surplus connection has for the head of its request.
 _SURPLUS_SECONDS = 2.0
 
-
 # On Linux tcp_info begins with the state (net/tcp_states.h). macOS has another name for it.
 _TCP_INFO = getattr(socket, "TCP_INFO", None)
 _ESTABLISHED = 1
 
 
-class Connection(HttpToolsProtocol):
+class RequestHead:
+    """Calls `give_up` when a head takes longer than `seconds`. Its timer stops while the server does not read. The
+    connection calls `keep_time` whenever it has parsed what has arrived, so a head in one piece needs no timer.
+
+    The parser reports each complete part. The bytes of the chunks since its last report count as an unfinished header.
+    So no byte of an earlier request on the connection counts, and no byte counts twice.
+    """
+
+    def __init__(self, seconds: float, give_up: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._give_up = give_up
+        self._clock: TimerHandle | None = None
+        self._is_open = self._is_paused = False
+        self._num_reported = self._num_unreported = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a head is expected, or has begun and not ended."""
+        return self._is_open
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether a head, or the trailer of a body, has more than `MAX_HEAD_BYTES`."""
+        return self._num_reported + self._num_unreported > MAX_HEAD_BYTES
+
+    def begin(self) -> None:
+        """Notes that a head is expected, or begins. A timer that already runs continues."""
+        self._num_reported = self._num_unreported = 0
+        self._is_open = True
+
+    def receive(self, num_bytes: int) -> None:
+        """Counts `num_bytes` that the connection gives to the parser. The parser calls `report` for the parts that
+        it finds.
+        """
+        self._num_unreported += num_bytes
+
+    def report(self, num_bytes: int) -> None:
+        """Counts `num_bytes` that the parser has found of the line, a header or a trailer; 0 for any other part."""
+        self._num_reported += num_bytes
+        self._num_unreported = 0
+
+    def end(self) -> None:
+        """Notes that the head is complete, or that the connection has closed."""
+        self._num_reported = self._num_unreported = 0
+        self._is_open = False
+        self._stop_clock()
+
+    def pause(self) -> None:
+        """Stops the timer while the server does not read."""
+        self._is_paused = True
+        self._stop_clock()
+
+    def resume(self) -> None:
+        """Starts the timer again when the server reads on. An incomplete head gets the full `seconds` again."""
+        self._is_paused = False
+        self.keep_time()
+
+    def keep_time(self) -> None:
+        """Starts the timer if it has to run and does not."""
+        if self._clock is None and self._is_open and not self._is_paused:
+            self._clock = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+
+class Cycle(Protocol):
+    """One request and its answer."""
+
+    response_started: bool
+
+
+class AnswerOutput:
+    """The transport of a connection. Two writes take the kernel twice as long as one, so the head of an answer waits
+    for the first bytes of the body. It leaves alone if they do not follow before the next turn of the event loop.
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._expected: Cycle | None = None
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def expect_head(self, cycle: Cycle) -> None:
+        """Says that the first write after the beginning of this answer is its head."""
+        self._expected = cycle
+
+    def write(self, data: bytes) -> None:
+        """Writes `data`, or keeps it if it is a head."""
+        if self._expected is not None and self._expected.response_started:
+            self._flush()
+            self._expected, self._head = None, data
+            asyncio.get_running_loop().call_soon(self._flush)
+            return
+        head, self._head = self._head, b""
+        self._transport.write(head + data if head else data)
+
+    def close(self) -> None:
+        """Closes the transport once everything is written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        head, self._head = self._head, b""
+        if head and not self._transport.is_closing():
+            self._transport.write(head)
+
+
+class LimitedConnection(HttpToolsProtocol):
     """uvicorn's connection, with limits on time and size. A subclass sets `stall_seconds` and `max_connections`.
 
     The server closes the connection when the head of a request takes longer than `stall_seconds` or is larger than 64
@@ -186,7 +300,7 @@ class Connection(HttpToolsProtocol):
 class _Flow(FlowControl):
     """Resumes reading only when no request waits. Until then, bytes that the caller sends ahead stay on its machine."""
 
-    def __init__(self, connection: Connection, head: RequestHead) -> None:
+    def __init__(self, connection: LimitedConnection, head: RequestHead) -> None:
         super().__init__(connection.transport)
         self._pipeline = connection.pipeline
         self._head = head
@@ -201,10 +315,10 @@ class _Flow(FlowControl):
             self._head.resume()
 
 
-def connection_class(stall_seconds: float, max_connections: int) -> type[Connection]:
-    """A subclass of `Connection` with these limits."""
+def connection_class(stall_seconds: float, max_connections: int) -> type[LimitedConnection]:
+    """A subclass of `LimitedConnection` with these limits."""
     limits = {"stall_seconds": stall_seconds, "max_connections": max_connections}
-    return type("Connection", (Connection,), limits)
+    return type("LimitedConnection", (LimitedConnection,), limits)
 
 
 def has_closed(connection: socket.socket) -> bool:

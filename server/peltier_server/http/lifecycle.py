@@ -1,11 +1,16 @@
-"""The state of the process, and the number of open requests that it still has to answer."""
+"""The state of the process, the number of open requests that it still has to answer, and its last phase, the drain."""
 
 import asyncio
+import logging
+import time
+from dataclasses import dataclass
 
 from peltier_client.errors import Draining, NotReady
 
 from peltier_server import retry_hints
 from peltier_server.service import Service
+
+logger = logging.getLogger(__name__)
 
 
 class Lifecycle:
@@ -111,3 +116,41 @@ class Lifecycle:
     def end_request(self, *, admitted: bool) -> None:
         """Notes the end of the answer to a request, for which `begin_request` has returned `admitted`."""
         self._num_arrived -= admitted
+
+
+@dataclass(frozen=True)
+class Drain:
+    """One drain, and its records in the log; `deadline` is in seconds of `time.monotonic`."""
+
+    lifecycle: Lifecycle
+    began_at: float
+    deadline: float
+    num_open: int
+
+    @classmethod
+    def begin(cls, lifecycle: Lifecycle, seconds: float) -> "Drain":
+        """Begins a drain: the server refuses new requests, and has `seconds` to answer the requests that have
+        arrived.
+        """
+        lifecycle.drain()
+        now = time.monotonic()
+        logger.info("drain begun", extra={"fields": {"open": lifecycle.num_open, "seconds": seconds}})
+        return cls(lifecycle, now, now + seconds, lifecycle.num_open)
+
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until the deadline; negative after it."""
+        return self.deadline - time.monotonic()
+
+    def log_end(self) -> None:
+        """Logs how many requests were answered, how many were cut off, and how many were refused. The last two were
+        answered 503.
+        """
+        cut_off = self.lifecycle.num_open
+        fields = {
+            "answered": self.num_open - cut_off,
+            "cut_off": cut_off,
+            "refused": self.lifecycle.num_refused,
+            "seconds": round(time.monotonic() - self.began_at, 3),
+        }
+        logger.log(logging.WARNING if cut_off else logging.INFO, "drain ended", extra={"fields": fields})

@@ -18,8 +18,7 @@ from fastapi import FastAPI
 from peltier_backbone.machine.heap import keep_freed_memory
 
 from peltier_server.http.connection import connection_class
-from peltier_server.http.drain import Drain
-from peltier_server.http.lifecycle import Lifecycle
+from peltier_server.http.lifecycle import Drain, Lifecycle
 from peltier_server.http.listener import Listener
 from peltier_server.settings import ComputeSettings, DrainSettings, Settings, SettingsError
 

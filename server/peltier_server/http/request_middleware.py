@@ -22,10 +22,13 @@ from peltier_server.http.application import AppState
 from peltier_server.http.error_handlers import ANSWERED, answer_error
 from peltier_server.http.incoming import WHOLE, Incoming
 from peltier_server.http.outgoing import Outgoing
-from peltier_server.http.request_span import begin_span, end_span
 from peltier_server.logs.access_log import log_access
-from peltier_server.metrics.labels import matched_route
+from peltier_server.metrics.series import matched_route
 from peltier_server.settings import Settings
+from peltier_server.tracing import RequestTrace
+
+# These are asked every few seconds, like the paths that need no caller.
+_UNTRACED = frozenset({"/metrics", "/v1/live"})
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +36,23 @@ OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 CONSOLE = "/console"
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _ID_BITS = 128
+
+
+def begin_span(tracer: Tracer, scope: Scope, headers: Mapping[str, str], started: float) -> RequestTrace | None:
+    """The spans of a request that began at `started`, in seconds of `time.monotonic`; None if it is not traced."""
+    return None if scope["path"] in _UNTRACED else RequestTrace(tracer, headers, started)
+
+
+def end_span(trace: RequestTrace, scope: Scope, context: RequestContext, status: int) -> None:
+    """Ends the span of a request that was answered with `status`."""
+    method, route = matched_route(scope)
+    attributes = {"http.request.method": method, "http.route": route, "peltier.request_id": context.request_id}
+    if context.known_caller is not None:
+        attributes["peltier.tenant"] = context.tenant
+    if context.version is not None:
+        owner, adapter, version = context.version
+        attributes |= {"peltier.owner": owner, "peltier.adapter": adapter, "peltier.version": version}
+    trace.end(f"{method} {route}", status, attributes)
 
 
 def is_open(path: str) -> bool:
@@ -48,8 +68,8 @@ class RequestMiddleware:
     The context has the `x-request-id` of the caller if that is plain text, and a random one otherwise. A request that
     arrived before the server began to drain is answered even if its body is not complete yet. While the server is
     leaving, every answer closes its connection, so that the caller opens the next one to another replica. On a surplus
-    connection (see `Connection`) the middleware answers 503 and closes the connection, except to the front page and the
-    probes: a server with too many callers is still alive.
+    connection (see `LimitedConnection`) the middleware answers 503 and closes the connection, except to the front page
+    and the probes: a server with too many callers is still alive.
 
     It authenticates the caller before the router sees the request, because the framework reads and parses a body before
     it runs dependencies. An unauthenticated caller must not make the server receive an upload, or learn which addresses

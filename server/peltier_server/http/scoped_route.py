@@ -17,7 +17,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
-from peltier_server.auth.caller import Caller
+from peltier_server.auth.keyring import Caller
 from peltier_server.context import context_of
 from peltier_server.errors import error_response
 from peltier_server.http.bodies import Handler, bounded, unique

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters
 from pydantic_core import to_json
 
-from peltier_server.catalog.entry import Entry, LabelBytes
+from peltier_server.catalog.published import Entry, LabelBytes
 from peltier_server.context import RequestContext
 from peltier_server.inference.prediction import OnePrediction
 

@@ -13,7 +13,7 @@ from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import BACKBONE_TASK
 from peltier_store.registry import VersionRecord
 
-from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Entry
 
 # No tenant can have this name.
 _OWNER = "_peltier"

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.errors import first_of
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding
 from peltier_adapters.spec.tasks import TOKEN_TYPES, DecodingSpec, TaskSpec, TaskType
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters, TaskReference
 
-from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Entry
 from peltier_server.context import RequestContext
 from peltier_server.inference.answer_size import AnswerBudget
 from peltier_server.inference.text_stream import StreamedText

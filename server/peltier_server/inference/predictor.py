@@ -1,6 +1,7 @@
 """Answers one request: resolve the task, tokenise the inputs, lease the adapter, queue the rows, read the answer."""
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Sequence
@@ -14,17 +15,18 @@ from peltier_adapters.answers.entities import tag_row
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding
 from peltier_adapters.inputs import TooManyWindows
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
-from peltier_client.errors import DeadlinePassed, InvalidInput
+from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
 from peltier_client.protocol import BACKBONE_TASK, Input, MixedItem, Parameters, TaskReference, group_prefix
-from peltier_store.blobs.blobs import BlobNotFound
+from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
+from peltier_server import retry_hints
 from peltier_server.catalog.catalog import Catalog
-from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Entry
 from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.answer_size import (
@@ -36,7 +38,6 @@ from peltier_server.inference.answer_size import (
     count_windows,
 )
 from peltier_server.inference.backbone_task import BackboneTask
-from peltier_server.inference.load_failure import load_failure
 from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.prediction_request import (
     PredictionRequest,
@@ -53,9 +54,28 @@ from peltier_server.inference.tokenizing import EncodedInput, InputReader, Readi
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import RowsOutcome, Terms
-from peltier_server.residency.lease import AdapterKey, Lease
+from peltier_server.residency.leases import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
-from peltier_server.tracing.request_trace import RequestTrace
+from peltier_server.tracing import RequestTrace
+
+logger = logging.getLogger(__name__)
+
+
+def load_failure(entry: Entry, request_id: str, error: AdapterError) -> PeltierError:
+    """The error for the caller. The log alone says where the store is and how it fails."""
+    version = entry.version
+    what = f"adapter {version.name!r} version {version.number} cannot be loaded"
+    if not isinstance(error, BlobError):
+        return InferenceFailed(f"{what}: {error}")
+    if isinstance(error, BlobStoreGone):
+        # The log already has one record that the store is gone.
+        return Unavailable(f"{what}, as the server's store is gone", retry_after=retry_hints.SOON)
+    # Callers of a public adapter are other tenants, so only the log tells where the store is and how it fails.
+    logger.error("request %s: %s's %s: %s", request_id, version.tenant, what, error)
+    reason = "the server's log has the reason under this request's x-request-id"
+    if isinstance(error, BlobNotFound | BlobDamaged):
+        return InferenceFailed(f"{what}, as its stored bytes are missing or damaged; {reason}")
+    return Unavailable(f"{what} just now; {reason}", retry_after=retry_hints.SOON)
 
 
 @dataclass(frozen=True)

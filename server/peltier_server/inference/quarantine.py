@@ -11,9 +11,9 @@ from types import TracebackType
 from peltier_client.errors import InferenceFailed
 from peltier_client.protocol import QuarantinedVersion
 
-from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Entry
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.leases import AdapterKey
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,8 @@ from peltier_adapters.answers import embeddings
 from peltier_adapters.answers.entities import TaggedRow, find_entities, join_windows
 from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
-from peltier_adapters.answers.texts import text_answer
-from peltier_adapters.batch.row import Gates, RowOutput
-from peltier_adapters.generation.generation import Draft
+from peltier_adapters.batch.row import RowGates, RowOutput
+from peltier_adapters.generation import Draft, text_answer
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
@@ -25,7 +24,7 @@ from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, PIECE_BYTES, 
 from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.inference.tokenizing import EncodedInput
 from peltier_server.queue.ticket import RowsOutcome
-from peltier_server.residency.lease import Lease
+from peltier_server.residency.leases import Lease
 
 # Below this, handing the work to a thread costs more than the work.
 _ANSWERS_ON_THE_LOOP = 64
@@ -39,7 +38,7 @@ class WindowedOutput(NamedTuple):
     outputs: Sequence[RowOutput | TaggedRow]
 
     @property
-    def gates(self) -> Gates | None:
+    def gates(self) -> RowGates | None:
         """The means of the gates of all rows, if they were recorded."""
         every = [output.gates for output in self.outputs if output.gates is not None]
         if not every:

@@ -4,7 +4,7 @@ import logging
 
 from starlette.types import Scope
 
-from peltier_server.metrics.labels import matched_route
+from peltier_server.metrics.series import matched_route
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
+from opentelemetry.trace import format_span_id, format_trace_id
+
 from peltier_server.auth.credentials import KEY_PATTERN
+from peltier_server.context import current_context
 from peltier_server.logs.access_log import enable_access_log
-from peltier_server.logs.request_fields import request_fields
 from peltier_server.settings import AuthSettings, LogSettings
 
 logger = logging.getLogger(__name__)
@@ -25,6 +27,27 @@ _INCOMPLETE = "ASGI callable returned without completing response."
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN = re.compile(r"[^\s\"=\\]+")
 _HIDDEN = "[key]"
+
+
+def request_fields() -> dict[str, str | int]:
+    """The id of the current request, the tenant of its caller and the adapter version that it asks for, as far as
+    they are known, and the ids of its trace and span if the server traces. An adapter of another tenant is
+    `tenant:name`. The result is empty outside of requests.
+    """
+    context = current_context.get()
+    if context is None:
+        return {}
+    fields: dict[str, str | int] = {"request_id": context.request_id}
+    if context.known_caller is not None:
+        fields["tenant"] = context.tenant
+    if context.version is not None:
+        tenant, adapter, number = context.version
+        fields["adapter"] = adapter if tenant == context.tenant else f"{tenant}:{adapter}"
+        fields["version"] = int(number)
+    if context.trace is not None:
+        span = context.trace.span_context
+        fields["trace_id"], fields["span_id"] = format_trace_id(span.trace_id), format_span_id(span.span_id)
+    return fields
 
 
 class Redactor:

@@ -1,12 +1,42 @@
 """The metrics as the parts of a snapshot. None of them takes longer with more adapters than have series."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from peltier_client.protocol import Distribution, LiveAdapter, LiveTenant, LiveTexts, LiveTier
+from prometheus_client import Counter, Gauge
+from prometheus_client.samples import Sample
 
-from peltier_server.metrics.counts import counts, nested_counts, total
-from peltier_server.metrics.histogram import Series
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.metrics.series import Series
+
+_COUNTER = "_total"
+
+
+def total(metric: Counter | Gauge) -> int:
+    """The value of a metric without labels."""
+    return int(_samples(metric)[0].value)
+
+
+def counts(metric: Counter | Gauge) -> dict[str, int]:
+    """The values of a metric with one label."""
+    return {next(iter(one.labels.values())): int(one.value) for one in _samples(metric)}
+
+
+def nested_counts(metric: Counter) -> Mapping[str, dict[str, int]]:
+    """The values of a metric with two labels: by the second one, for each value of the first."""
+    found = defaultdict[str, dict[str, int]](dict)
+    for one in _samples(metric):
+        first, second = one.labels.values()
+        found[first][second] = int(one.value)
+    return found
+
+
+def _samples(metric: Counter | Gauge) -> list[Sample]:
+    """Without the times at which counters began."""
+    (family,) = metric.collect()
+    suffix = _COUNTER if isinstance(metric, Counter) else ""
+    return [one for one in family.samples if one.name == family.name + suffix]
 
 
 def distribution(series: Series) -> Distribution:

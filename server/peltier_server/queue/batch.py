@@ -1,14 +1,106 @@
-"""The work of one iteration of the runner."""
+"""The work of one iteration of the runner, and its maximum size. The maximum cost is lower while several tenants are
+present, so that none waits long for another."""
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Resident
 
 from peltier_server.queue.ticket import RowsOutcome, Ticket, settle
-from peltier_server.tracing.batch_trace import BatchTrace
+from peltier_server.tracing import BatchTrace
+
+# Callers who send one request at a time pause between them. So a tenant stays present this long after its last row.
+PRESENT_SECONDS = 10.0
+# The fixed cost of a batch is about as much. A smaller batch has more overhead than useful work.
+MIN_SHARED_COST = 32
+
+
+@dataclass(frozen=True)
+class BatchBounds:
+    """Maximum rows of a batch, its maximum cost in tokens of the plain backbone, and its maximum expected seconds while
+    several tenants are present."""
+
+    max_rows: int
+    max_tokens: int
+    max_shared_seconds: float = math.inf
+
+
+class BatchLimit:
+    """Computes the maximum cost of a batch. A tenant is present while it has waiting or running rows, and some seconds
+    longer. The caller holds the lock of the queue."""
+
+    def __init__(self, bounds: BatchBounds) -> None:
+        self._bounds = bounds
+        self._latest = ""
+        self._seen_at = self._other_seen_at = -math.inf
+
+    def saw(self, tenants: Iterable[str]) -> None:
+        """These tenants have waiting or running rows now."""
+        for tenant in tenants:
+            if tenant != self._latest:
+                self._other_seen_at, self._latest = self._seen_at, tenant
+            self._seen_at = time.monotonic()
+
+    def cost(self, seconds_per_token: float, fixed_cost: float = 0.0) -> int:
+        """The maximum cost of a batch's rows in tokens, for the expected time of a token, which is infinite if nothing
+        is known, and the cost of a batch without rows."""
+        max_tokens, max_seconds = self._bounds.max_tokens, self._bounds.max_shared_seconds
+        is_shared = time.monotonic() - self._other_seen_at <= PRESENT_SECONDS
+        if not is_shared or (max_tokens + fixed_cost) * seconds_per_token <= max_seconds:
+            return max_tokens
+        fitting = max_seconds / seconds_per_token - fixed_cost
+        return min(max_tokens, max(int(fitting), MIN_SHARED_COST))
+
+
+@dataclass
+class BatchRoom:
+    """The room of one pass: rows, and cost in tokens of the plain backbone. An adapter's weights are charged once, with
+    its first ticket.
+
+    The first row may cost more, and may have more beams if it is `alone`, with nothing else in progress. The steps of
+    the taken texts cost at most `steps` together.
+    """
+
+    cost: int
+    rows: int
+    steps: float = math.inf
+    alone: bool = True
+    first: bool = True
+    adapters: set[Resident | None] = field(default_factory=set)
+
+    def weights_cost(self, ticket: Ticket) -> int:
+        """The cost of the weights of `ticket`'s adapter in this pass."""
+        return 0 if ticket.row.resident in self.adapters else ticket.price.weights
+
+    def step_cost(self, ticket: Ticket) -> int:
+        """The cost that `ticket` adds to each step of the taken texts."""
+        return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.price.step_weights)
+
+    def admits(self, ticket: Ticket, max_rows: int) -> int:
+        """How many of the next `max_rows` rows of `ticket` fit; takes their room."""
+        cost, step_cost = ticket.pass_cost + self.weights_cost(ticket), self.step_cost(ticket)
+        if not (self.first or cost <= self.cost):
+            return 0
+        fits = ticket.num_beams <= self.rows and step_cost <= self.steps
+        if not ((self.first and self.alone) or fits):
+            return 0
+        self.cost -= cost
+        self.steps -= step_cost
+        self.rows -= ticket.num_beams
+        self.first = False
+        num_rows = 1
+        for cost in islice(ticket.price.rows, ticket.num_served + 1, ticket.num_served + max_rows):
+            if cost > self.cost or not self.rows:
+                break
+            self.cost -= cost
+            self.rows -= 1
+            num_rows += 1
+        return num_rows
 
 
 class TicketBatch:

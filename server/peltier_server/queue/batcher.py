@@ -9,15 +9,13 @@ from itertools import groupby, islice
 from typing import Any, TypeVar
 
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation.generation import Draft
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, Draft
 from peltier_client.errors import DeadlinePassed, Draining
 
 from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
-from peltier_server.queue.batch import TicketBatch
-from peltier_server.queue.batch_limit import Admission, BatchBounds, BatchLimit
-from peltier_server.queue.fair_queue import BatchRoom, FairQueue
+from peltier_server.queue.batch import BatchBounds, BatchLimit, BatchRoom, TicketBatch
+from peltier_server.queue.fair_queue import Admission, FairQueue
 from peltier_server.queue.prices import Price, Prices, price_tokens
 from peltier_server.queue.ticket import Reduce, Results, RowsOutcome, Terms, Ticket, TokenListener, settle
 

@@ -1,62 +1,46 @@
-"""Waiting tickets of one kind, and how many of their rows a pass takes."""
+"""Waiting tickets of one kind in fair order, and how many tokens may wait."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 
-from peltier_adapters.residency.bank import Resident
+from peltier_client.errors import QueueFull, TooLarge
 
-from peltier_server.fairness.scheduler import Scheduler, WeightOf
-from peltier_server.fairness.size_index import Ranking
+from peltier_server import retry_hints
+from peltier_server.fairness.scheduler import Ranking, Scheduler, WeightOf
+from peltier_server.fairness.shared_bound import TIMES_THE_REST, is_fair, max_alone
+from peltier_server.queue.batch import BatchRoom
 from peltier_server.queue.ticket import Ticket
 
 
-@dataclass
-class BatchRoom:
-    """The room of one pass: rows, and cost in tokens of the plain backbone. An adapter's weights are charged once, with
-    its first ticket.
+@dataclass(frozen=True)
+class Admission:
+    """At most `max_tokens` wait, and of one tenant at most three times the rest. So a tenant that floods the queue
+    leaves room for others. Tokens are counted, not their estimated cost, so that measured times have no influence."""
 
-    The first row may cost more, and may have more beams if it is `alone`, with nothing else in progress. The steps of
-    the taken texts cost at most `steps` together.
-    """
+    max_tokens: int
 
-    cost: int
-    rows: int
-    steps: float = math.inf
-    alone: bool = True
-    first: bool = True
-    adapters: set[Resident | None] = field(default_factory=set)
-
-    def weights_cost(self, ticket: Ticket) -> int:
-        """The cost of the weights of `ticket`'s adapter in this pass."""
-        return 0 if ticket.row.resident in self.adapters else ticket.price.weights
-
-    def step_cost(self, ticket: Ticket) -> int:
-        """The cost that `ticket` adds to each step of the taken texts."""
-        return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.price.step_weights)
-
-    def admits(self, ticket: Ticket, max_rows: int) -> int:
-        """How many of the next `max_rows` rows of `ticket` fit; takes their room."""
-        cost, step_cost = ticket.pass_cost + self.weights_cost(ticket), self.step_cost(ticket)
-        if not (self.first or cost <= self.cost):
-            return 0
-        fits = ticket.num_beams <= self.rows and step_cost <= self.steps
-        if not ((self.first and self.alone) or fits):
-            return 0
-        self.cost -= cost
-        self.steps -= step_cost
-        self.rows -= ticket.num_beams
-        self.first = False
-        num_rows = 1
-        for cost in islice(ticket.price.rows, ticket.num_served + 1, ticket.num_served + max_rows):
-            if cost > self.cost or not self.rows:
-                break
-            self.cost -= cost
-            self.rows -= 1
-            num_rows += 1
-        return num_rows
+    def check(self, tenant: str, tokens: int, *, waiting: int, of_tenant: int) -> None:
+        """Raises `QueueFull` if `tokens` beside those `waiting` are too many, or `TooLarge` if they always are."""
+        max_tokens = max_alone(self.max_tokens)
+        if tokens > max_tokens:
+            raise TooLarge(
+                f"the request costs {tokens} tokens; at most {max_tokens} of one tenant may wait at a time, "
+                f"so that others find room among {self.max_tokens}"
+            )
+        rest = self.max_tokens - waiting - tokens
+        if rest < 0:
+            raise QueueFull(
+                f"{waiting} tokens wait of at most {self.max_tokens}; {tokens} more do not fit",
+                retry_after=retry_hints.SOON,
+            )
+        if not is_fair(of_tenant + tokens, rest):
+            raise QueueFull(
+                f"{of_tenant} tokens of tenant {tenant!r} wait; {tokens} more would leave {rest} of {self.max_tokens} "
+                f"to others, and one tenant may have at most {TIMES_THE_REST} times what it leaves",
+                retry_after=retry_hints.SOON,
+            )
 
 
 class FairQueue:

@@ -9,12 +9,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from opentelemetry.trace import SpanContext
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding
 from peltier_client.errors import PeltierError
 
-from peltier_server.auth.caller import TENANT
+from peltier_server.auth.keyring import TENANT
 from peltier_server.queue.prices import Price
-from peltier_server.tracing.request_trace import RequestTrace
+from peltier_server.tracing import RequestTrace
 
 T = TypeVar("T")
 

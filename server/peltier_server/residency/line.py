@@ -1,11 +1,18 @@
-"""Lines of waiting items, one for each tenant, served by weight."""
+"""Callers that wait: in a line for each tenant, served by weight, and for at most a bounded time."""
 
+import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Generic, TypeVar
 
+from peltier_client.errors import Unavailable
+
+from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
+from peltier_server.metrics.metrics import Metrics
 
 # Virtual time is counted in integer steps, as in `peltier_server.fairness.scheduler`.
 _STEPS = 10**9
@@ -82,3 +89,28 @@ class WaitingLine(Generic[T]):
         # A tenant that left ahead of the others is ahead of them when it returns. Other tags are not needed.
         if len(self._tags) > 2 * len(self.waiting):
             self._tags = {other: tag for other, tag in self._tags.items() if other in self.waiting or tag > now}
+
+
+class BoundedWait:
+    """Blocks that wait for at most `seconds`, and are measured."""
+
+    def __init__(self, seconds: float, metrics: Metrics) -> None:
+        self._seconds, self._metrics = seconds, metrics
+
+    @asynccontextmanager
+    async def bounded(self, wanted: str, failure: str, describe: Callable[[], str]) -> AsyncIterator[None]:
+        """A block that waits for what is `wanted`. If it takes too long, raises `Unavailable` that names the `failure`
+        and the state that `describe` returns then."""
+        started = time.monotonic()
+        clock = asyncio.timeout(self._seconds)
+        try:
+            async with clock:
+                yield
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            self._metrics.adapter_refusals.labels(wanted).inc()
+            reason = f"{failure} within {self._seconds:g} s: {describe()}"
+            raise Unavailable(reason, retry_after=retry_hints.SOON) from None
+        finally:
+            self._metrics.adapter_wait_seconds.labels(wanted).observe(time.monotonic() - started)

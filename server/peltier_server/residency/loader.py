@@ -1,4 +1,4 @@
-"""Loads adapters from the store to the device."""
+"""Loads adapters from the store to the device, and proves them on a server in another precision."""
 
 import asyncio
 from concurrent.futures import Executor
@@ -7,6 +7,7 @@ from functools import partial
 from peltier_adapters.artifact.artifact import Artifact, load_stored, read_artifact
 from peltier_adapters.artifact.source import ByteSource
 from peltier_adapters.errors import ArtifactError
+from peltier_adapters.golden.golden import golden_rows, judge_stored
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
 from peltier_adapters.spec.cost import AdapterCost
@@ -14,7 +15,9 @@ from peltier_adapters.spec.parts import served_parts
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs
 
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.ticket import Terms
+from peltier_server.residency.leases import AdapterKey
 
 # Installed within about a millisecond.
 _QUICK_BYTES = 1024 * 1024
@@ -71,3 +74,43 @@ class StoreLoader:
         is_here = self.backbone.device.type == "cpu" and not artifact.manifest.task.targets
         parts = artifact.manifest.parts
         return is_here and (self.device_bytes(artifact) <= _QUICK_BYTES or served_parts(parts) == parts)
+
+
+class ProvingLoader:
+    """A `AdapterLoader` that runs the golden examples of each adapter when it first comes from the store.
+
+    A server in another precision may have published it: replicas share a store, and a server may be started again with
+    another `dtype`. The examples are ordinary rows of the tenant that asks for the adapter first. Their copy of the
+    adapter is in memory only while they run, and is not counted in the device's bytes; there are at most as many as
+    fetches in progress.
+    """
+
+    def __init__(self, loader: StoreLoader, batcher: Batcher) -> None:
+        self._loader = loader
+        self._batcher = batcher
+        self._proved: set[str] = set()
+
+    async def fetch(self, key: AdapterKey) -> Artifact:
+        """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
+        return await self._loader.fetch(key)
+
+    async def prove(self, artifact: Artifact, tenant: str) -> None:
+        """Runs the golden examples; raises InferenceFailed, QueueFull, or an ArtifactError that says how their outputs
+        differ."""
+        if artifact.digest in self._proved:
+            return
+        backbone, manifest = self._loader.backbone, artifact.manifest
+        resident = await self._loader.install(artifact)
+        rows = await asyncio.to_thread(golden_rows, backbone, manifest, resident)
+        outcome = await self._batcher.compute(rows, Terms(tenant))
+        if reasons := judge_stored(backbone, manifest, outcome.outputs):
+            raise ArtifactError(reasons)
+        self._proved.add(artifact.digest)
+
+    def device_bytes(self, artifact: Artifact) -> int:
+        """The bytes of its served parts on the device."""
+        return self._loader.device_bytes(artifact)
+
+    async def install(self, artifact: Artifact) -> Resident:
+        """Copies to memory that no batch reads."""
+        return await self._loader.install(artifact)

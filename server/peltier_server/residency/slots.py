@@ -10,12 +10,10 @@ from peltier_client.protocol import Tier
 
 from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.bounded_wait import BoundedWait
-from peltier_server.residency.device_tier import DeviceTier, MemoryBudget
 from peltier_server.residency.fetches import AdapterLoader, Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
-from peltier_server.residency.lease import Lease, Leasing, SlotClaim, SlotEntry
-from peltier_server.residency.line import Verdict, WaitingLine
+from peltier_server.residency.leases import DeviceTier, Lease, Leasing, MemoryBudget, SlotClaim, SlotEntry
+from peltier_server.residency.line import BoundedWait, Verdict, WaitingLine
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)

@@ -8,14 +8,13 @@ from fastapi import Response
 from peltier_client.errors import Draining, Forbidden, InvalidInput, NotReady, QuotaExceeded, Unauthorized
 from peltier_client.protocol import ActivityResponse, Resident, Tier, VersionActivity
 
-from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Entry
 from peltier_server.context import VersionLabels
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, Context, Threads
+from peltier_server.http.application import MAX_PAGE, Accepted, Context, Limit, Threads
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.metrics.labels import OTHER, BusyVersions
+from peltier_server.metrics.series import OTHER, BusyVersions
 from peltier_server.residency.slots import ResidentTier
-from peltier_server.routes.paging import MAX_PAGE, Limit
 from peltier_server.service import Service
 
 _ERRORS = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)

@@ -41,10 +41,20 @@ from starlette.responses import StreamingResponse
 from peltier_server.catalog.publisher import UploadTarget
 from peltier_server.context import BodyLimit
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, Changing, Context, Threads, Uploads, get_context, get_upload_turns
+from peltier_server.http.application import (
+    Accepted,
+    Changing,
+    Context,
+    Limit,
+    NameCursor,
+    NumberCursor,
+    Threads,
+    Uploads,
+    get_context,
+    get_upload_turns,
+)
 from peltier_server.http.bodies import Handler
 from peltier_server.http.scoped_route import ScopedRoute, scoped_router
-from peltier_server.routes.paging import Limit, NameCursor, NumberCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)

@@ -10,9 +10,8 @@ from peltier_store.registry import AuditFilter
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted
+from peltier_server.http.application import MAX_PAGE, Accepted
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.routes.paging import MAX_PAGE
 
 # Of an actor, `key:` and the prefix of a key or the subject of a token; no action is longer.
 _MAX_WORD_LEN = 320

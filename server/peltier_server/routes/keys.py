@@ -8,11 +8,10 @@ from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, N
 from peltier_client.protocol import KeyInfo, KeyList, KeyRequest, NewKey
 from peltier_store.registry import Key
 
-from peltier_server.auth.caller import LOCAL, metrics_problem
+from peltier_server.auth.keyring import LOCAL, metrics_problem
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, Changing, Context, Keys
+from peltier_server.http.application import Accepted, Changing, Context, Keys, Limit, NameCursor
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 

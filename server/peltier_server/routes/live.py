@@ -11,8 +11,7 @@ from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, get_lifecycle
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.metrics import live
-from peltier_server.metrics.counts import counts, total
-from peltier_server.metrics.live import distribution
+from peltier_server.metrics.live import counts, distribution, total
 from peltier_server.service import Service
 
 # At least as many as may have series of their own, and the one of the others.

@@ -20,7 +20,7 @@ from peltier_server.http.application import accept, get_context, resolve
 from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.inference.mixed import MixedAnswer
+from peltier_server.inference.items import MixedAnswer
 from peltier_server.inference.prediction import (
     TRUNCATION_HEADER,
     JSONBytes,

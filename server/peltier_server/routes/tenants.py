@@ -17,11 +17,10 @@ from peltier_client.protocol import RateUsage, TenantInfo, TenantList, TenantQuo
 from peltier_store.registry import Quotas, TenantRecord
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, Changing, Context, Keys
+from peltier_server.http.application import Accepted, Changing, Context, Keys, Limit, NameCursor
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Left
-from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 

@@ -4,20 +4,127 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from peltier_adapters.generation.generation import create_draft
+from peltier_adapters.generation import Draft, Generator, create_draft
+from peltier_adapters.residency.bank import Resident
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError, Unavailable
 
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.ticket import Ticket, report_progress, settle
-from peltier_server.runner.bisection import blame, free_memory
-from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
-from peltier_server.runner.decode_job import DecodeJob, StepStats
-from peltier_server.runner.group import DecodeGroup
+from peltier_server.queue.ticket import NewTokens, RowsOutcome, Ticket, report_progress, settle
+from peltier_server.runner.isolation import ComputeGuard, WorkerReplaced, blame, free_memory
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class DecodeJob:
+    """A ticket and its draft, which may be restarted. `sent` are the tokens that the ticket's listener has received.
+    Times are seconds of `time.monotonic`."""
+
+    ticket: Ticket
+    draft: Draft
+    started_at: float = field(default_factory=time.monotonic)
+    sent: list[int] = field(default_factory=list)
+
+    @property
+    def queue_seconds(self) -> float:
+        """The time in the queue."""
+        return self.started_at - self.ticket.queued_at
+
+    @property
+    def compute_seconds(self) -> float:
+        """The decoding time so far."""
+        return time.monotonic() - self.started_at
+
+    def result(self, stats: "StepStats") -> RowsOutcome[Draft] | PeltierError | None:
+        """The caller's result; None while the draft is unfinished."""
+        if self.draft.failed:
+            return InferenceFailed("the model's output for this input is not finite")
+        if self.sent and not self._repeats():
+            return InferenceFailed("the generation was not reproducible after a restart")
+        if not self.draft.done:
+            return None
+        return RowsOutcome([self.draft], self.queue_seconds, self.compute_seconds, stats.num_rows, stats.num_adapters)
+
+    def new_progress(self) -> NewTokens | None:
+        """Takes the tokens that the listener has not received yet."""
+        new = tuple(self.draft.ids[len(self.sent) :])
+        if self.ticket.listener is None or not new:
+            return None
+        self.sent += new
+        return NewTokens(new, self.queue_seconds, self.compute_seconds)
+
+    def _repeats(self) -> bool:
+        ids = self.draft.ids
+        return ids[: len(self.sent)] == self.sent[: len(ids)]
+
+
+class StepStats:
+    """Who shares a step: texts, rows (a text with beams has several), their tenants, distinct adapters, and `cost` in
+    tokens of the plain backbone."""
+
+    def __init__(self, jobs: Sequence[DecodeJob]) -> None:
+        self.num_texts = len(jobs)
+        self.num_rows = sum(job.ticket.num_beams for job in jobs)
+        self.rows_by_tenant = Counter[str]()
+        self.cost_by_tenant = Counter[str]()
+        adapters = set[Resident]()
+        for ticket in (job.ticket for job in jobs):
+            self.rows_by_tenant[ticket.tenant] += ticket.num_beams
+            self.cost_by_tenant[ticket.tenant] += ticket.step_cost
+            if ticket.row.resident is not None and ticket.row.resident not in adapters:
+                adapters.add(ticket.row.resident)
+                self.cost_by_tenant[ticket.tenant] += ticket.price.step_weights
+        self.num_adapters = len(adapters)
+        self.cost = sum(self.cost_by_tenant.values())
+
+
+class DecodeGroup:
+    """Jobs over one generator. A group whose step has raised must not be used again."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self._generator = Generator(backbone)
+        self._jobs: dict[Draft, DecodeJob] = {}
+        self._stats: StepStats | None = None
+
+    @property
+    def jobs(self) -> tuple[DecodeJob, ...]:
+        """The jobs of the next step."""
+        return tuple(self._jobs.values())
+
+    @property
+    def stats(self) -> StepStats:
+        """The stats of the next step; they change when a job joins or leaves."""
+        if self._stats is None:
+            self._stats = StepStats(self.jobs)
+        return self._stats
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of the next step."""
+        return self._generator.num_rows
+
+    def join(self, jobs: Sequence[DecodeJob]) -> None:
+        """Computes the first pass of `jobs` and adds them; if it raises, none is added."""
+        self._generator.join([job.draft for job in jobs])
+        self._jobs |= {job.draft: job for job in jobs}
+        self._stats = None
+
+    def drop(self, jobs: Sequence[DecodeJob]) -> None:
+        """Removes jobs, if they are still in the group, and frees their slots."""
+        if not jobs:
+            return
+        self._generator.drop([job.draft for job in jobs])
+        for job in jobs:
+            self._jobs.pop(job.draft, None)
+        self._stats = None
+
+    def step(self) -> list[DecodeJob]:
+        """Generates one token for each job; returns the jobs."""
+        return [self._jobs[draft] for draft in self._generator.step()]
 
 
 class PriceLearner(Protocol):

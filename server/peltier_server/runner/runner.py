@@ -8,7 +8,7 @@ from peltier_server.queue.batcher import Batcher
 from peltier_server.runner.worker import Worker, WorkerResources
 
 
-class Runner:
+class WorkerRunner:
     """Runs one `Worker` at a time on the batches of the batcher, and replaces it when it is stuck.
 
     A stuck thread cannot be ended, and it keeps the memory of its rows' adapters until it ends. Everything else

@@ -9,7 +9,7 @@ from peltier_client.errors import NotReady
 
 from peltier_server import retry_hints
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.runner.runner import Runner
+from peltier_server.runner.runner import WorkerRunner
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Watchdog:
     thread has computed something and no thread is stuck. More than `max_restarts` consecutive restarts end the process.
     """
 
-    def __init__(self, runner: Runner, metrics: Metrics, *, max_batch_seconds: float, max_restarts: int) -> None:
+    def __init__(self, runner: WorkerRunner, metrics: Metrics, *, max_batch_seconds: float, max_restarts: int) -> None:
         self._runner = runner
         self._metrics = metrics
         self._max_batch_seconds = max_batch_seconds

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
 from peltier_server.auth.authenticator import Authenticator
-from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.auth.credentials import Credentials, Issued
-from peltier_server.auth.keyring import Keyring
+from peltier_server.auth.keyring import LOCAL, MONITOR, OPERATOR, Caller, Keyring
 from peltier_server.settings import SettingsError
 from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
 from starlette.datastructures import Headers

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from peltier_client.errors import Unauthorized, Unavailable
-from peltier_server.auth import jwks
+from peltier_server.auth import oidc
 from peltier_server.auth.oidc import OidcTokens, Provider
 
 from tests.server.conftest import Serve
@@ -152,7 +152,7 @@ async def test_keys_are_fetched_once(idp: IdentityProvider) -> None:
 
 async def test_a_new_key_is_found(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """Providers change their keys; an unknown id is looked up once the pause is over."""
-    monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "PAUSE_SECONDS", 0.0)
     tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     idp.public.append({**json.loads(RSAAlgorithm.to_jwk(STRANGER.public_key())), "kid": "new"})
@@ -161,8 +161,8 @@ async def test_a_new_key_is_found(idp: IdentityProvider, monkeypatch: pytest.Mon
 
 async def test_a_key_that_is_withdrawn_ends(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the kept keys are no longer fresh."""
-    monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(jwks, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "FRESH_SECONDS", 0.0)
     tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     del idp.public[0]
@@ -183,15 +183,15 @@ async def test_a_provider_that_does_not_answer_is_no_verdict(idp: IdentityProvid
 
 async def test_known_keys_outlive_an_outage(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """For an hour at most; ids that are not known cannot be told meanwhile."""
-    monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(jwks, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "FRESH_SECONDS", 0.0)
     tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     idp.is_up = False
     await tokens.caller(idp.token())
     with pytest.raises(Unavailable):
         await tokens.caller(idp.token(kid="another"))
-    monkeypatch.setattr(jwks, "STALE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "STALE_SECONDS", 0.0)
     with pytest.raises(Unavailable):
         await tokens.caller(idp.token())
 
@@ -204,9 +204,9 @@ async def call_for_ever(tokens: OidcTokens, token: str) -> None:
 
 async def test_a_provider_that_hangs_is_waited_for_once(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """And briefly, by those whose key is known; once it answers again, what it says holds."""
-    monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(jwks, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(jwks, "_TIMEOUT_SECONDS", 600.0)
+    monkeypatch.setattr(oidc, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "_TIMEOUT_SECONDS", 600.0)
     tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     idp.asked.acquire()
@@ -226,12 +226,12 @@ async def test_a_provider_that_hangs_is_waited_for_once(idp: IdentityProvider, m
     idp.answers.set()
     with pytest.raises(Unauthorized):
         await call_for_ever(tokens, idp.token())
-    assert seen == [jwks._COURTESY_SECONDS]
+    assert seen == [oidc._COURTESY_SECONDS]
 
 
 async def test_tokens_over_http(idp: IdentityProvider, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside keys: scopes open routes, a tenant that is not here is 403, and what cannot be told 503."""
-    monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "PAUSE_SECONDS", 0.0)
     named = {"oidc_issuer": idp.url, "oidc_audience": "peltier", "oidc_jwks_url": f"{idp.url}/keys"}
     async with serve(**named) as running:
 

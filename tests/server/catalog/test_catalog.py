@@ -14,11 +14,11 @@ from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import AdapterNotFound, VersionNotFound
 from peltier_client.protocol import TaskReference
-from peltier_server.auth.caller import ALL_SCOPES, Caller
+from peltier_server.auth.keyring import ALL_SCOPES, Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
 from peltier_server.context import RequestContext
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.leases import AdapterKey
 from peltier_store.registry import AdapterRecord, AliasRecord, VersionRecord
 
 NOW = datetime.now(UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_backbone.backbone import Backbone
-from peltier_server.catalog import entry
+from peltier_server.catalog import published
 from peltier_store.registry import RegistryError
 
 from tests.server.conftest import Running, Serve, read_again, until
@@ -240,7 +240,7 @@ async def test_large_manifests_are_read_off_the_event_loop(
         threads.append(threading.current_thread())
         return parse_manifest(text)
 
-    monkeypatch.setattr(entry, "parse_manifest", parse)
+    monkeypatch.setattr(published, "parse_manifest", parse)
     labels = [f"{number} {'x' * 200}" for number in range(400)]  # more would cost more than this backbone
     assert (await one.upload(make_artifact(bert, "bitfit", name="a", labels=labels))).status_code == 201
     await soon(two, "a", version=1)

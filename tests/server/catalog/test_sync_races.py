@@ -12,7 +12,7 @@ from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.sync import RegistrySync
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.leases import AdapterKey
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import Registry, RegistrySnapshot
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from peltier_backbone.native import choice, survey
 from peltier_client.commands.doctor import Finding
-from peltier_server.doctor import memory, packages, processor
+from peltier_server.doctor import machine, packages
 from peltier_server.doctor.checks import check
-from peltier_server.doctor.memory import available_bytes, check_memory
+from peltier_server.doctor.machine import available_bytes, check_memory, check_processor
 from peltier_server.doctor.packages import check_packages
-from peltier_server.doctor.processor import check_processor
 from peltier_server.settings import ComputeSettings, Settings
 
 from tests.support.levels import LEVELS
@@ -52,7 +51,7 @@ def test_a_machine_without_kernels_is_slow(monkeypatch: pytest.MonkeyPatch, tmp_
     """And so is one whose kernels are no library."""
     (tmp_path / f"{LEVELS[-1]}.so").write_bytes(b"no library")
     monkeypatch.setattr(survey, "_FOLDER", tmp_path)
-    monkeypatch.setattr(processor, "usable_cores", lambda: 1)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 1)
     monkeypatch.setattr(choice, "_library", choice._library.__wrapped__)
     monkeypatch.setattr(choice, "_choose", choice._choose.__wrapped__)
     found = list(check_processor(ComputeSettings(threads=4, device="cpu", dtype="float32")))
@@ -89,7 +88,7 @@ def test_memory_below_the_settings_is_broken(monkeypatch: pytest.MonkeyPatch, tm
     assert available_bytes(info, limit) == 4096 * 1024
     limit.write_text("1024\n")
     assert available_bytes(info, limit) == 1024
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2**30)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 2**30)
     (text,) = told(check_memory(Settings(compute=ComputeSettings(device="cpu", dtype="float32"))), "broken")
     assert "device_bytes 1.1 GB" in text
     assert text.endswith("this machine or its container has 1.1 GB")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
-from peltier_server.auth.caller import LOCAL
+from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext, attach_context
 from peltier_server.fairness.shared_bound import Held, SharedBound
 from peltier_server.http.incoming import Incoming

@@ -213,7 +213,7 @@ def test_the_life_of_a_server_is_in_its_log(start: Start) -> None:
     told = [
         one["message"]
         for one in records
-        if one["logger"].startswith(("peltier_server.http.process", "peltier_server.http.drain"))
+        if one["logger"].startswith(("peltier_server.http.process", "peltier_server.http.lifecycle"))
     ]
     assert [re.sub(r" on .*", "", message) for message in told] == [
         "Peltier starts",

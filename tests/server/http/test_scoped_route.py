@@ -8,8 +8,8 @@ import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.http.scoped_route import ScopedRoute
+from peltier_server.protocols import rerank
 from peltier_server.protocols.openai import routes as openai
-from peltier_server.protocols.rerank import routes as rerank
 from peltier_server.routes import predict
 from starlette.types import Message, Scope
 

@@ -14,7 +14,7 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.token_places import words_at_spaces
 from peltier_client.protocol import Parameters, PredictResponse
-from peltier_server.auth.caller import LOCAL
+from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
 from peltier_server.inference import response
 

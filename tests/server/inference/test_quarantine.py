@@ -10,7 +10,7 @@ import pytest
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Unavailable
-from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Entry
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
 

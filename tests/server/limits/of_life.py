@@ -2,7 +2,7 @@
 
 import pytest
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.metrics.labels import TenantLabels
+from peltier_server.metrics.series import TenantLabels
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers
@@ -41,7 +41,7 @@ def _(servers: Servers) -> Met:
     return "the version is counted as `other`"
 
 
-@probe("tenants with series of their own in the metrics", "peltier_server.metrics.labels._MAX_TENANTS")
+@probe("tenants with series of their own in the metrics", "peltier_server.metrics.series._MAX_TENANTS")
 def _(_: Servers) -> Met:
     labels = TenantLabels()
     assert [labels.of(f"tenant-{number}") for number in range(101)][99:] == ["tenant-99", "_others"]

@@ -44,7 +44,7 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("size of a request's line and headers", "peltier_server.http.request_head.MAX_HEAD_BYTES")
+@probe("size of a request's line and headers", "peltier_server.http.connection.MAX_HEAD_BYTES")
 def _(servers: Servers) -> Met:
     assert servers.bert.hears(b"GET /health HTTP/1.1\r\nx: ", *[b"a" * 65536] * 2) == b""
     return _CLOSED
@@ -305,7 +305,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "entries on a page of adapters or versions (each below 8 KiB), keys, tenants, activity or the audit log",
-    "peltier_server.routes.paging.MAX_PAGE",
+    "peltier_server.http.application.MAX_PAGE",
 )
 def _(servers: Servers) -> Met:
     lists = ("adapters", "adapters/demo/versions", "keys", "tenants", "activity", "audit")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.spec.tasks import MAX_BEAMS, MAX_TEMPERATURE
-from peltier_server.runner.group import DecodeGroup
+from peltier_server.runner.decoder import DecodeGroup
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import TEXT, Servers

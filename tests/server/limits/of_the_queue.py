@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from peltier_server.inference import quarantine
-from peltier_server.runner import bisection
+from peltier_server.runner import isolation
 from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
@@ -106,7 +106,7 @@ def _quarantined(server: Small) -> Met:
         raise RuntimeError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bisection, "forward", fail)
+        patch.setattr(isolation, "forward", fail)
         for _ in range(quarantine._MAX_FAILURES):
             assert "quarantine" not in server.predict().text
         return server.predict()
@@ -126,14 +126,14 @@ def _almost_filled(server: Small) -> Iterator[None]:
 @contextmanager
 def _stuck() -> Iterator[None]:
     """No forward ends before the block does."""
-    released, forward = threading.Event(), bisection.forward
+    released, forward = threading.Event(), isolation.forward
 
     def wait(*rows: Any, **options: Any) -> Any:
         released.wait(10)
         return forward(*rows, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bisection, "forward", wait)
+        patch.setattr(isolation, "forward", wait)
         try:
             yield
         finally:

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding
 from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
-from peltier_server.queue.batch import TicketBatch
-from peltier_server.queue.batch_limit import BatchBounds
+from peltier_server.queue.batch import BatchBounds, TicketBatch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import Results, Terms, Ticket

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.device_tier import MemoryBudget
+from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.slots import Slots
 
 SIZES = {"a": 3, "b": 4, "c": 5, "d": 2, "e": 7}

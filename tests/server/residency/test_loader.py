@@ -1,4 +1,4 @@
-"""Loads from the store to the device."""
+"""Servers of several precisions on one store."""
 
 import asyncio
 import threading
@@ -6,22 +6,32 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
+from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
+from peltier_adapters.artifact.manifest import Golden
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError
+from peltier_adapters.golden import golden
+from peltier_adapters.golden.golden import golden_rows
 from peltier_adapters.inputs import encode_input
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.batch_limit import BatchBounds
+from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.residency.lease import AdapterKey
+from peltier_server.residency.leases import AdapterKey
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.runner import bisection
-from peltier_server.runner.runner import Runner
+from peltier_server.runner import isolation
+from peltier_server.runner.runner import WorkerRunner
 from peltier_store.blobs.blobs import BlobNotFound, Blobs
+
+from tests.server.conftest import Serve
+
+MakeArtifact = Callable[..., bytes]
 
 
 @pytest.fixture
@@ -38,7 +48,7 @@ def loader(bert: Backbone, tmp_path: Path) -> Iterator[StoreLoader]:
 @pytest.fixture
 def running(bert: Backbone, batcher: Batcher) -> Iterator[None]:
     """A runner that takes what the batcher gives."""
-    runner = Runner(bert, batcher, Metrics(), num_threads=1)
+    runner = WorkerRunner(bert, batcher, Metrics(), num_threads=1)
     runner.start()
     yield
     batcher.close()
@@ -61,7 +71,7 @@ async def test_a_batch_that_runs_keeps_what_it_reads(
         go_on.wait(10)
         return forward(backbone, rows, **options)
 
-    monkeypatch.setattr(bisection, "forward", slow)
+    monkeypatch.setattr(isolation, "forward", slow)
     resident = await loader.install(await loader.parse(make_artifact(bert)))
     row = Row(encode_input(bert, resident.task, "bad"), resident)
     expected = forward(bert, [row])[0].logits
@@ -97,3 +107,59 @@ async def test_an_adapter_beyond_its_bound_is_refused_wherever_it_comes_from(
         with pytest.raises(ArtifactError, match=refusal):
             await bounded.fetch(AdapterKey("default", digest))
         assert (await generous.fetch(AdapterKey("default", digest))).digest == digest
+
+
+def _delicate(bert: Backbone, data: bytes) -> bytes:
+    """A classifier with a thousand times the logits, less those of a golden example: there it is undecided in float32,
+    and the least rounding decides."""
+    artifact = read_artifact(data, bert)
+    example = artifact.manifest.golden[1]
+    tensors = {name: 1000 * tensor if name.startswith("head") else tensor for name, tensor in artifact.tensors.items()}
+    tensors["head.bias"] = tensors["head.bias"] - 1000 * tensors["head.bias"].new_tensor(example.output)
+    resident = Banks(bert).add(Artifact(artifact.manifest, tensors, "delicate"))
+    outputs = forward(bert, golden_rows(bert, artifact.manifest, resident))
+    recorded = tuple(
+        Golden(input=old.input, output=tuple(new.logits.tolist()))
+        for old, new in zip(artifact.manifest.golden, outputs, strict=False)
+    )
+    return to_bytes(artifact.manifest.model_copy(update={"golden": recorded}), tensors)
+
+
+async def test_an_adapter_that_does_not_hold_in_int8_is_for_float32_servers(
+    serve: Serve, bert: Backbone, make_artifact: MakeArtifact
+) -> None:
+    """A float32 server accepts it and answers. An int8 server on the same store refuses it by name, and serves the
+    store's other adapters; as an upload, it refuses it too."""
+    data = _delicate(bert, make_artifact(bert, "lora", name="delicate"))
+    async with serve() as running:
+        assert (await running.upload(data)).status_code == 201
+        assert (await running.upload(make_artifact(bert, "lora", name="sound"))).status_code == 201
+        assert (await running.predict("delicate", "bad")).status_code == 200
+    async with serve(dtype="int8") as running:
+        assert (await running.predict("sound", "bad")).status_code == 200
+        answer = await running.predict("delicate", "bad")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
+        message = answer.json()["error"]["message"]
+        assert message.startswith(
+            "adapter 'delicate' version 1 cannot be loaded: golden example 1: scores differ by 0."
+        )
+        assert message.endswith("; 0.125 is allowed in int8")
+        assert (await running.upload(data, "again")).status_code == 422
+        assert (await running.predict("delicate", "bad")).status_code == 424
+
+
+@pytest.mark.parametrize(("dtype", "times"), [("float32", 0), ("int8", 1)])
+async def test_an_adapter_from_the_store_is_proved_once(
+    dtype: str, times: int, serve: Serve, bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not again after an eviction from memory; in float32 never, because the first server proved it exactly."""
+    async with serve() as running:
+        assert (await running.upload(make_artifact(bert, "lora", name="a"))).status_code == 201
+    judged = Mock(side_effect=golden.judge_stored)
+    monkeypatch.setattr("peltier_server.residency.loader.judge_stored", judged)
+    async with serve(dtype=dtype, host_bytes=0) as running:
+        for _ in range(2):
+            answer = await running.predict("a", "bad")
+            assert (answer.status_code, answer.headers["x-adapter-tier"]) == (200, "store")
+            running.service.slots._device._make_room(running.service.settings.memory.device_bytes)
+    assert judged.call_count == times

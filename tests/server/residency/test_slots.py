@@ -6,7 +6,7 @@ import gc
 import pytest
 from peltier_client.errors import TooLarge
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.device_tier import MemoryBudget
+from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.slots import Slots
 
 from tests.server.residency.fake_loader import (

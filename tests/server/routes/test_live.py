@@ -8,7 +8,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_client.protocol import LiveSnapshot
 from peltier_client.resources import administration
-from peltier_server.metrics.labels import LabelSlots
+from peltier_server.metrics.series import LabelSlots
 
 from tests.server.conftest import Running
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
-from peltier_adapters.generation.generation import Generator
+from peltier_adapters.generation import Generator
 from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
-from peltier_server.auth.caller import LOCAL
+from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
 
 from tests.server.conftest import Running, Serve, until

@@ -14,18 +14,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation.generation import Draft, Generator, create_draft, generate
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, Draft, Generator, create_draft, generate
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import NewTokens, Results, RowsOutcome, Ticket
-from peltier_server.runner import group
-from peltier_server.runner.compute_guard import ComputeGuard
-from peltier_server.runner.decode_job import StepStats
-from peltier_server.runner.decoder import TextDecoder
+from peltier_server.runner import decoder as decoder_module
+from peltier_server.runner.decoder import StepStats, TextDecoder
+from peltier_server.runner.isolation import ComputeGuard
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
 NUM_KINDS = 24
@@ -281,7 +279,7 @@ async def test_who_shares_a_step_is_counted_when_that_changes(
 ) -> None:
     """Once for many steps, however often their cost is asked for, and again after a join."""
     counted: list[int] = []
-    monkeypatch.setattr(group, "StepStats", lambda jobs: counted.append(len(jobs)) or StepStats(jobs))
+    monkeypatch.setattr(decoder_module, "StepStats", lambda jobs: counted.append(len(jobs)) or StepStats(jobs))
     number = theatre.long_line
     theatre.join(number)
     for _ in range(2):

@@ -15,20 +15,19 @@ from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.batch_limit import BatchBounds
+from peltier_server.queue.batch import BatchBounds, BatchRoom
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.fair_queue import BatchRoom, FairQueue
+from peltier_server.queue.fair_queue import FairQueue
 from peltier_server.queue.ticket import Terms, Ticket
-from peltier_server.runner import bisection
-from peltier_server.runner.bisection import Bisection
-from peltier_server.runner.compute_guard import ComputeGuard
-from peltier_server.runner.runner import Runner
+from peltier_server.runner import isolation
+from peltier_server.runner.isolation import Bisection, ComputeGuard
+from peltier_server.runner.runner import WorkerRunner
 
 
 @pytest.fixture
@@ -37,8 +36,8 @@ def batcher() -> Batcher:
 
 
 @pytest.fixture
-def runner(bert: Backbone, batcher: Batcher) -> Iterator[Runner]:
-    started = Runner(bert, batcher, Metrics(), num_threads=1)
+def runner(bert: Backbone, batcher: Batcher) -> Iterator[WorkerRunner]:
+    started = WorkerRunner(bert, batcher, Metrics(), num_threads=1)
     started.start()
     yield started
     batcher.close()
@@ -60,14 +59,16 @@ def poison(monkeypatch: pytest.MonkeyPatch, bad: Sequence[Row], act: Callable[[]
         outputs = forward(backbone, batch, **options)
         return [act() if any(row is one for one in bad) else output for row, output in zip(batch, outputs, strict=True)]
 
-    monkeypatch.setattr(bisection, "forward", poisoned)
+    monkeypatch.setattr(isolation, "forward", poisoned)
 
 
 def fail() -> None:
     raise RuntimeError("CUDA error: a kernel met a bad row")
 
 
-async def test_rows_get_their_own_outputs(runner: Runner, batcher: Batcher, bert: Backbone, rows: list[Row]) -> None:
+async def test_rows_get_their_own_outputs(
+    runner: WorkerRunner, batcher: Batcher, bert: Backbone, rows: list[Row]
+) -> None:
     """What the queue gives back is what the forward computes."""
     outcome = await batcher.compute(rows)
     expected = forward(bert, rows)
@@ -85,7 +86,7 @@ def panic() -> None:
 
 @pytest.mark.parametrize("act", [fail, panic], ids=["exception", "panic"])
 async def test_a_bad_row_fails_alone(
-    runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]
+    runner: WorkerRunner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]
 ) -> None:
     """Its neighbours of other requests are answered, and the loop lives on."""
     poison(monkeypatch, [rows[1]], act)
@@ -145,7 +146,7 @@ def lack_memory() -> None:
 
 @pytest.mark.parametrize("act", [refuse_memory, lack_memory], ids=["cpu", "cuda"])
 async def test_rows_that_are_too_many_for_the_memory_are_halved(
-    runner: Runner,
+    runner: WorkerRunner,
     bert: Backbone,
     batcher: Batcher,
     rows: list[Row],
@@ -161,7 +162,7 @@ async def test_rows_that_are_too_many_for_the_memory_are_halved(
             act()
         return forward(backbone, batch, **options)
 
-    monkeypatch.setattr(bisection, "forward", narrow)
+    monkeypatch.setattr(isolation, "forward", narrow)
     outcome = await batcher.compute(rows * 2)
     assert sizes == [6, 3, 1, 2, 3, 1, 2]
     for output, row in zip(outcome.outputs, rows * 2, strict=True):
@@ -169,7 +170,7 @@ async def test_rows_that_are_too_many_for_the_memory_are_halved(
 
 
 async def test_a_row_that_does_not_fit_alone_may_come_back(
-    runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+    runner: WorkerRunner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the memory's fault and not the input's, and its neighbours are answered."""
     poison(monkeypatch, [rows[1]], refuse_memory)
@@ -181,7 +182,7 @@ async def test_a_row_that_does_not_fit_alone_may_come_back(
 
 
 async def test_what_fails_around_a_batch_fails_the_batch(
-    runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+    runner: WorkerRunner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its requests fail at once, and the loop continues."""
     with monkeypatch.context() as patch:
@@ -197,7 +198,7 @@ async def test_what_fails_around_a_batch_fails_the_batch(
     ids=["before", "at-the-first", "between", "after"],
 )
 async def test_a_queue_that_fails_loses_nobody(
-    runner: Runner,
+    runner: WorkerRunner,
     bert: Backbone,
     batcher: Batcher,
     rows: list[Row],
@@ -243,7 +244,7 @@ async def test_two_threads_may_compute_at_once(bert: Backbone, rows: list[Row]) 
 
 
 async def test_a_row_that_is_not_finite_fails_alone(
-    runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+    runner: WorkerRunner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NaN is never sent as an answer."""
     poison(monkeypatch, [rows[1]], lambda: RowOutput(torch.tensor([float("nan"), 1.0])))
@@ -252,7 +253,7 @@ async def test_a_row_that_is_not_finite_fails_alone(
     assert [isinstance(answer, InferenceFailed) for answer in answers] == [False, True, False]
 
 
-async def test_a_cancelled_request_leaves_no_trace(runner: Runner, batcher: Batcher, rows: list[Row]) -> None:
+async def test_a_cancelled_request_leaves_no_trace(runner: WorkerRunner, batcher: Batcher, rows: list[Row]) -> None:
     """Its rows are dropped without an error."""
     request = asyncio.ensure_future(batcher.compute(rows))
     await asyncio.sleep(0)
@@ -272,7 +273,7 @@ async def test_every_written_token_is_charged_to_its_tenant(t5: Backbone) -> Non
 
     batcher = Charging(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
     metrics = Metrics()
-    runner = Runner(t5, batcher, metrics, num_threads=1)
+    runner = WorkerRunner(t5, batcher, metrics, num_threads=1)
     runner.start()
     row = Row(t5.tokenizer.encode("a good film"))
     two, beams = await asyncio.gather(
@@ -302,7 +303,7 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
             steps.append(len(tickets))
 
     batcher = Learning(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
-    runner = Runner(t5, batcher, Metrics(), num_threads=1)
+    runner = WorkerRunner(t5, batcher, Metrics(), num_threads=1)
     runner.start()
     row = Row(t5.tokenizer.encode("a good film"))
     found = await batcher.write([row, row], [Decoding(3), Decoding(5)])
@@ -312,7 +313,9 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
     assert sum(steps) == sum(len(draft.ids) + (draft.finish == "stop") for draft in found.outputs)
 
 
-async def test_an_output_that_cannot_be_reduced_fails_alone(runner: Runner, batcher: Batcher, rows: list[Row]) -> None:
+async def test_an_output_that_cannot_be_reduced_fails_alone(
+    runner: WorkerRunner, batcher: Batcher, rows: list[Row]
+) -> None:
     """Requests get what they make of their outputs; another request of the batch is answered."""
 
     def reduce(row: Row, output: RowOutput) -> float:

@@ -13,8 +13,8 @@ import pytest
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_backbone.backbone import Backbone
 from peltier_server.queue.batch import TicketBatch
-from peltier_server.runner import bisection
-from peltier_server.runner.group import DecodeGroup
+from peltier_server.runner import isolation
+from peltier_server.runner.decoder import DecodeGroup
 from peltier_server.runner.worker import Worker
 
 from tests.server.conftest import Running, Serve, until
@@ -29,16 +29,16 @@ _ENDLESS = "good film"
 _PROGRAM = """
 import sys, time
 from peltier_client.cli import main
-from peltier_server.runner import bisection
+from peltier_server.runner import isolation
 
-forward = bisection.forward
+forward = isolation.forward
 
 def endless(backbone, rows, **options):
     if any(len(row.encoded) == 4 for row in rows):
         time.sleep(600)
     return forward(backbone, rows, **options)
 
-bisection.forward = endless
+isolation.forward = endless
 sys.argv = sys.argv[3:]
 main()
 """
@@ -76,7 +76,7 @@ def release() -> Iterator[threading.Event]:
 def hang(monkeypatch: pytest.MonkeyPatch, release: threading.Event) -> Hang:
     """`hang()`: from now on every forward of a row of `BAD` tokens waits for `release`; returns what is set once such a
     one has ended."""
-    forward, ended = bisection.forward, threading.Event()
+    forward, ended = isolation.forward, threading.Event()
 
     def stuck(backbone: Backbone, rows: Sequence[Row], **options: Any) -> list[RowOutput]:
         waits = any(len(row.encoded) == BAD for row in rows)
@@ -88,7 +88,7 @@ def hang(monkeypatch: pytest.MonkeyPatch, release: threading.Event) -> Hang:
         return outputs
 
     def begin() -> threading.Event:
-        monkeypatch.setattr(bisection, "forward", stuck)
+        monkeypatch.setattr(isolation, "forward", stuck)
         return ended
 
     return begin
@@ -174,7 +174,7 @@ async def test_a_device_that_a_failure_has_broken_is_noticed(
     task_type = "text2text" if kind == "text" else "classification"
     async with serve_demo(t5, task_type, max_runner_restarts=1000) as running:
         with monkeypatch.context() as patch:  # the server ends only with a device that answers, or after long
-            patch.setattr(*((DecodeGroup, "step") if kind == "text" else (bisection, "forward")), fail)
+            patch.setattr(*((DecodeGroup, "step") if kind == "text" else (isolation, "forward")), fail)
             patch.setattr("peltier_server.runner.worker.torch.ones", fail)
             assert (await running.predict("demo", "a good film")).status_code == 424
             await until(lambda: running.service.watchdog._unproven_since is not None)

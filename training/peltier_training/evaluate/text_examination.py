@@ -6,12 +6,10 @@ from itertools import zip_longest
 
 import numpy as np
 import torch
-from peltier_adapters.answers.texts import TextAnswer, text_answer
 from peltier_adapters.artifact.label_tree import LabelTree, build_label_tree, create_tree
 from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.generation.generation import create_draft, generate
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, TextAnswer, create_draft, generate, text_answer
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec

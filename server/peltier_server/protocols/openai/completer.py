@@ -9,7 +9,7 @@ from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.items import Items
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.inference.predictor import Predictor
-from peltier_server.inference.stop_sequence_stream import StopSequenceStream
+from peltier_server.inference.text_stream import StopSequenceStream
 from peltier_server.protocols.openai.messages import Choice, CompletionRequest, CompletionUsage
 
 

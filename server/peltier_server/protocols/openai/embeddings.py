@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from peltier_client.protocol import Parameters, Priority, RequestModel, ResponseModel
+from peltier_client.protocol import Parameters, Priority, RequestModel, ResponseModel, Text
 from pydantic import (
     Field,
     StrictBool,
@@ -16,8 +16,6 @@ from pydantic_core import to_json
 
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, Prediction, write_pieces
-
-Text = Annotated[str, Field(min_length=0)]
 
 
 class EmbeddingRequest(RequestModel):

@@ -11,16 +11,14 @@ from peltier_client.errors import AdapterNotFound, VersionNotFound
 from peltier_client.protocol import BACKBONE_TASK
 from pydantic import BaseModel
 
-from peltier_server.catalog.entry import Entry
-from peltier_server.catalog.published import Published
+from peltier_server.catalog.published import Entry, Published
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
-from peltier_server.http.application import Accepted, Context, accept, resolve
+from peltier_server.http.application import Accepted, Context, accept, resolve, resolve_embedding
 from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, truncation_header
-from peltier_server.inference.stop_sequence_stream import StopSequenceStream
-from peltier_server.protocols.embedding_task import resolve_embedding
+from peltier_server.inference.text_stream import StopSequenceStream
 from peltier_server.protocols.openai.completer import complete, stream_completion
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingResponse, embeddings_json
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS

@@ -7,8 +7,7 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.generation.generation import create_draft, generate
-from peltier_adapters.generation.search import Decoding
+from peltier_adapters.generation import Decoding, create_draft, generate
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import Backend

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
-from peltier_adapters.generation.generation import Generator
+from peltier_adapters.generation import Generator
 from peltier_backbone.backbone import Backbone
 from peltier_server.queue.ticket import Ticket
 

@@ -1,1 +1,0 @@
-"""Text generation with T5."""

@@ -1,0 +1,303 @@
+"""Time series of the metrics: cheap histograms, and labels that are bounded in number."""
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from heapq import nlargest, nsmallest
+from itertools import accumulate
+from operator import itemgetter
+from typing import Generic, NamedTuple, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+from starlette.types import Scope
+
+from peltier_server.context import VersionLabels
+
+K = TypeVar("K", bound=Hashable)
+
+# A key replaces another only if it was used this many times as much, so that similar keys do not alternate.
+_CLEARLY_MORE = 2.0
+# At most this share of the slots changes at a time, because each change makes new time series in Prometheus.
+_TURNOVER_SHARE = 0.1
+# Old uses count less; below this a key is forgotten.
+_MIN_USES = 0.01
+# The uses of at most so many keys are counted for each slot.
+_MAX_KEYS_PER_SLOT = 100
+_MAX_TENANTS = 100
+# Not valid names of tenants, which begin with a letter or digit.
+_OTHERS = "_others"
+_NOBODY = "_nobody"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# No path of a route equals this, because all contain a slash.
+_NO_ROUTE = "none"
+_NO_METHOD = "other"
+
+# Few buckets, because every version has a series for each.
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+_TURN_SECONDS = 60.0
+_HALF_LIFE_SECONDS = 600.0
+
+# Never the labels of a version, because its number is no integer.
+OTHER = VersionLabels("other", "other", "other")
+
+
+class Series:
+    """The observations with one set of labels. One thread observes; any thread may read."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float, times: int = 1) -> None:
+        """Counts a value, once or several times."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += times * value
+
+    def quantile(self, share: float) -> float:
+        """The value below which this share of the observations is, interpolated in its bucket as Prometheus does: at
+        most the last bound. 0 without observations."""
+        rank, below, lower = share * sum(self.counts), 0, 0.0
+        for upper, count in zip(self.bounds, self.counts, strict=False):
+            if count and below + count >= rank:
+                return lower + (upper - lower) * (rank - below) / count
+            below, lower = below + count, upper
+        return lower if below < rank else 0.0
+
+
+class Histogram(Collector):
+    """Counts of values up to each of `bounds`, by labels.
+
+    The library's own histogram takes two locks for each value, and ten times as long. Every request is counted in
+    several histograms, and every row in one.
+    """
+
+    def __init__(
+        self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str], registry: CollectorRegistry
+    ) -> None:
+        self._name, self._text = name, text
+        self._bounds, self.label_names = bounds, labels
+        self._series: dict[tuple[str, ...], Series] = {}
+        if not labels:
+            self.labels()
+        registry.register(self)
+
+    def labels(self, *values: str) -> Series:
+        """The series with these values of the labels."""
+        series = self._series.get(values)
+        if series is None:
+            series = self._series[values] = Series(self._bounds)
+        return series
+
+    def remove(self, *values: str) -> None:
+        """Ends a series."""
+        self._series.pop(values, None)
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """All series, for the registry."""
+        family = HistogramMetricFamily(self._name, self._text, labels=self.label_names)
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        for values, series in list(self._series.items()):
+            family.add_metric(values, list(zip(names, accumulate(series.counts), strict=True)), series.total)
+        yield family
+
+
+# Requests of versions by status, and their latency.
+BusyVersions = Mapping[VersionLabels, tuple[Mapping[str, int], Series]]
+
+
+class LabelSlots(Generic[K]):
+    """At most `max_slots` keys have a slot. A key gets a free slot at its first use. If all slots are taken, they stay
+    unchanged until `turn_over` gives those of the least used keys to keys that were clearly used more. Uses are counted
+    for at most a hundred times as many keys; beyond that, the least used ones are forgotten.
+
+    Any thread may call `use`, but not during `turn_over`.
+    """
+
+    def __init__(self, max_slots: int) -> None:
+        self._max_slots = max_slots
+        self._held: set[K] = set()
+        self._uses: dict[K, float] = {}
+
+    @property
+    def held(self) -> frozenset[K]:
+        """The keys that have a slot."""
+        return frozenset(self._held)
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether no slot is free."""
+        return len(self._held) >= self._max_slots
+
+    def use(self, key: K) -> bool:
+        """Counts a use of `key`; returns whether it has a slot."""
+        self._uses[key] = self._uses.get(key, 0.0) + 1.0
+        if len(self._uses) > _MAX_KEYS_PER_SLOT * self._max_slots:
+            self._forget()
+        if key in self._held:
+            return True
+        if self.are_taken:
+            return False
+        self._held.add(key)
+        return True
+
+    def turn_over(self, worth: float) -> frozenset[K]:
+        """Replaces keys; returns those that lost their slots. From now on, earlier uses count `worth` times as much."""
+        lost = self._exchange() if self.are_taken else frozenset()
+        self._uses = {key: uses * worth for key, uses in self._uses.items() if uses * worth >= _MIN_USES}
+        return lost
+
+    def _forget(self) -> None:
+        """Keeps the counts of half as many keys as there may be, so that this happens rarely."""
+        kept = nlargest(_MAX_KEYS_PER_SLOT * self._max_slots // 2, list(self._uses.items()), key=itemgetter(1))
+        self._uses = dict(kept)
+
+    def _exchange(self) -> frozenset[K]:
+        max_changed = max(1, int(_TURNOVER_SHARE * self._max_slots))
+        weakest = nsmallest(max_changed, self._held, key=self._recent_uses)
+        strongest = nlargest(max_changed, self._uses.keys() - self._held, key=self._recent_uses)
+        pairs = [
+            (old, new)
+            for old, new in zip(weakest, strongest, strict=False)
+            if self._recent_uses(new) > _CLEARLY_MORE * self._recent_uses(old)
+        ]
+        lost = frozenset(old for old, _ in pairs)
+        self._held = (self._held - lost) | {new for _, new in pairs}
+        return lost
+
+    def _recent_uses(self, key: K) -> float:
+        return self._uses.get(key, 0.0)
+
+
+class TenantLabels:
+    """The first hundred tenants have labels of their own. All others share a label, and so do callers without a key.
+
+    The number is bounded because each label makes a time series of every metric that has it. A tenant keeps its label,
+    because its usage is summed over days, so its series must not end.
+    """
+
+    def __init__(self, max_labels: int = _MAX_TENANTS) -> None:
+        self._slots = LabelSlots[str](max_labels)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Every label in use."""
+        return (*self._slots.held, *((_OTHERS,) if self._slots.are_taken else ()))
+
+    def of(self, tenant: str | None) -> str:
+        """The label of `tenant`; None is a caller without a key."""
+        if tenant is None:
+            return _NOBODY
+        return tenant if self._slots.use(tenant) else _OTHERS
+
+
+class MatchedRoute(NamedTuple):
+    """A method and the template of a path, such as `/v1/tasks/{task}/predict`, not the caller's path."""
+
+    method: str
+    path: str
+
+
+def matched_route(scope: Scope) -> MatchedRoute:
+    """The route of the request; its path is "none" if the request was refused before, or for an unknown path."""
+    method = scope["method"]
+    path = getattr(scope.get("route"), "path", _NO_ROUTE)
+    return MatchedRoute(method if method in _METHODS else _NO_METHOD, path)
+
+
+class VersionMetrics:
+    """A counter by status and a histogram for each of the `max_versions` versions with most recent requests; all others
+    share the series of `OTHER`.
+
+    A request is counted once, in the series that its version has at that time. If a version loses its series to a
+    version with more requests, the series end, as those of a stopped server do. Their counts are not added to `OTHER`,
+    because that would look like new requests. So no series ever decreases, and `OTHER` never jumps. A version that gets
+    series again begins at 0, which Prometheus treats as a restart. Belongs to the event loop.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry, max_versions: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        names = VersionLabels._fields
+        self._requests = Counter(
+            "peltier_adapter_requests_total",
+            "Answered requests, by adapter version",
+            (*names, "code"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "peltier_adapter_request_seconds",
+            "From a request to the end of its answer, by adapter version",
+            _SECONDS,
+            names,
+            registry,
+        )
+        self._slots = LabelSlots[VersionLabels](max_versions)
+        self._series: dict[VersionLabels, _VersionSeries] = {}
+        self._clock = clock
+        self._turned_at = clock()
+
+    def observe(self, labels: VersionLabels, code: int, seconds: float) -> None:
+        """A request for this version has been answered."""
+        own = labels if self._slots.use(labels) else OTHER
+        series = self._series.get(own)
+        if series is None:
+            series = self._series[own] = _VersionSeries(self._requests, self._seconds, own)
+        series.observe(code, seconds)
+
+    def busiest(self, max_versions: int) -> BusyVersions:
+        """The versions whose series have most requests, the first one most: their requests by status, and the latency
+        of these."""
+        chosen = nlargest(max_versions, self._series.items(), key=lambda one: one[1].num_requests)
+        return {labels: (series.answers(), series.latency) for labels, series in chosen}
+
+    def turn_over(self) -> None:
+        """Gives series to the versions in use, at most once a minute. Call it after a scrape, which has then
+        read the last values of the series that end."""
+        now = self._clock()
+        elapsed = now - self._turned_at
+        if elapsed < _TURN_SECONDS:
+            return
+        self._turned_at = now
+        for labels in self._slots.turn_over(0.5 ** (elapsed / _HALF_LIFE_SECONDS)):
+            if labels in self._series:
+                self._series.pop(labels).end()
+
+
+class _VersionSeries:
+    """The series of one version, looked up once."""
+
+    def __init__(self, requests: Counter, seconds: Histogram, labels: VersionLabels) -> None:
+        self._requests = requests
+        self._seconds = seconds
+        self._labels = labels
+        self._of_code: dict[int, Counter] = {}
+        self._answers: dict[int, int] = {}
+        self.latency = seconds.labels(*labels)
+
+    def observe(self, code: int, seconds: float) -> None:
+        counter = self._of_code.get(code)
+        if counter is None:
+            counter = self._of_code[code] = self._requests.labels(*self._labels, code)
+        counter.inc()
+        # Counted again, because the library reads its counters only all together.
+        self._answers[code] = self._answers.get(code, 0) + 1
+        self.latency.observe(seconds)
+
+    @property
+    def num_requests(self) -> int:
+        return sum(self._answers.values())
+
+    def answers(self) -> Mapping[str, int]:
+        """Requests by status."""
+        return {str(code): count for code, count in self._answers.items()}
+
+    def end(self) -> None:
+        for code in self._of_code:
+            self._requests.remove(*self._labels, code)
+        self._seconds.remove(*self._labels)

@@ -1,0 +1,95 @@
+"""The route `/embed` of text-embeddings-inference."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import numpy as np
+from fastapi import Request, Response
+from peltier_client.protocol import BACKBONE_TASK, Parameters, RequestModel, Text
+from peltier_client.protocol.predict import state_rule
+from pydantic import Field, StrictBool, StrictInt
+from pydantic_core import to_json
+
+from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.http.application import accept, resolve_embedding
+from peltier_server.http.disconnects import cancel_on_disconnect
+from peltier_server.http.scoped_route import scoped_router
+from peltier_server.inference.prediction import (
+    BYTES_ON_THE_LOOP,
+    TRUNCATION_HEADER,
+    JSONBytes,
+    Prediction,
+    truncation_header,
+    write_pieces,
+)
+
+TruncationDirection = Annotated[
+    Literal["right", "Right"], state_rule("must be 'right': this server truncates texts at their ends")
+]
+
+# An embedding of unit length has no larger values than 1.
+_DIGITS = 9
+
+_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
+
+router = scoped_router("predict", "embed")
+
+
+class TextEmbedRequest(RequestModel):
+    """The request of text-embeddings-inference. `adapter_id` is a task reference, by default the backbone's own task.
+
+    With `normalize` the vectors have unit length, whatever the task says, and without it they never do. A text that is
+    too long is refused, unless `truncate` is set. `prompt_name` must be null, because tasks have no prompts.
+    """
+
+    inputs: Annotated[
+        Text | Annotated[list[Text], Field(min_length=1)],
+        state_rule("must be a text or a non-empty list of texts, in valid Unicode; token ids are not served"),
+    ]
+    adapter_id: str = BACKBONE_TASK
+    normalize: StrictBool = True
+    truncate: StrictBool | None = False
+    truncation_direction: TruncationDirection = "right"
+    dimensions: Annotated[StrictInt, Field(ge=1)] | None = None
+    prompt_name: Annotated[None, state_rule("must be null: tasks have no prompts")] = None
+
+    @property
+    def texts(self) -> list[str]:
+        """One or many."""
+        return [self.inputs] if isinstance(self.inputs, str) else self.inputs
+
+    @property
+    def parameters(self) -> Parameters:
+        """Those of a prediction."""
+        return Parameters(dimensions=self.dimensions, truncate=bool(self.truncate), raw_scores=not self.normalize)
+
+
+def embedding_pieces(prediction: Prediction, *, normalize: bool) -> Iterator[bytes]:
+    """The JSON of a list of embeddings. With `normalize` they are divided by their lengths."""
+    before = b"["
+    for one in prediction.predictions:
+        assert isinstance(one, dict), "only generated texts are models"
+        yield before + to_json(_unit(one["embedding"]) if normalize else one["embedding"])
+        before = b","
+    yield b"]"
+
+
+def _unit(embedding: list[float]) -> list[float]:
+    values = np.array(embedding)
+    length = float(np.linalg.norm(values))
+    found: list[float] = (values / length).round(_DIGITS).tolist() if length else embedding
+    return found
+
+
+@router.post("/embed", response_model=list[list[float]], responses=_RESPONSES)
+async def embed(body: TextEmbedRequest, request: Request) -> Response:
+    """Embed texts in the shape of text-embeddings-inference, by the backbone alone or by a task."""
+    service = accept(request)
+    target = resolve_embedding(request, service, body.adapter_id)
+    done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, body.parameters))
+    pieces = embedding_pieces(done, normalize=body.normalize and not target.entry.task.normalized)
+    if done.max_bytes <= BYTES_ON_THE_LOOP:
+        answer = b"".join(pieces)
+    else:
+        answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces)
+    return JSONBytes(answer, truncation_header(done.opening.num_truncated))

@@ -1,1 +1,0 @@
-"""The embeddings API of text-embeddings-inference."""

@@ -1,0 +1,145 @@
+"""Routes of rerankers: Cohere's and Jina's `/v1/rerank`, and the `/rerank` of text-embeddings-inference."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+from fastapi import Request, Response
+from peltier_client.errors import InvalidInput, PeltierError
+from peltier_client.protocol import (
+    Parameters,
+    RankedDocument,
+    RankedText,
+    RequestModel,
+    RerankRequest,
+    RerankResponse,
+    RerankUsage,
+    ResponseModel,
+    Text,
+)
+from pydantic import Field, StrictBool
+from pydantic_core import to_json
+
+from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.http.application import accept, resolve
+from peltier_server.http.disconnects import cancel_on_disconnect
+from peltier_server.http.scoped_route import scoped_router
+from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, Prediction, truncation_header
+from peltier_server.inference.prediction_request import ResolvedTask
+from peltier_server.inference.predictor import Predictor
+from peltier_server.protocols.embed import TruncationDirection
+
+# Where an error names inputs of a prediction, each of which is here a document.
+_INPUT = re.compile(r"^input(?= \d+: )|(?<= more )input(?=s?\)$)")
+
+_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
+
+router = scoped_router("predict", "rerank")
+
+
+class TextRerankRequest(RequestModel):
+    """The request of text-embeddings-inference. `adapter_id` is a task reference. With `raw_scores` the scores are the
+    outputs of the head in place of values between 0 and 1. Texts are truncated unless `truncate` is false."""
+
+    adapter_id: str
+    query: Text
+    texts: Annotated[list[Text], Field(min_length=1)]
+    raw_scores: StrictBool = False
+    return_text: StrictBool = False
+    truncate: StrictBool | None = True
+    truncation_direction: TruncationDirection = "right"
+
+
+class TextRank(ResponseModel):
+    """A text by its `index` in the request, with its score."""
+
+    index: int
+    score: float
+    text: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+
+
+class RankedDocuments(NamedTuple):
+    """The `prediction` of a query with each document, and each document's index and score, best first."""
+
+    prediction: Prediction
+    ranked: Sequence[tuple[int, float]]
+
+
+class Asked(NamedTuple):
+    """What a request asks for: `documents` in the order of their relevance for a `query`. The answer repeats the texts
+    of the best `num_repeated` of them, or of all of them if it is None."""
+
+    query: str
+    documents: Sequence[str]
+    parameters: Parameters
+    num_repeated: int | None = 0
+
+
+def check_document_length(target: ResolvedTask, max_tokens: int | None) -> None:
+    """Raises `InvalidInput` if documents are to have fewer tokens than the task reads."""
+    max_length = target.entry.task.max_length
+    if max_tokens is not None and max_tokens < max_length:
+        raise InvalidInput(
+            f"max_tokens_per_doc is {max_tokens}; this task truncates only the query and its document together, to "
+            f"{max_length} tokens, so it must be at least {max_length}"
+        )
+
+
+async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> RankedDocuments:
+    """Rank documents by relevance. Documents with equal scores keep their order. Raises `InvalidInput` if `target` is
+    not a ranking task."""
+    task = target.entry.task
+    if task.type != "ranking":
+        name = str(target.reference)
+        raise InvalidInput(f"task {name!r} is of type {task.type}; only a ranking task ranks documents")
+    query, documents, parameters, num_repeated = asked
+    predictor.check_count(len(documents), "documents")
+    budget = predictor.open_answer(target.context)
+    if num_repeated != 0:
+        budget.take_texts(documents, "documents", num_repeated)
+    try:
+        prediction = await predictor.predict(target, [(query, document) for document in documents], parameters, budget)
+    except PeltierError as error:
+        raise _of_documents(error) from error
+    scores = [found["score"] for found in prediction.predictions if isinstance(found, dict)]
+    return RankedDocuments(prediction, sorted(enumerate(scores), key=lambda pair: -pair[1]))
+
+
+def _of_documents(error: PeltierError) -> PeltierError:
+    """The error in terms of documents."""
+    message, *details = (_INPUT.sub("document", reason) for reason in (error.message, *error.details))
+    return type(error)(message, details, retry_after=error.retry_after)
+
+
+@router.post("/v1/rerank", response_model=RerankResponse, responses=_RESPONSES)
+async def rerank(body: RerankRequest, request: Request) -> Response:
+    """Sort documents by their relevance for a query: `model` is a ranking task."""
+    service, texts = accept(request), body.texts
+    target = resolve(request, service, body.model)
+    check_document_length(target, body.max_tokens_per_doc)
+    num_repeated = body.top_n if body.return_documents else 0
+    asked = Asked(body.query, texts, Parameters(truncate=body.truncates), num_repeated)
+    prediction, ranked = await cancel_on_disconnect(request, rank(service.predictor, target, asked))
+    results = []
+    for index, score in ranked[: body.top_n]:
+        document = RankedText(text=texts[index]) if body.return_documents else None
+        results.append(RankedDocument(index=index, relevance_score=score, document=document))
+    opening = prediction.opening
+    usage = RerankUsage(total_tokens=opening.num_tokens, truncated_inputs=opening.num_truncated)
+    answer = RerankResponse(id=target.context.request_id, model=body.model, results=results, usage=usage)
+    return JSONBytes(to_json(answer), truncation_header(opening.num_truncated))
+
+
+@router.post("/rerank", response_model=list[TextRank], responses=_RESPONSES)
+async def rerank_texts(body: TextRerankRequest, request: Request) -> Response:
+    """Sort texts by their relevance for a query, in the shape of text-embeddings-inference."""
+    service = accept(request)
+    target = resolve(request, service, body.adapter_id)
+    parameters = Parameters(truncate=body.truncate is not False, raw_scores=body.raw_scores)
+    asked = Asked(body.query, body.texts, parameters, None if body.return_text else 0)
+    prediction, ranked = await cancel_on_disconnect(request, rank(service.predictor, target, asked))
+    answer = [
+        TextRank(index=index, score=score, text=body.texts[index] if body.return_text else None)
+        for index, score in ranked
+    ]
+    return JSONBytes(to_json(answer), truncation_header(prediction.opening.num_truncated))

@@ -1,0 +1,212 @@
+"""The adapters on the device: their leases, and the bytes that they may take."""
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from peltier_client.protocol import Tier
+
+from peltier_server.fairness.shared_bound import Shares
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.fetches import Fetch
+from peltier_server.residency.host import Sized
+from peltier_server.residency.line import Verdict
+
+K = TypeVar("K", bound=Hashable)
+A = TypeVar("A", bound=Sized)
+R = TypeVar("R")
+
+
+class AdapterKey(NamedTuple):
+    """A tenant and the digest of an artifact. Two tenants with the same artifact have two copies in memory, so that
+    neither can learn from a tier or a load time that the other has it."""
+
+    tenant: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Lease(Generic[R]):
+    """The right to use an adapter on the device. `tier` is where it was found, `load_seconds` the time of its load."""
+
+    resident: R
+    tier: Tier
+    load_seconds: float
+
+
+class SlotEntry(Generic[K, A, R]):
+    """One adapter that is on the device or will be.
+
+    It is fetched unless its artifact is known; then its size is known, and it is installed once there is room.
+    `wanted` counts the callers that lease it or wait for it, `leases` those that lease it, by tenant. It is `fresh`
+    until the first caller wants it, and `gone` once it has been dropped: callers that still wait for it begin again.
+    """
+
+    fetch: Fetch[K, A]
+
+    def __init__(self, key: K, found_in: Tier) -> None:
+        self.key = key
+        self.found_in: Tier = found_in
+        self.artifact: A | None = None
+        self.fetched = False
+        self.nbytes = 0
+        self.installing: asyncio.Task[R] | None = None
+        self.begun_at = time.monotonic()
+        self.wanted = 0
+        self.leases: Counter[str] = Counter()
+        self.fresh = True
+        self.retired = False
+        self.loaded = False
+        self.gone = False
+
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Its fetch and its installation, as far as they have begun."""
+        fetching = [self.fetch.task] if self.fetch.begun.is_set() else []
+        return [*fetching, *([] if self.installing is None else [self.installing])]
+
+
+@dataclass(eq=False)
+class SlotClaim(Generic[K, A, R]):
+    """A caller that waits for room. `granted` is False if the adapter was dropped meanwhile."""
+
+    entry: SlotEntry[K, A, R]
+    granted: asyncio.Future[bool]
+
+
+class Leaser(Protocol[K, A, R]):
+    """Begins and ends leases."""
+
+    async def begin_lease(self, key: K, tenant: str, artifact: A | None) -> tuple[SlotEntry[K, A, R], Lease[R]]:
+        """The lease, and the entry by which it is ended."""
+
+    def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
+        """Ends a lease of `tenant`."""
+
+
+class Leasing(Generic[K, A, R]):
+    """A block that leases an adapter. A generator as a context manager takes four times as long."""
+
+    __slots__ = ("_asked", "_entry", "_slots")
+
+    def __init__(self, slots: Leaser[K, A, R], key: K, tenant: str, artifact: A | None) -> None:
+        self._slots = slots
+        self._asked = key, tenant, artifact
+        self._entry: SlotEntry[K, A, R]
+
+    async def __aenter__(self) -> Lease[R]:
+        self._entry, lease = await self._slots.begin_lease(*self._asked)
+        return lease
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.end_lease(self._entry, self._asked[1])
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """Bytes of each tier, and the maximum wait for a load to begin, and then for room on the device."""
+
+    device_bytes: int
+    host_bytes: int
+    wait_seconds: float = 10.0
+
+
+class DeviceTier(Generic[K, A, R]):
+    """Counts at most `max_bytes` of adapters, those that are being installed too, and the leases of each tenant. Calls
+    `drop` with each adapter that it evicts. Belongs to the event loop.
+
+    A lease is charged to the caller's tenant, whoever owns the adapter, with all bytes of the adapter; further leases
+    of the same adapter by the same tenant are free. A tenant may lease at most three times the bytes that nobody leases
+    then. So beside n tenants at that bound, one part of 3 n + 1 of the device is free of leases, less the leases of
+    tenants that use only one adapter: every tenant may always lease one.
+    """
+
+    def __init__(self, max_bytes: int, metrics: Metrics, drop: Callable[[SlotEntry[K, A, R]], None]) -> None:
+        self.max_bytes = max_bytes
+        # Bytes with leases; `used_bytes` also counts idle adapters and installations.
+        self._leased = Shares(max_bytes)
+        self.used_bytes = 0
+        self._num_adapters = 0
+        # Loaded adapters without leases, the least recently used first. They are told apart by entry, because a deleted
+        # adapter that is still leased may have a successor of the same key.
+        self._idle: OrderedDict[SlotEntry[K, A, R], None] = OrderedDict()
+        self._metrics = metrics
+        self._drop = drop
+
+    def leased_bytes(self, tenant: str) -> int:
+        """Bytes of the adapters that `tenant` leases."""
+        return self._leased.held(tenant)
+
+    def has_room(self, num_bytes: int) -> bool:
+        """Whether so many bytes are free without an eviction."""
+        return self.used_bytes + num_bytes <= self.max_bytes
+
+    def try_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> Verdict:
+        """Leases `entry` to `tenant` if its share and the room allow it. Evicts idle adapters for one that is not on
+        the device; its room is free then, and the caller installs it at once."""
+        if not entry.leases[tenant]:
+            room = 0 if entry.leases.total() else entry.nbytes
+            if not self._leased.allows(tenant, entry.nbytes, room):
+                return Verdict.OVER_SHARE
+            if entry.installing is None and not self._make_room(entry.nbytes):
+                return Verdict.NO_ROOM
+            self._leased.take(tenant, entry.nbytes, room)
+        entry.leases[tenant] += 1
+        self._idle.pop(entry, None)
+        return Verdict.GRANTED
+
+    def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
+        """Ends a lease. Returns whether it was the last one of `tenant`, which leaves more to others."""
+        entry.leases[tenant] -= 1
+        if entry.leases[tenant]:
+            return False
+        del entry.leases[tenant]
+        self._leased.give_back(tenant, entry.nbytes, 0 if entry.leases else entry.nbytes)
+        return True
+
+    def begin_install(self, entry: SlotEntry[K, A, R]) -> None:
+        """Counts the bytes of an adapter from now on."""
+        self.used_bytes += entry.nbytes
+
+    def end_install(self, entry: SlotEntry[K, A, R], *, succeeded: bool) -> None:
+        """Counts an installed adapter, or no longer the bytes of one whose installation failed."""
+        if succeeded:
+            self._num_adapters += 1
+        else:
+            self.used_bytes -= entry.nbytes
+        self._report()
+
+    def remove(self, entry: SlotEntry[K, A, R]) -> None:
+        """Counts an installed adapter no longer."""
+        self._idle.pop(entry, None)
+        self.used_bytes -= entry.nbytes
+        self._num_adapters -= 1
+        self._report()
+
+    def let_idle(self, entry: SlotEntry[K, A, R]) -> None:
+        """Nobody leases the adapter, so it may be evicted: it is the most recently used one."""
+        self._idle[entry] = None
+
+    def describe(self, tenant: str) -> str:
+        """The leases, as a clause of a message for `tenant`."""
+        leased = self._leased
+        return (
+            f"tenant {tenant!r} uses {leased.held(tenant)} bytes, all tenants use {leased.taken} of {leased.capacity}, "
+            "and one tenant may have at most 3 times what it leaves"
+        )
+
+    def _make_room(self, num_bytes: int) -> bool:
+        while not self.has_room(num_bytes):
+            if not self._idle:
+                return False
+            victim, _ = self._idle.popitem(last=False)
+            self._metrics.evictions.labels("device").inc()
+            self._drop(victim)
+        return True
+
+    def _report(self) -> None:
+        self._metrics.adapters.labels("device").set(self._num_adapters)
+        self._metrics.adapter_bytes.labels("device").set(self.used_bytes)

@@ -1,1 +1,0 @@
-"""Spans of requests and batches. Without a tracer none of it is created."""
