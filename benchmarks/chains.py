@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 from common.adapters import make_artifact, make_bytes
+from common.options import create_parser
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Decoding, Generator, create_draft
@@ -67,6 +68,7 @@ class Chain:
 
 def main() -> None:
     """Prints the chains, a file a line."""
+    create_parser(__doc__).parse_args()
     chain = Chain()
     sys.setprofile(chain.profile)
     threading.setprofile(chain.profile)

@@ -57,13 +57,6 @@ def first_visit(browser: Browser, url: str) -> Opened:
     return opened
 
 
-def cpu_share(server: Server, seconds: float) -> float:
-    """Which share of a core the server uses in the next `seconds`."""
-    begin, used = time.monotonic(), server.cpu_seconds
-    time.sleep(seconds)
-    return (server.cpu_seconds - used) / (time.monotonic() - begin)
-
-
 def open_live(browser: Browser, url: str) -> Page:
     """A tab that shows Live."""
     page = browser.new_page()
@@ -81,11 +74,11 @@ def measure(browser: Browser, server: Server, rounds: int, num_tabs: int, second
     print(f"rows of the table    {statistics.median(one.rows for one in opened):6.0f} ms")
     one = opened[0]
     print(f"bytes, gzip          {one.packed / 1000:6.0f} kB in {one.files} files, {one.plain / 1000:.0f} kB unpacked")
-    idle = cpu_share(server, seconds)
+    idle = server.core_share(seconds)
     tabs = [open_live(browser, server.url) for _ in range(num_tabs)]
     time.sleep(2)
     print(f"server, idle         {idle:6.2%} of a core")
-    print(f"server, {len(tabs)} tabs       {cpu_share(server, seconds) - idle:6.2%} of a core more")
+    print(f"server, {len(tabs)} tabs       {server.core_share(seconds) - idle:6.2%} of a core more")
 
 
 def main() -> None:

@@ -66,13 +66,13 @@ def over_http(server: Server, tasks: list[str], tabs: int, seconds: float) -> No
             print(f"/metrics over HTTP, {name:12} {page}")
         print(f"/v1/live over HTTP               {milliseconds(lambda: client.get('/v1/live'), time.perf_counter)}")
         print(f"bytes of a snapshot              {len(client.get('/v1/live').content):,}")
-    idle = asyncio.run(share(server, 0, seconds))
-    polled = asyncio.run(share(server, tabs, seconds))
+    idle = server.core_share(seconds)
+    polled = asyncio.run(polled_share(server, tabs, seconds))
     print(f"{tabs} tabs take {100 * (polled - idle):.2f} % of a core; the idle server {100 * idle:.2f} %")
 
 
-async def share(server: Server, tabs: int, seconds: float) -> float:
-    """CPU seconds of the server in a second while tabs poll it."""
+async def polled_share(server: Server, tabs: int, seconds: float) -> float:
+    """The share of a core that the server uses while tabs poll it."""
     async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client:
 
         async def poll(number: int) -> None:
@@ -82,9 +82,7 @@ async def share(server: Server, tabs: int, seconds: float) -> float:
                 await asyncio.sleep(POLL_SECONDS)
 
         polls = [asyncio.create_task(poll(number)) for number in range(tabs)]
-        used, begun = server.cpu_seconds, time.perf_counter()
-        await asyncio.sleep(seconds)
-        taken = (server.cpu_seconds - used) / (time.perf_counter() - begun)
+        taken = await asyncio.to_thread(server.core_share, seconds)
         for task in polls:
             task.cancel()
         await asyncio.gather(*polls, return_exceptions=True)

@@ -103,7 +103,7 @@ async def show(server: Server, sentences: Sequence[str], files: dict[str, bytes]
 
 def _print(one: RowKind, other: RowKind, alone: tuple[float, float], both: tuple[float, float]) -> None:
     shares = [rate / base for rate, base in zip(both, alone, strict=True)]
-    ratio = max(shares) / max(min(shares), 1e-9)
+    ratio = max(shares) / min(shares) if all(shares) else float("inf")
     rates = [f"{first:.0f} / {second:.0f}" for first, second in (alone, both)]
     shown = " / ".join(f"{100 * share:.0f} %" for share in shares)
     print(f"{one.name + ' / ' + other.name:40}{rates[0]:>16}{rates[1]:>16}{shown:>18}{ratio:8.2f}", flush=True)

@@ -1,18 +1,16 @@
-"""From an upload to the first answer over HTTP, many uploads at once, and one load from the store.
+"""From an upload to the first answer over HTTP, and many uploads at once.
 
     .venv/bin/python benchmarks/upload.py [--preset compacter] [--many 200] [--at-once 16]
 
 The server validates an upload, computes its golden examples, stores it durably and registers it before it acknowledges
 it; then the first answer follows. The server has one thread of the backbone. For many distinct uploads at once the
 benchmark reports wall-clock time and the server's CPU time, which shows how many uploads one core can take. It also
-reports the cost of the golden examples alone, in batches as the server computes them. A load reads an artifact from the
-store into the device's banks.
+reports the cost of the golden examples alone, in batches as the server computes them.
 """
 
 import asyncio
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,14 +18,13 @@ from common.adapters import INPUTS, make_bytes
 from common.options import create_parser
 from common.serving import serving
 from common.turns import percentile
-from peltier_adapters.artifact.artifact import load_stored, read_artifact
+from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.golden.golden import golden_rows
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, Client
-from peltier_store.blobs.blobs import Blobs
 
 
 def upload_seconds(client: Client, files: list[bytes]) -> list[tuple[float, float]]:
@@ -68,17 +65,6 @@ def golden_seconds(backbone: Backbone, files: list[bytes], at_once: int) -> floa
     return (time.process_time() - start) / 3 / len(artifacts)
 
 
-async def load_seconds(directory: Path, files: list[bytes]) -> list[float]:
-    """Store to device banks, one after the other."""
-    backbone, blobs = load_backbone("minilm"), Blobs.open(directory)
-    banks, seconds = Banks(backbone), []
-    for digest in [await blobs.put(data) for data in files]:
-        start = time.perf_counter()
-        banks.add(await blobs.load(digest, partial(load_stored, backbone=backbone, digest=digest)))
-        seconds.append(time.perf_counter() - start)
-    return seconds
-
-
 def show(what: str, seconds: list[float]) -> None:
     middle, p90 = (1e3 * percentile(seconds, percent) for percent in (50, 90))
     print(f"{what:28} median {middle:7.2f} ms   p90 {p90:7.2f} ms   n {len(seconds)}")
@@ -112,7 +98,6 @@ def main() -> None:
         show("upload, acknowledged", [upload for upload, _ in seconds])
         show("upload to first answer", [answer for _, answer in seconds])
         show_many(seconds_of_many, used, golden_seconds(backbone, many, options.at_once), options.many)
-        show("load from the store", asyncio.run(load_seconds(Path(directory) / "blobs", files))[3:])
 
 
 if __name__ == "__main__":

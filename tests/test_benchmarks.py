@@ -2,9 +2,15 @@
 
 import ast
 import re
+import runpy
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from peltier_adapters.presets.baselines import find_method
@@ -38,6 +44,48 @@ def test_a_grid_is_a_sweep(path: Path) -> None:
     """`peltier sweep` reads it, and knows its methods."""
     for name, method in create_description(read_description(path)).methods.items():
         find_method(method.preset or name)
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Modules can be imported as the benchmarks import each other, and are forgotten after the test."""
+    for folder in (FOLDER / "gpu", FOLDER / "peers", FOLDER):
+        monkeypatch.syspath_prepend(folder)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")) or name == "common":
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("harness")
+def test_every_name_that_a_benchmark_imports_exists() -> None:
+    """In Peltier's packages and in the harness, also where a script of another library imports it."""
+    missing = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and re.match(r"peltier_|common\.", node.module or ""):
+                module = import_module(str(node.module))
+                missing += [f"{path.name}: {one.name}" for one in node.names if not _has(module, one.name)]
+    assert missing == []
+
+
+def _has(module: ModuleType, name: str) -> bool:
+    """A package has its modules too, imported or not."""
+    return hasattr(module, name) or (hasattr(module, "__path__") and find_spec(f"{module.__name__}.{name}") is not None)
+
+
+@pytest.mark.usefixtures("harness")
+def test_every_benchmark_has_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them in this process, which imports each."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    for path in FILES:
+        if "create_parser(__doc__)" in path.read_text():
+            monkeypatch.setattr(sys, "argv", [path.name, "--help"])
+            with pytest.raises(SystemExit) as end:
+                runpy.run_path(str(path), run_name="__main__")
+            assert end.value.code == 0, path
 
 
 def test_measurements_take_turns() -> None:

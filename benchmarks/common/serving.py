@@ -50,6 +50,12 @@ class Server:
         # The number of the clock of another process, as `clock_getcpuclockid` computes it. /proc counts ticks of 10 ms.
         return time.clock_gettime((~self.process.pid << 3) | _CPU_CLOCK)
 
+    def core_share(self, seconds: float) -> float:
+        """The CPU time that the process uses in the next `seconds`, as a share of one core."""
+        begun, used = time.monotonic(), self.cpu_seconds
+        time.sleep(seconds)
+        return (self.cpu_seconds - used) / (time.monotonic() - begun)
+
     def counter(self, name: str) -> float:
         """The sum of a counter's samples at `/metrics`; of a histogram ask for its `_sum` or `_count`."""
         lines = httpx2.get(f"{self.url}/metrics", timeout=30).text.splitlines()

@@ -72,19 +72,19 @@ def manifest_text(data: bytes) -> str:
     return json.dumps(read_header(data)[0].model_dump(mode="json"))
 
 
-async def register(url: str, stocked: Sequence[Stocked], first_id: int = 1) -> None:
+async def register(url: str, stocked: Sequence[Stocked]) -> None:
     """Straight into the tables of a new registry, which counts its own adapters from 1."""
     await (await Registry.open(url)).close()
     at, engines = datetime.now(UTC), create_engines(database_url(url))
     adapters = [
         {"id": place, "tenant": TENANT, "name": one.name, "last_number": len(one.digests), "is_public": False,
          "revision": 2}
-        for place, one in enumerate(stocked, first_id)
+        for place, one in enumerate(stocked, 1)
     ]  # fmt: skip
     versions = [
         {"adapter_id": place, "number": number, "digest": digest, "size_bytes": one.size_bytes, "preset": one.preset,
          "manifest": one.manifest, "created_at": at, "created_by": "benchmark"}
-        for place, one in enumerate(stocked, first_id) for number, digest in enumerate(one.digests, 1)
+        for place, one in enumerate(stocked, 1) for number, digest in enumerate(one.digests, 1)
     ]  # fmt: skip
 
     def insert_all(connection: Connection) -> None:

@@ -8,10 +8,11 @@ one line of JSON per traffic: the share of batches that were replayed after the 
 captured, and the tokens that were computed for each token of a row.
 """
 
-import argparse
 import json
 import random
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +21,9 @@ from peltier_adapters.batch.shape import Shape
 from peltier_adapters.graphs import graphs as module
 from peltier_adapters.graphs.graphs import Graphs
 from peltier_adapters.residency.bank import Bank
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.options import create_parser
 
 _NUM_BANKS, _MAX_TOKENS = 12, 4096
 _LENGTHS: dict[str, Callable[[random.Random], int]] = {
@@ -93,7 +97,7 @@ def simulate(traffic: str, load: str, batches: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--batches", type=int, default=5000, help="batches of each traffic")
     options = parser.parse_args()
     for traffic in _LENGTHS:

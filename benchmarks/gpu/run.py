@@ -10,7 +10,6 @@ which transformers needs no sorting; `ragged` is a batch of mixed lengths. A ser
 has passed on a GPU.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -21,6 +20,9 @@ from pathlib import Path
 
 import torch
 from bench import DTYPES, Bench
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.options import create_parser
 
 
 def card(bench: Bench) -> None:
@@ -117,7 +119,7 @@ def table(bench: Bench) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser(__doc__)
     parser.add_argument("--dry-run", action="store_true", help="toy sizes on the CPU, in Triton's interpreter")
     parser.add_argument("--json", type=Path, help="also write all figures here")
     options = parser.parse_args()
