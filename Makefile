@@ -13,7 +13,7 @@ CLIENT := .venv-client
 # The tests that start no command of an extra.
 CLIENT_TESTS := $(addprefix tests/client/,exchange resources test_asynchronous.py test_errors.py test_protocol.py \
 	test_streams.py test_synchronous.py commands/test_administration.py)
-UV := $(BIN)/uv --no-config --quiet pip install
+UV := $(BIN)/uv --no-config --quiet pip install --compile-bytecode
 # A stamp file has the time of the last installation of its extras, so a second call does nothing and needs no network.
 INSTALLED_SERVER := $(VENV)/.installed-server
 INSTALLED := $(VENV)/.installed
@@ -21,6 +21,9 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 # The inputs of an installation, which compiles the native kernels.
 SOURCES := pyproject.toml constraints.txt hatch_build.py backbone/peltier_backbone/native/levels.py \
 	$(wildcard backbone/peltier_backbone/native/*.[ch])
+
+# Tests start hundreds of processes. Without its bytecode each would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -99,7 +102,8 @@ $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 
 # One test file for each use of the ranges: client, registry, artifacts, a server over HTTP, training, its report.
 check-floors: $(FLOORS)/.installed
-	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py tests/client/test_synchronous.py \
+	$(FLOORS)/bin/python -m pytest -p no:cacheprovider -m "not slow" \
+		tests/test_imports.py tests/client/test_synchronous.py \
 		tests/adapters_store/store/registry/test_registry.py tests/adapters_store/artifact/test_artifact.py \
 		tests/server/routes/test_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
 
@@ -126,16 +130,14 @@ $(NODE_MODULES): console/package.json console/package-lock.json
 console: $(NODE_MODULES)
 	cd console && npm run build
 
-# The types come from the OpenAPI of this server. Two builds have equal bytes, so a build can be compared with its sources.
-BUILDS := $(CURDIR)/console/node_modules/.builds
+# The types come from the OpenAPI of this server. Builds of equal sources have equal bytes.
+BUILT := $(CURDIR)/console/node_modules/.built
 check-console: $(NODE_MODULES) $(INSTALLED_DEV)
 	cd console && npm run check
 	cd console && PATH="$(CURDIR)/$(BIN):$$PATH" npm run types:check
-	rm -rf $(BUILDS)
-	cd console && npx vite build --outDir $(BUILDS)/first
-	cd console && npx vite build --outDir $(BUILDS)/second
-	diff -r $(BUILDS)/first $(BUILDS)/second
-	diff -r $(BUILDS)/first server/peltier_server/console \
+	rm -rf $(BUILT)
+	cd console && npx vite build --outDir $(BUILT)
+	diff -r $(BUILT) server/peltier_server/console \
 		|| { echo "error: server/peltier_server/console is stale: run make console and commit it" >&2; exit 1; }
 
 # A pinned version stays unless pyproject.toml or ARGS requires another one. Both locks are valid for every platform and

@@ -393,7 +393,11 @@ T5_CASES: list[Case] = [
     ("adapterdrop", {"skip": "2"}),
     ("unipelt-apl-central", {"targets": "output,key", "gated": "false"}),
 ]
-EVERYWHERE = [("t5", *case) for case in CASES + T5_CASES] + [("t5_gated", *case) for case in CASES]
+# On the gated family other settings than those of the presets are slow.
+EVERYWHERE = [
+    *(("t5", *case) for case in CASES + T5_CASES),
+    *(pytest.param("t5_gated", *case, marks=[pytest.mark.slow] if case[1] else []) for case in CASES),
+]
 
 
 @pytest.mark.parametrize(("family", "preset", "overrides"), EVERYWHERE, indirect=["family"], ids=str)

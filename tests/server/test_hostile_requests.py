@@ -123,7 +123,16 @@ def test_a_body_that_trickles_is_answered(target: AttackedServer) -> None:
     assert status_of(answer) == 408
 
 
-@pytest.mark.parametrize("path", [PREDICT, "/v1/adapters", "/v1/nothing", "/health", "/info"])
+# Like `/info`, the slow ones do not read their bodies.
+@pytest.mark.parametrize(
+    "path",
+    [
+        PREDICT,
+        "/v1/adapters",
+        "/info",
+        *(pytest.param(path, marks=pytest.mark.slow) for path in ("/v1/nothing", "/health")),
+    ],
+)
 def test_a_chunked_body_without_end_is_cut_off(target: AttackedServer, path: str) -> None:
     """Whether the route reads its body or not."""
     kind = "multipart/form-data; boundary=b" if path == "/v1/adapters" else "application/json"

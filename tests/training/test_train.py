@@ -61,7 +61,8 @@ def test_a_run_writes_a_proved_artifact(make_run: MakeRun, bert: Backbone, task_
     assert bert.weights_digest() == before
 
 
-@pytest.mark.parametrize("preset", ["lora", "full"])
+# Full fine-tuning learns other types of tasks in `test_baseline.py`; both losses are quick with an adapter.
+@pytest.mark.parametrize("preset", ["lora", pytest.param("full", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", RANKING_LOSSES)
 def test_a_ranking_learns_which_documents_fit(make_run: MakeRun, preset: str, loss: str):
     """Good documents come before the others, by both losses; chance gives a reciprocal rank of 0.52."""
@@ -182,7 +183,10 @@ class PowerCut(Exception):
     """The machine goes off."""
 
 
-@pytest.mark.parametrize("method", [{}, MIXTURE], ids=["compacter", "adamix"])
+# A checkpoint of a mixture is read by the same code as that of a Compacter.
+@pytest.mark.parametrize(
+    "method", [pytest.param({}, id="compacter"), pytest.param(MIXTURE, id="adamix", marks=pytest.mark.slow)]
+)
 def test_resume_goes_on_as_if_never_stopped(
     make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch, method: dict[str, Any], tmp_path: Path
 ):

@@ -51,7 +51,10 @@ def _flags_of_a_file() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    """The workers of a run share what the compiler keeps."""
+def compiler(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    """What the compiler keeps is for all workers and for later runs; without pytest's cache for this run alone. It
+    finds a result by all that the result is made from."""
+    if pytestconfig.pluginmanager.hasplugin("cacheprovider"):
+        return Compiler(pytestconfig.cache.mkdir("compiler"))
     folder = tmp_path_factory.getbasetemp()
     return Compiler((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiler")

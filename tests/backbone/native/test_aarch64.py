@@ -27,8 +27,8 @@ from tests.backbone.native.compiler import Compiler
 from tests.backbone.native.other_machine import run_kernels
 
 _LEVELS = {level.name: level for level in LEVELS if level.machine == "aarch64"}
-# Without 8 bits, the code of `neon_dotprod` is that of `neon`.
-_PARAMS = [pytest.param(name, marks=[pytest.mark.slow] if name == "neon_dotprod" else []) for name in _LEVELS]
+# The code of the highest level is that of the others, but for the products in 8 bits.
+_PARAMS = [pytest.param(name, marks=[] if name == "neon_i8mm" else [pytest.mark.slow]) for name in _LEVELS]
 _SERVER = Path(__file__).with_name("other_machine.c")
 # Every instruction that the emulator knows, and Debian's C library for the machine.
 _C_LIBRARY = Path("/usr/aarch64-linux-gnu")

@@ -13,6 +13,7 @@ from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.graphs.graphs import Graphs
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.ops import choice
+from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
@@ -54,14 +55,22 @@ def _assert_equal(found: Sequence[RowOutput], expected: Sequence[RowOutput]) -> 
 
 
 @pytest.mark.parametrize("preset", ENCODERS)
-def test_every_preset_answers_as_without_graphs(preset: str, bert: Backbone, make_artifact: MakeArtifact):
+def test_every_preset_answers_as_by_torch(
+    preset: str, bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
+):
     """Two adapters beside rows of none, in as many groups as fit and in fewer: runs that are empty change nothing."""
     residents, graphs, draw = _residents(bert, make_artifact, [preset]), _graphs(bert), random.Random(preset)
     bare = Row(bert.tokenizer.encode("a good film"))
-    for present in (residents, residents[1:]):
-        rows = [bare, *(_row(bert, draw.choice(present), draw) for _ in range(3)), bare]
-        _assert_equal(forward(bert, rows, graphs=graphs), forward(bert, rows))
+    batches = [
+        [bare, *(_row(bert, draw.choice(present), draw) for _ in range(3)), bare]
+        for present in (residents, residents[1:])
+    ]
+    found = [forward(bert, rows, graphs=graphs) for rows in batches]
     assert len(graphs) >= 1
+    monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
+    same = dict(zip(map(id, residents), _residents(bert, make_artifact, [preset]), strict=True))
+    for outputs, rows in zip(found, batches, strict=True):
+        _assert_equal(outputs, forward(bert, [replace(row, resident=same.get(id(row.resident))) for row in rows]))
 
 
 def test_any_sequence_of_batches_answers_as_without_graphs(bert: Backbone, make_artifact: MakeArtifact):
