@@ -30,8 +30,9 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
 
 def choose_layer_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     """The backend for models that compute layer by layer. The native kernels compute all layers in one call or none, so
-    on a CPU it is torch."""
-    return TORCH if device.type == "cpu" else choose_backend(device, dtype)
+    torch takes their place."""
+    chosen = choose_backend(device, dtype)
+    return TORCH if isinstance(chosen, NativeBackend) else chosen
 
 
 @cache
