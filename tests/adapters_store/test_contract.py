@@ -16,7 +16,7 @@ from peltier_adapters.errors import ArtifactError
 from peltier_adapters.generation import Decoding, Draft, create_draft, generate
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.inputs import encode_input
-from peltier_adapters.ops.choice import choose_backend
+from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import position_offset
@@ -155,6 +155,13 @@ def _same(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance: 
         assert int(one.logits.argmax()) == int(other.logits.argmax())
 
 
+def _agree(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance: float) -> None:
+    """Of ways to compute that round at other places, the mean difference of all logits."""
+    pairs = [(one.logits.flatten(), other.logits.flatten()) for one, other in zip(found, expected, strict=True)]
+    errors = torch.cat([(one - other).abs() / other.abs().clamp(min=1.0) for one, other in pairs])
+    assert float(errors.mean()) < tolerance
+
+
 @pytest.mark.slow  # test_all_methods_share_one_batch stays
 @pytest.mark.parametrize(("backbone", "first", "second"), PAIRS, indirect=["backbone"])
 def test_a_mixed_batch_equals_each_row_alone(
@@ -285,13 +292,13 @@ def test_rows_of_one_text_share_without_native_kernels(
 
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("name", [*PRECISIONS, "t5_gated", *RELATIVES])
-def test_one_call_of_all_layers_changes_no_bit(
+def test_one_call_of_all_layers_agrees_with_torch(
     name: str,
     zoo: Callable[[Backbone], dict[str, Resident]],
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Answers of all methods, and generated texts, are to the last bit those of layers that Python calls one by one."""
+    """Answers of all methods are those of layers in torch, one by one, to rounding, and so are generated texts."""
     backbone = _native(name, request)
     rows = _rows(backbone, [None, *zoo(backbone).values(), None])
     calls = []
@@ -307,12 +314,13 @@ def test_one_call_of_all_layers_changes_no_bit(
 
     found = answers()
     called = len(calls)
-    kernels = choose_backend(backbone.device, backbone.dtype)
-    monkeypatch.setattr(choice, "choose_runner", lambda backbone: TorchBatch(backbone, kernels))
+    monkeypatch.setattr(choice, "choose_runner", lambda backbone: TorchBatch(backbone, TORCH))
     expected = answers()
     assert called == len(calls) > 0
-    assert found[1] == expected[1]
-    assert all(torch.equal(one.logits, other.logits) for one, other in zip(found[0], expected[0], strict=True))
+    exact = backbone.precision == "float32"
+    _agree(found[0], expected[0], 1e-5 if exact else 0.05)
+    # Rounded numbers may choose another token of two that are nearly as likely.
+    assert not exact or [ids for ids, _ in found[1]] == [ids for ids, _ in expected[1]]
 
 
 @pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE, indirect=["backbone"])

@@ -1,6 +1,7 @@
 """The adaptation of one batch. A group of neighbouring rows shares an adapter, and a backend runs the adapters' ops."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, groupby
 
 import torch
@@ -8,7 +9,7 @@ from peltier_backbone.attention.adaptation import NoAdaptation, Prefix, Projecti
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation, PlacedPrefixes
+from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
@@ -42,20 +43,22 @@ class BatchAdaptation(SiteAdaptation):
     ) -> None:
         self.groups = tuple(groups)
         self._backbone, self._backend, self._lengths = backbone, backend, tuple(lengths)
-        programs = {group.program for group in groups if group.program}
         super().__init__(backend.group(self.groups, self._lengths))
-        self._prefixed = any(program.prefixes for program in programs)
-        self._spans = list[_Span]()
-        if self._prefixed and not self.ops.places_prefixes:
-            self._spans += _spans(self.groups, self._lengths, backbone, backend)
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         return [span.rows for span in self._spans] or [(0, num_rows)]
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | RowKernels | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | RowKernels | None:
         if self._spans:
             return self._spans[span].prefix(attention, x)
-        return self.ops.placed_prefixes(attention, x) if self._prefixed or self.ops.attends else None
+        return self.ops.placed_prefixes(attention, x) if self.ops.attends else None
+
+    @cached_property
+    def _spans(self) -> "list[_Span]":
+        """Empty if no row has a prefix, or if kernels read prefixes where they lie."""
+        if self.ops.attends or not any(group.program and group.program.prefixes for group in self.groups):
+            return []
+        return list(_spans(self.groups, self._lengths, self._backbone, self._backend))
 
     def embed(self, x: Tensor) -> Tensor:
         places, prompts = find_prompts(self.groups, self._lengths)

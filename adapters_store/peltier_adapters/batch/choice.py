@@ -22,7 +22,7 @@ def choose_runner(backbone: Backbone) -> Runner:
         from peltier_adapters.batch.frame_batch import FrameBatch  # needs Triton
 
         return FrameBatch(backbone)
-    return TorchBatch(backbone, backend)
+    return TorchBatch(backbone, choice.choose_layer_backend(backbone.device, backbone.dtype))
 
 
 def _packed_by(backbone: Backbone) -> object:

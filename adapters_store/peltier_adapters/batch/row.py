@@ -94,9 +94,10 @@ class RowOutput:
 def adapt(
     backbone: Backbone, rows: Sequence[Row], lengths: Sequence[int], *, record_gates: bool = False
 ) -> BatchAdaptation:
-    """The adaptation of `rows`, which are in `Row.order` and have `lengths` tokens."""
+    """The adaptation of `rows`, which are in `Row.order` and have `lengths` tokens, for layers one by one."""
     groups = group_rows(rows, record_gates=record_gates)
-    return BatchAdaptation(backbone, groups, lengths, choice.choose_backend(backbone.device, backbone.dtype))
+    backend = choice.choose_layer_backend(backbone.device, backbone.dtype)
+    return BatchAdaptation(backbone, groups, lengths, backend)
 
 
 def group_rows(rows: Sequence[Row], *, record_gates: bool) -> list[AdapterGroup]:

@@ -16,7 +16,6 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.encoder_kv import EncoderKV
 from peltier_backbone.decoding.targets import ancestry
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
-from peltier_backbone.native.program import PlacedPrefixes
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree
@@ -33,7 +32,7 @@ from peltier_adapters.ops.triton import TritonBackend, TritonOps
 class FrameAdaptation(SiteAdaptation):
     """The adaptation of rows whose vectors are on the device; attention reads prefixes where they lie."""
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> PlacedPrefixes | RowKernels | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> RowKernels | None:
         return self.ops.placed_prefixes(attention, x)
 
 

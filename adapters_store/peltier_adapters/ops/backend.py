@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 from peltier_backbone.linear.activation import activate
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation, PlacedPrefixes
+from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 from peltier_adapters.ops.op import Program
@@ -40,12 +40,10 @@ def sites_of(groups: Sequence[AdapterGroup]) -> frozenset[str]:
 class GroupedOps(Protocol):
     """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back.
 
-    `places_prefixes`: attention reads prefixes from the adapters' weights, without a copy. `attends`: attention is part
-    of the backend, also without prefixes. `gates`: so are the gated activations of feed-forward layers. `sites`: where
-    ops act.
+    `attends`: attention is part of the backend, and reads prefixes from the adapters' weights without a copy. `gates`:
+    so are the gated activations of feed-forward layers. `sites`: where ops act.
     """
 
-    places_prefixes: ClassVar[bool] = False
     attends: ClassVar[bool] = False
     gates: ClassVar[bool] = False
     sites: frozenset[str]
@@ -65,7 +63,7 @@ class GroupedOps(Protocol):
         gate has 1; the result may be None if no row has a gate."""
         return None
 
-    def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes | RowKernels | None:
+    def placed_prefixes(self, number: int, x: Tensor) -> RowKernels | None:
         """The prefixes of attention `number` and their gates, for kernels that read them in place; None in other
         backends."""
         return None

@@ -19,7 +19,6 @@ from peltier_backbone.native.program import (
     NativeProgram,
     PlacedOp,
     PlacedOps,
-    PlacedPrefixes,
     Table,
     TableGroup,
     place_op,
@@ -93,8 +92,6 @@ def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[
 class NativeOps(GroupedOps):
     """`GroupedOps` that pass one table of all groups to the native kernels."""
 
-    places_prefixes = True
-
     def __init__(
         self, library: Library, groups: Sequence[AdapterGroup], programs: Sequence[NativeProgram | None],
         lengths: Sequence[int],
@@ -103,9 +100,6 @@ class NativeOps(GroupedOps):
         self.sites = sites_of(groups)
         own = [one.program for one in groups if one.program is not None]
         self._acting = frozenset(place for program in set(own) for place in program.placed)
-        self._gated = frozenset(
-            number for program in set(own) for number, one in program.prefixes.items() if one.gate is not None
-        )
         self._norms = frozenset(index for program in set(own) for index in program.norms)
         self._depth = max((program.depth for program in own), default=0)
         pairs = zip(groups, programs, strict=True)
@@ -123,24 +117,8 @@ class NativeOps(GroupedOps):
         return y
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
-        if index not in self._norms:
-            return base(x, residual)
-        return self._library.norm(x, residual, base.weight, base.bias, base, self._table, index)
-
-    def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
-        if number not in self._gated:
-            return None
-        gates = self._gates_at(_place("prefix", number, self._depth))[0].fill_(1)  # rows without a gate keep 1
-        self.placed_prefixes(number, x)
-        return gates[:, None].clone()
-
-    def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes:
-        place = _place("prefix", number, self._depth)
-        gates = self._gates_at(place)
-        if number in self._gated:
-            self._library.adapt(x, x, None, self._table, place, gates)
-            self.record([("prefix", number)])
-        return PlacedPrefixes(self._table, place, gates[0])
+        table = self._table if index in self._norms else None
+        return self._library.norm(x, residual, base.weight, base.bias, base, table, index)
 
     @cached_property
     def placed(self) -> PlacedOps:

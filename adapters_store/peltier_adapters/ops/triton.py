@@ -29,7 +29,6 @@ from peltier_adapters.ops.program_table import Action, ProgramTable, is_narrow, 
 class TritonOps(GroupedOps):
     """`GroupedOps` of `rows`, whose programs are in `tables`. Only `groups`, which cover the rows, record gates."""
 
-    places_prefixes = True
     attends = True
     gates = True
 

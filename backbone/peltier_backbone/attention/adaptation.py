@@ -15,7 +15,7 @@ from torch import Tensor
 from peltier_backbone.linear.activation import activate
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation, PlacedPrefixes
+from peltier_backbone.native.program import Activation
 
 Projection = Literal[
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
@@ -43,7 +43,7 @@ class Adaptation(Protocol):
     def embed(self, x: Tensor) -> Tensor:
         """T5's encoder embeddings `x`, with soft prompts instead of placeholder tokens; may change `x` in place."""
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | RowKernels | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | RowKernels | None:
         """Prefix keys and values of a span, whose queries are computed from `x`; None if it has no prefix. A prefix
         shifts no position, and in T5 the relative bias of a prefix key is 0."""
 
@@ -83,7 +83,7 @@ class NoAdaptation:
     def embed(self, x: Tensor) -> Tensor:
         return x
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | RowKernels | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | RowKernels | None:
         return None
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:

@@ -1,12 +1,11 @@
-"""The self-attention of encoders over packed rows. On the CPU rows attend one by one, without pads; on a GPU and in
-training this module pads them.
+"""The self-attention of encoders over packed rows in torch. On the CPU rows attend one by one, without pads; on a GPU
+and in training this module pads them.
 
-A `Span` is a run of neighbouring rows that attend in one call. The native kernels read prefixes without a copy, so a
-batch is one span. Elsewhere rows with a prefix form their own spans, and other rows need no memory for the prefix.
+A `Span` is a run of neighbouring rows that attend in one call. Rows with a prefix form their own spans, so that other
+rows need no memory for the prefix.
 """
 
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,9 +15,8 @@ from peltier_backbone.attention.adaptation import Prefix
 from peltier_backbone.attention.groups import Groups
 from peltier_backbone.attention.near_attention import attend_near
 from peltier_backbone.attention.padding import Padding
-from peltier_backbone.native.choice import choose_kernels, serving_library
+from peltier_backbone.native.choice import choose_kernels
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
-from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.text.packing import Packed
 
 # Up to this many tokens, one padded call for rows of equal length is faster on the CPU than one call for each row.
@@ -36,11 +34,8 @@ def kernel_name(device: torch.device, dtype: torch.dtype) -> str:
 
 
 class Span:
-    """Rows `first..last` of a batch. All layers share the values that depend only on the lengths. `rounded`: the native
-    kernels may compute products of bfloat16. With a `window` a token attends to the tokens at most so far away and to
-    the whole prefix; then rows have no pads."""
-
-    rounded: ClassVar[bool] = False
+    """Rows `first..last` of a batch. All layers share the values that depend only on the lengths. With a `window` a
+    token attends to the tokens at most so far away and to the whole prefix; then rows have no pads."""
 
     def __init__(self, packed: Packed, first: int, last: int, num_heads: int, window: int | None = None) -> None:
         self.tokens = slice(packed.starts[first], packed.starts[last])
@@ -49,26 +44,13 @@ class Span:
         self._window = None if window is None or max(self._lengths) <= window + 1 else window
         assert self._window is None or self._seen == self._lengths, "a pad beyond the window would see no key"
 
-    def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | RowKernels | None) -> Tensor:
+    def attend(self, qkv: Tensor, prefix: Prefix | RowKernels | None) -> Tensor:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
         if isinstance(prefix, RowKernels):
             query, key, value = qkv.chunk(3, -1)
             size = query.shape[1] // self._num_heads
             rows = self._placed_rows if self._window is None else self._near_rows
             return prefix.attend(query, key, value, size, rows, self._num_heads, scale=size**-0.5)
-        native = serving_library(qkv.device, qkv.dtype)
-        if native is None or isinstance(prefix, Prefix):
-            assert not isinstance(prefix, PlacedPrefixes), "only the native kernels read prefixes where they lie"
-            return self._attend(qkv, prefix)
-        query, key, value = qkv.chunk(3, -1)
-        size = query.shape[1] // self._num_heads
-        return native.attend(
-            query, key, value, size, self._placed_rows, self._num_heads, prefix, scale=size**-0.5, rounded=self.rounded,
-            window=self._window,
-        )  # fmt: skip
-
-    def _attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
-        """`attend` in torch, without the native kernels."""
         if qkv.device.type != "cpu":
             return self._padded(qkv, prefix, self._padding)
         if qkv.requires_grad:
@@ -137,12 +119,6 @@ class Span:
         if padding.all_seen:
             return None
         return F.pad(padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
-
-
-class RoundedSpan(Span):
-    """A span of queries, keys and values that come from coarse products."""
-
-    rounded = True
 
 
 def _attend_row(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

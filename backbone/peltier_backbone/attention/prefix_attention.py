@@ -11,7 +11,6 @@ from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation, Prefix
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import PlacedPrefixes
 
 
 class Attended(NamedTuple):
@@ -33,8 +32,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, 
     return Attended(torch.matmul(weights, values), logits.float().logsumexp(-1) if with_logsumexp else None)
 
 
-# The prefix of each span, or all prefixes in the adapters' own memory, for kernels that read them there.
-Prefixes = list[Prefix | None] | PlacedPrefixes | RowKernels
+# The prefix of each span, or all prefixes in the adapters' own memory, for kernels of a GPU that read them there.
+Prefixes = list[Prefix | None] | RowKernels
 
 
 class PrefixAttention:
@@ -52,7 +51,7 @@ class PrefixAttention:
         found = []
         for span, tokens in enumerate(self._tokens):
             prefix = self._adaptation.prefix(attention, span, x[tokens])
-            if isinstance(prefix, PlacedPrefixes | RowKernels):
+            if isinstance(prefix, RowKernels):
                 return prefix
             found.append(prefix)
         return None if all(prefix is None for prefix in found) else found

@@ -12,7 +12,6 @@ from torch import Tensor
 from peltier_backbone.attention.padding import Padding
 from peltier_backbone.attention.prefix_attention import Attended, Prefixes, attend
 from peltier_backbone.attention.relative import RowBias
-from peltier_backbone.native.choice import serving_library
 from peltier_backbone.native.placed_rows import LineBias, PlacedRow, PlacedRows, RowKernels
 from peltier_backbone.native.program import Table
 
@@ -49,12 +48,7 @@ class RaggedAttention:
             key, value = key_value.chunk(2, -1)
             placed = rows.from_head(first_head)
             return Attended(prefixes.attend(query, key, value, size, placed, self._num_heads), None)
-        native, with_logsumexp = serving_library(query.device, query.dtype), isinstance(prefixes, list)
-        if native is not None and not isinstance(prefixes, list):
-            rows = self.place(None if prefixes is None else prefixes.table).from_head(first_head)
-            key, value = key_value.chunk(2, -1)
-            size = query.shape[1] // self._num_heads
-            return Attended(native.attend(query, key, value, size, rows, self._num_heads, prefixes), None)
+        with_logsumexp = prefixes is not None
         if self._pads or query.requires_grad or key_value.requires_grad:
             return self._padded(query, key_value, with_logsumexp, first_head)
         return self._by_row(query, key_value, with_logsumexp, first_head)

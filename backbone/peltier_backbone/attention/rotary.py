@@ -6,8 +6,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.choice import serving_library
-
 
 @dataclass(frozen=True)
 class Rotary:
@@ -25,13 +23,7 @@ class Rotary:
         return cls(torch.cat((angles.cos(), angles.sin()), 1).to(device))
 
     def rotate(self, qkv: Tensor, positions: Tensor) -> Tensor:
-        """`qkv` [tokens, 3 * attention] with queries and keys turned by their positions [tokens]; may change `qkv` in
-        place."""
-        size = self.turns.shape[1]
-        native = serving_library(qkv.device, qkv.dtype)
-        if native is not None:
-            native.rotate(qkv, self.turns, positions, 2 * qkv.shape[1] // (3 * size))
-            return qkv
+        """`qkv` [tokens, 3 * attention] with queries and keys turned by their positions [tokens]."""
         query, key, value = qkv.chunk(3, -1)
         cosines, sines = self.turns.index_select(0, positions)[:, None].chunk(2, -1)
         return torch.cat((_turn(query, cosines, sines), _turn(key, cosines, sines), value), 1)

@@ -1,7 +1,5 @@
 """The attention of a batch, span by span as its adaptation divides it."""
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
@@ -10,18 +8,12 @@ from peltier_backbone.attention.attention import Span
 from peltier_backbone.text.packing import Packed
 
 
-class SpanKind(Protocol):
-    """A way to make a span."""
-
-    def __call__(self, packed: Packed, first: int, last: int, num_heads: int) -> Span: ...
-
-
 class SpanAttention:
-    """One attention for each span of the rows of a batch. All layers use it."""
+    """One attention for each span of the rows of a batch, within a `window` as in `Span`. All layers use it."""
 
-    def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, kind: SpanKind) -> None:
+    def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, window: int | None = None) -> None:
         self._adaptation = adaptation
-        self._spans = [kind(packed, *rows, num_heads) for rows in adaptation.spans(len(packed.lengths))]
+        self._spans = [Span(packed, *rows, num_heads, window) for rows in adaptation.spans(len(packed.lengths))]
 
     def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
         """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""

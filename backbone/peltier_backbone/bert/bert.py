@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
-from peltier_backbone.attention.attention import Span
 from peltier_backbone.attention.span_attention import SpanAttention
 from peltier_backbone.attention.view import PlacedView
 from peltier_backbone.bert.layer import Attention, Layer
@@ -66,13 +65,14 @@ class _View:
 
 @dataclass(frozen=True)
 class Bert:
-    """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`."""
+    """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. `rounded`: native
+    attention may compute products of bfloat16, as queries, keys and values come from coarse products."""
 
     config: BertConfig
     embeddings: Embeddings
     layers: Sequence[Layer]
     pooler: Linear | None
-    span_kind: type[Span]
+    rounded: bool
 
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states of the last layer, [tokens, hidden]."""
@@ -80,7 +80,7 @@ class Bert:
 
     def advance(self, x: Tensor, packed: Packed, adaptation: Adaptation, layers: range) -> Tensor:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]."""
-        attention = SpanAttention(packed, adaptation, self.config.num_heads, self.span_kind)
+        attention = SpanAttention(packed, adaptation, self.config.num_heads)
         return self._run(x, adaptation, attention, layers)
 
     def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
@@ -104,7 +104,7 @@ class Bert:
     @cached_property
     def native(self) -> NativeStack | None:
         """The layers for the native kernels; None if these do not compute all maps."""
-        return lay_out(self.layers, self.config.num_heads, rounded=self.span_kind.rounded)
+        return lay_out(self.layers, self.config.num_heads, rounded=self.rounded)
 
     def norms(self) -> list[LayerNorm]:
         """All norms in the order of `Adaptation.norm`: the embedding norm, then two for each layer."""

@@ -13,7 +13,7 @@ from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout
 
 
 def lay_out(layers: Sequence[Layer], num_heads: int, *, rounded: bool) -> NativeStack | None:
-    """`layers` for the kernels; None if these do not compute all maps. Attention is `rounded` as in `Span`."""
+    """`layers` for the kernels; None if these do not compute all maps. Attention is `rounded` as in `Bert`."""
     if any(linear.place() is None for layer in layers for linear in layer.maps()):
         return None
     placed = (StackLayer * len(layers))(*starmap(_lay_out_layer, enumerate(layers)))

@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from peltier_backbone.attention.attention import RoundedSpan, Span
 from peltier_backbone.bert.bert import Bert, Embeddings
 from peltier_backbone.bert.layer import Layer
 from peltier_backbone.checkpoint.bert_config import BertConfig
@@ -46,7 +45,7 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table
     # Masked-language-model checkpoints of RoBERTa have no pooler.
     pooler = kernel(*_linear(weights, "pooler.dense", hidden, hidden)) if "pooler.dense.weight" in weights else None
     weights.finish(f"{config.family} encoder")
-    return Bert(config, embeddings, layers, pooler, RoundedSpan if kernel.coarse else Span)
+    return Bert(config, embeddings, layers, pooler, kernel.coarse)
 
 
 def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:

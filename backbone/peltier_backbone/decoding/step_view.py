@@ -10,16 +10,15 @@ from torch import Tensor
 from peltier_backbone.attention.prefix_attention import Attended, Prefixes, attend
 from peltier_backbone.attention.relative import RelativeBias
 from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.native.choice import serving_library
-from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
+from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import Table
 from peltier_backbone.native.stack import StackRows
 
 
 class StepView:
     """The next token of row r is that of slot `slots[r]`. A view serves step after step, until rows join or leave the
-    cache. Keys and values are not copied. Native kernels read each row's own keys; in torch one small copy brings
-    queries into the order of the slots, and slots without a row attend too, with results that are not used.
+    cache. Keys and values are not copied: one small copy brings queries into the order of the slots, and slots without
+    a row attend too, with results that are not used. A native call of all layers reads each row's own keys (`place`).
     """
 
     _own_rows: PlacedRows | None = None
@@ -29,7 +28,6 @@ class StepView:
     def __init__(self, slots: Sequence[int], cache: Cache, relative: RelativeBias) -> None:
         assert len(set(slots)) == len(slots), "a slot grows by one token a step"
         self._cache, self._relative, self._row_slots = cache, relative, tuple(slots)
-        self._native = serving_library(relative.line.device, relative.line.dtype)
         self._width = max(cache.own.lengths[slot] for slot in slots)
         self._memory_width = max(cache.memory.lengths[slot] for slot in slots)
         self._num_slots = max(slots) + 1
@@ -57,10 +55,7 @@ class StepView:
         first, lengths = own.first_keys(self._row_slots), [own.lengths[slot] for slot in self._row_slots]
         numbers = [key + length for key, length in zip(first, lengths, strict=True)]
         self._key_numbers = torch.tensor(numbers, device=self._slots.device)
-        if self._native is not None:
-            line = self._relative.line_before(own.data.shape[4])
-            self._own_rows = PlacedRows.tokens(first, [length + 1 for length in lengths], line)
-        self._placed = own.data
+        self._own_rows, self._placed = None, own.data
 
     @cached_property
     def _slots(self) -> Tensor:
@@ -97,30 +92,23 @@ class StepView:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
         self._cache.own.write(layer, qkv[:, size:], self._key_numbers)
-        if self._native is not None and not isinstance(prefixes, list):
-            assert self._own_rows is not None, "a native step has begun"
-            rows = self._own_rows.from_head(self._relative.first_head(layer))
-            return self._attend_placed(qkv[:, :size], store, rows, prefixes)
         return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias(layer), prefixes is not None)
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         store = self._cache.memory.data[layer]
-        if self._native is not None and not isinstance(prefixes, list):
-            return self._attend_placed(query, store, self._memory_rows, prefixes)
         return self._attend(query, store[..., : self._memory_width, :], self._memory_bias, prefixes is not None)
 
     def place(self, prefixes: Table | None) -> StackRows:
-        assert self._own_rows is not None, "a native step has begun"
+        if self._own_rows is None:
+            self._own_rows = self._place_rows()
         own, memory = self._cache.own.layer_keys(), self._cache.memory.layer_keys()
         return StackRows(self._own_rows, self._memory_rows, memory, own, self._key_numbers)
 
-    def _attend_placed(self, query: Tensor, store: Tensor, rows: PlacedRows, prefixes: Prefixes | None) -> Attended:
-        """`store` is [2, slots, heads, width, head size]."""
-        _, _, heads, width, size = store.shape
-        key, value = store.view(2, -1, size).unbind()
-        assert self._native is not None, "only kernels read keys where they lie"
-        assert not isinstance(prefixes, list | RowKernels), "the prefixes are placed for it"
-        return Attended(self._native.attend(query, key, value, width * size, rows, heads, prefixes, once=True), None)
+    def _place_rows(self) -> PlacedRows:
+        own = self._cache.own
+        line = self._relative.line_before(own.data.shape[4])
+        seen = [own.lengths[slot] + 1 for slot in self._row_slots]
+        return PlacedRows.tokens(own.first_keys(self._row_slots), seen, line)
 
     def _attend(self, query: Tensor, keys_values: Tensor, bias: Tensor | None, with_logsumexp: bool) -> Attended:
         ordered = query if self._rows is None else query.index_select(0, self._rows)  # [slots, size]

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.native.choice import serving_library
 from peltier_backbone.native.program import Activation
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -17,11 +16,7 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 def activate(x: Tensor, activation: Activation, *, gated: bool = False) -> Tensor:
-    """`x` activated; if `gated` the first half of the columns, times the second half. May change x in place. Where the
-    native kernels serve, an element's result is the one that their products give with this activation fused."""
-    native = serving_library(x.device, x.dtype)
-    if native is not None:
-        return native.activate(x, activation, gated=gated)
+    """`x` activated; if `gated` the first half of the columns, times the second half."""
     activated, factor = x.chunk(2, -1) if gated else (x, None)
     y = _ACTIVATIONS[activation](activated)
     return y if factor is None else y * factor

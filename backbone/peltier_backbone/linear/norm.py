@@ -6,8 +6,6 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.native.choice import serving_library
-
 
 @dataclass(frozen=True)
 class LayerNorm:
@@ -19,12 +17,7 @@ class LayerNorm:
     centered: ClassVar[bool] = True
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        native = serving_library(x.device, x.dtype)
-        if native is not None:
-            return native.norm(x, residual, self.weight, self.bias, self)
-        return F.layer_norm(
-            x if residual is None else x + residual, self.weight.shape, self.weight, self.bias, self.eps
-        )
+        return self.with_weights(x if residual is None else x + residual, self.weight, self.bias)
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The same norm with other weights, each [hidden]."""
@@ -46,10 +39,7 @@ class RMSNorm:
     centered: ClassVar[bool] = False
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        native = serving_library(x.device, x.dtype)
-        if native is not None:
-            return native.norm(x, residual, self.weight, None, self)
-        return F.rms_norm(x if residual is None else x + residual, self.weight.shape, self.weight, self.eps)
+        return self.with_weights(x if residual is None else x + residual, self.weight)
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The same norm with other weights [hidden], and the bias that BitFit adds."""
@@ -62,5 +52,5 @@ class RMSNorm:
         return y if bias is None else y + bias
 
 
-# A norm of x [tokens, width], or of x + residual; with a residual the result may overwrite x.
+# A norm of x [tokens, width], or of x + residual.
 Norm = LayerNorm | RMSNorm

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
-from peltier_backbone.attention.attention import Span
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.attention.span_attention import SpanAttention
 from peltier_backbone.attention.view import PlacedView
@@ -51,7 +50,7 @@ class _View:
 @dataclass(frozen=True)
 class ModernBert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. A prefix key has no
-    position: it is as if it were at position 0 (docs/methods/prefix.md)."""
+    position: it is as if it were at position 0 (docs/methods/prefix.md). `rounded` is as in `Bert`."""
 
     config: ModernBertConfig
     tokens: Table
@@ -60,7 +59,7 @@ class ModernBert:
     final_norm: LayerNorm
     global_rotary: Rotary
     local_rotary: Rotary
-    span_kind: type[Span]
+    rounded: bool
     pooler: ClassVar[None] = None
 
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
@@ -83,8 +82,8 @@ class ModernBert:
 
     def _attentions(self, packed: Packed, adaptation: Adaptation) -> tuple[Attention, Attention]:
         """The attention of global layers, and of local ones."""
-        attend = partial(SpanAttention, packed, adaptation, self.config.num_heads)
-        far, near = attend(self.span_kind), attend(partial(self.span_kind, window=self.config.window))
+        far = SpanAttention(packed, adaptation, self.config.num_heads)
+        near = SpanAttention(packed, adaptation, self.config.num_heads, self.config.window)
         return (
             _Rotating(self.global_rotary, packed.positions, far),
             _Rotating(self.local_rotary, packed.positions, near),
@@ -98,7 +97,7 @@ class ModernBert:
     def native(self) -> NativeStack | None:
         """The layers for the native kernels; None if these do not compute all maps."""
         rotaries = self.global_rotary, self.local_rotary
-        return lay_out(self.config, self.layers, self.final_norm, rotaries, rounded=self.span_kind.rounded)
+        return lay_out(self.config, self.layers, self.final_norm, rotaries, rounded=self.rounded)
 
     def norms(self) -> list[LayerNorm]:
         """All norms in the order of `Adaptation.norm`: that of the embeddings, those before attentions from the second

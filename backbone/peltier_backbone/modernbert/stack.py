@@ -22,7 +22,7 @@ def lay_out(
     rounded: bool,
 ) -> NativeStack | None:  # fmt: skip
     """`layers` and their final norm for the kernels; None if these do not compute all maps. `rotaries` are those of
-    global and of local layers. Attention is `rounded` as in `Span`."""
+    global and of local layers. Attention is `rounded` as in `Bert`."""
     if any(linear.place() is None for layer in layers for linear in _maps(layer)):
         return None
     placed = (StackLayer * len(layers))(*(_lay_out_layer(layer, config.window, rotaries) for layer in layers))

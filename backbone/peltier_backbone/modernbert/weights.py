@@ -6,7 +6,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from peltier_backbone.attention.attention import RoundedSpan, Span
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.checkpoint.weights import Weights
@@ -50,7 +49,7 @@ def build_modernbert(
         final_norm=_norm(weights, "final_norm", config),
         global_rotary=rotary(config.global_theta),
         local_rotary=rotary(config.local_theta),
-        span_kind=RoundedSpan if kernel.coarse else Span,
+        rounded=kernel.coarse,
     )
     weights.finish("modernbert encoder")
     return model

@@ -7,21 +7,17 @@ import torch
 from peltier_backbone.attention.adaptation import Prefix
 from peltier_backbone.attention.attention import Span
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.text.packing import Encoded, Packed
 from torch import Tensor
-
-from tests.support.levels import fastest_level
 
 HEADS, SIZE = 3, 5
 HIDDEN = HEADS * SIZE
 
 
-@pytest.fixture(params=["native", "torch", "training"])
+@pytest.fixture(params=["serving", "training"])
 def mode(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Serving with native kernels, serving without any, and with gradients."""
-    kernels = "torch" if request.param == "torch" else fastest_level()
-    with kernels_in_use(kernels), torch.inference_mode(request.param != "training"):
+    """Without gradients and with them."""
+    with torch.inference_mode(request.param == "serving"):
         yield request.param
 
 
