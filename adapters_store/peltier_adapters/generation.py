@@ -213,7 +213,7 @@ class Generator:
     """Decodes drafts together. A draft gets the same text as alone. Use it from one thread at a time."""
 
     def __init__(self, backbone: Backbone) -> None:
-        self._backbone = backbone
+        self._runner = choice.choose_runner(backbone)
         self._cache = Cache(backbone.t5.config, backbone.device, backbone.kept_dtype)
         self._live: list[Draft] = []
         self._steps: Steps | None = None
@@ -236,7 +236,7 @@ class Generator:
         arriving = sorted(drafts, key=lambda draft: draft.row.order)
         copies = [draft.decoding.num_beams for draft in arriving]
         self._steps = None  # the cache may move, even if this fails
-        slots = choice.choose_runner(self._backbone).join([draft.row for draft in arriving], copies, self._cache)
+        slots = self._runner.join([draft.row for draft in arriving], copies, self._cache)
         for draft, own in zip(arriving, slots, strict=True):
             draft.slots = own
         self._live = sorted([*self._live, *arriving], key=lambda draft: draft.row.order)
@@ -266,7 +266,7 @@ class Generator:
     def _arrange(self) -> Steps:
         rows = [draft.row for draft in self._live for _ in draft.slots]
         slots = [slot for draft in self._live for slot in draft.slots]
-        return choice.choose_runner(self._backbone).arrange(rows, slots, self._cache)
+        return self._runner.arrange(rows, slots, self._cache)
 
     def _advance(self, drafts: Sequence[Draft], logits: Tensor) -> None:
         chosen = find_likeliest(logits).read()

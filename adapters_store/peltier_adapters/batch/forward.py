@@ -9,6 +9,7 @@ from torch import Tensor
 
 from peltier_adapters.batch import choice
 from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.runner import Runner
 
 
 class Graphs(Protocol):
@@ -20,9 +21,15 @@ class Graphs(Protocol):
 
 @torch.inference_mode()
 def forward(
-    backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False, graphs: Graphs | None = None
+    backbone: Backbone,
+    rows: Sequence[Row],
+    *,
+    record_gates: bool = False,
+    graphs: Graphs | None = None,
+    runner: Runner | None = None,
 ) -> list[RowOutput]:
-    """One output per row, in the order of `rows`. The output of a row does not depend on the other rows.
+    """One output per row, in the order of `rows`. The output of a row does not depend on the other rows. The `runner`
+    is that of the backbone; without it, it is chosen here.
 
     With an encoder, an output has the logits of the task's head, for each token if the head reads tokens; with T5, the
     log-likelihood of each label string.
@@ -33,16 +40,18 @@ def forward(
     if replayed is not None:
         sorted_outputs = [RowOutput(logits) for logits in replayed]
     else:
-        sorted_outputs = choice.choose_runner(backbone).run(sorted_rows, record_gates=record_gates)
+        runner = runner or choice.choose_runner(backbone)
+        sorted_outputs = runner.run(sorted_rows, record_gates=record_gates)
     results = dict(zip(order, sorted_outputs, strict=True))
     return [results[index] for index in range(len(rows))]
 
 
-def computed_share(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False) -> float:
-    """The part of the work in the frozen blocks that `forward` does for `rows`, of what each row alone would take."""
+def computed_share(runner: Runner, num_layers: int, rows: Sequence[Row], *, record_gates: bool = False) -> float:
+    """The part of the work in the frozen `num_layers` that `forward` does for `rows`, of what each row alone would
+    take."""
     sorted_rows = sorted(rows, key=lambda row: row.order)
-    stages = choice.choose_runner(backbone).plan(sorted_rows, record_gates=record_gates)
+    stages = runner.plan(sorted_rows, record_gates=record_gates)
     if not stages:
         return 1.0
     done = sum(len(stage.layers) * stage.num_tokens for stage in stages)
-    return done / (backbone.config.num_layers * sum(row.num_inputs for row in rows))
+    return done / (num_layers * sum(row.num_inputs for row in rows))

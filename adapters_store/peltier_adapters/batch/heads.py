@@ -12,8 +12,7 @@ from torch import Tensor
 
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.row import Row
-from peltier_adapters.ops import choice
-from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.residency.bank import Resident, head_spec
 
 Pooling = Callable[[str], Tensor]
@@ -86,15 +85,16 @@ class _HeadInput:
         return (self.matrix, self.resident.head.number, self.resident.head_slot.number)
 
 
-def read_heads(rows: Sequence[Row], pooled: Pooling, device: torch.device) -> list[Tensor]:
+def read_heads(rows: Sequence[Row], pooled: Pooling, device: torch.device, backend: Backend) -> list[Tensor]:
     """The logits of each row in float32 on the CPU: [outputs], or [tokens, outputs] if its head reads tokens. `pooled`
     returns [rows, hidden] for a kind of pooling, and all tokens [tokens, hidden] for `tokens`. A row whose head has no
-    projection gets its vector, and a row without an adapter the state of its first token."""
+    projection gets its vector, and a row without an adapter the state of its first token. The `backend` computes in
+    float32."""
     reads = _list_reads(rows)
     headed = sorted((read for read in reads if read.resident is not None), key=lambda read: read.order)
     given = [read for read in reads if read.resident is None]
     parts = [list(members) for _, members in groupby(headed, key=lambda read: read.matrix)]
-    pieces = [_logits(members, pooled, device) for members in parts]
+    pieces = [_logits(members, pooled, device, backend) for members in parts]
     if given:
         parts.append(given)
         pieces.append(_vectors(given, pooled, device))
@@ -132,14 +132,14 @@ def _cut(row: Row, output: Tensor) -> Tensor:
     return output[:, : spec.outputs] if spec.pooling == "tokens" else output[0, : spec.outputs]
 
 
-def _logits(headed: Sequence[_HeadInput], pooled: Pooling, device: torch.device) -> Tensor:
+def _logits(headed: Sequence[_HeadInput], pooled: Pooling, device: torch.device, backend: Backend) -> Tensor:
     """The logits of all vectors of `headed`, in one matrix that is as wide as the widest head of them."""
     x = _vectors(headed, pooled, device)
     runs = [list(run) for _, run in groupby(headed, key=lambda read: read.resident and read.resident.head_slot)]
     widest = max(head_spec(run[0].resident.head).outputs for run in runs if run[0].resident)
     y = torch.zeros(len(x), widest, device=device)
     lengths = [len(read) for read in headed]
-    ops = choice.choose_backend(device, torch.float32).group([_group(run) for run in runs], lengths)
+    ops = backend.group([_group(run) for run in runs], lengths)
     return ops.act("head", 0, y, x)
 
 

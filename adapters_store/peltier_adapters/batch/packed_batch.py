@@ -26,6 +26,7 @@ from peltier_adapters.batch.row import (
 )
 from peltier_adapters.batch.runner import Steps
 from peltier_adapters.batch.scoring import list_trees, pack_targets, score_trees
+from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import Backend
 
 
@@ -34,6 +35,7 @@ class PackedBatch(ABC):
 
     def __init__(self, backbone: Backbone, backend: Backend) -> None:
         self._backbone, self._backend = backbone, backend
+        self._head_backend = choice.choose_backend(backbone.device, torch.float32)
 
     @abstractmethod
     def advance(self, x: Tensor, packed: Packed, adaptation: BatchAdaptation, layers: range) -> Tensor:
@@ -56,7 +58,8 @@ class PackedBatch(ABC):
         else:
             stages = self.plan(rows, record_gates=record_gates)
             hidden = self._run_stages(stages, packed, adaptation) if stages else self._encode(packed, adaptation)
-            outputs = read_heads(rows, Pooled(self._backbone, packed, adaptation, hidden), self._backbone.device)
+            pooled = Pooled(self._backbone, packed, adaptation, hidden)
+            outputs = read_heads(rows, pooled, self._backbone.device, self._head_backend)
         return with_gates(outputs, adaptation.groups, self._backbone.config.num_layers)
 
     def plan(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[Stage]:

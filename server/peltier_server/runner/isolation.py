@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
-from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch import choice
+from peltier_adapters.batch.forward import computed_share, forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.machine.heap import give_back_freed_memory
@@ -77,6 +78,7 @@ class Bisection:
 
     def __init__(self, backbone: Backbone, guard: ComputeGuard, graphs: "Graphs | None" = None) -> None:
         self._backbone = backbone
+        self._runner = choice.choose_runner(backbone)
         self._guard = guard
         self._graphs = graphs
 
@@ -101,9 +103,13 @@ class Bisection:
         halves = (rows[:middle], rows[middle:])
         return [output for half in halves for output in self.compute(half, record_gates=record_gates)]
 
+    def computed_share(self, rows: Sequence[Row], *, record_gates: bool) -> float:
+        """The part of the work in the frozen blocks that is computed for `rows`, which may share some."""
+        return computed_share(self._runner, self._backbone.config.num_layers, rows, record_gates=record_gates)
+
     def _forward(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
         with self._guard.computing():
-            outputs = forward(self._backbone, rows, record_gates=record_gates, graphs=self._graphs)
+            outputs = forward(self._backbone, rows, record_gates=record_gates, graphs=self._graphs, runner=self._runner)
             return [_finite(output) for output in outputs]
 
     def _free_memory(self) -> None:

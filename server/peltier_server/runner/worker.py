@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peltier_adapters.batch.forward import computed_share
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.graphs.choice import create_graphs
 from peltier_backbone.backbone import Backbone
@@ -132,7 +131,7 @@ class Worker:
         seconds = time.monotonic() - started
         self._resources.metrics.observe_batch(batch, seconds)
         if not errors:
-            computed = computed_share(self._resources.backbone, batch.rows, record_gates=batch.record_gates)
+            computed = self._bisection.computed_share(batch.rows, record_gates=batch.record_gates)
             self._resources.batcher.learn(batch.tickets, seconds, computed=computed)
         if trace is not None:
             trace.end(len(errors))

@@ -97,8 +97,8 @@ def test_shared_blocks_are_computed_once(
     forward(bert, rows)
     # Four tokens, and five of the row that shares nothing.
     assert runs == [(4 + 5, range(1)), (2 * 4 + 5, range(1, 2)), (4 * 4 + 5, range(2, 3))]
-    assert computed_share(bert, rows) == pytest.approx((9 + 13 + 21) / (3 * 21))
-    assert computed_share(bert, rows, record_gates=True) == 1.0
+    assert computed_share(choose_runner(bert), 3, rows) == pytest.approx((9 + 13 + 21) / (3 * 21))
+    assert computed_share(choose_runner(bert), 3, rows, record_gates=True) == 1.0
 
 
 def test_gates_are_recorded_for_each_row(residents: dict[str, Resident], bert: Backbone):
