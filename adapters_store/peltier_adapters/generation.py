@@ -9,12 +9,11 @@ from typing import Literal, Protocol
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.decoding.likeliest import find_likeliest
 from torch import Tensor
 
 from peltier_adapters.batch import choice
 from peltier_adapters.batch.row import Row
-from peltier_adapters.batch.runner import Steps
+from peltier_adapters.batch.runner import Runner, Steps
 from peltier_adapters.spec.tasks import TaskSpec
 
 DraftFinish = Literal["stop", "length"]
@@ -210,10 +209,11 @@ def create_draft(backbone: Backbone, row: Row, decoding: Decoding) -> Draft:
 
 
 class Generator:
-    """Decodes drafts together. A draft gets the same text as alone. Use it from one thread at a time."""
+    """Decodes drafts together, by the `runner` of the backbone; without it, it is chosen here. A draft gets the same
+    text as alone. Use it from one thread at a time."""
 
-    def __init__(self, backbone: Backbone) -> None:
-        self._runner = choice.choose_runner(backbone)
+    def __init__(self, backbone: Backbone, runner: Runner | None = None) -> None:
+        self._runner = runner or choice.choose_runner(backbone)
         self._cache = Cache(backbone.t5.config, backbone.device, backbone.kept_dtype)
         self._live: list[Draft] = []
         self._steps: Steps | None = None
@@ -269,7 +269,7 @@ class Generator:
         return self._runner.arrange(rows, slots, self._cache)
 
     def _advance(self, drafts: Sequence[Draft], logits: Tensor) -> None:
-        chosen = find_likeliest(logits).read()
+        chosen = self._runner.find_likeliest(logits).read()
         searching: list[tuple[Draft, slice]] = []
         start = 0
         for draft in drafts:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from peltier_backbone.decoding.step_view import StepView
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.modernbert.weights import modernbert_weights
-from peltier_backbone.native.choice import serving_library
+from peltier_backbone.native.choice import choose_kernels, serving_library
 from peltier_backbone.native.program import NO_OPS
 from peltier_backbone.native.stack import NativeStack
 from peltier_backbone.t5.t5 import T5
@@ -55,11 +56,14 @@ class Backbone:
         assert isinstance(self.model, T5), "callers look at `config.generates` first"
         return self.model
 
-    @property
+    @cached_property
     def kept_dtype(self) -> torch.dtype:
         """The dtype in which a decoder keeps keys and values. They are most of what a step of many rows reads. In int8
-        they come from rounded products, and bfloat16 rounds them less."""
-        return torch.bfloat16 if self.precision == "int8" else self.dtype
+        they come from rounded products, and bfloat16 rounds them less. torch's products with a single query are several
+        times slower in bfloat16 than in float32 on a CPU."""
+        dtype = torch.bfloat16 if self.precision == "int8" else self.dtype
+        on_cpu_by_torch = self.device.type == "cpu" and choose_kernels(dtype).library is None
+        return torch.float32 if on_cpu_by_torch else dtype
 
     def pack(self, rows: list[Encoded]) -> Packed:
         """Rows back to back on this backbone's device."""

@@ -56,5 +56,5 @@ def test_any_unicode_has_places(text: str, bert: Backbone):
     """Also a text of which the tokenizer reads nothing."""
     (row,) = encode_windows(bert, TAGS, text, LongTexts(stride=2))[:1]
     tokens = join_windows([row], [zeros(len(row), 3)])
-    assert len(tokens.offsets) == len(tokens.words) == len(tokens.logits)
+    assert len(tokens.offsets) == len(tokens.words) == len(tokens.values)
     assert all(0 <= start < end <= len(text) for start, end in tokens.offsets)

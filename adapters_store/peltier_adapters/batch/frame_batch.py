@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache
+from peltier_backbone.decoding.likeliest import Likeliest, find_likeliest
+from torch import Tensor
 
 from peltier_adapters.batch import scoring
 from peltier_adapters.batch.frame import Frame
@@ -45,3 +47,7 @@ class FrameBatch:
     def arrange(self, rows: Sequence[Row], slots: Sequence[int], cache: Cache) -> Steps:
         """See `Runner`."""
         return FrameSteps(self._backbone, rows, slots, cache)
+
+    def find_likeliest(self, logits: Tensor) -> Likeliest:
+        """See `Runner`."""
+        return find_likeliest(logits)

@@ -2,6 +2,7 @@
 
 from peltier_backbone.attention.view import NativeView, PlacedView
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.decoding.likeliest import Likeliest
 from peltier_backbone.native.stack import NativeStack
 from peltier_backbone.text.packing import Packed
 from torch import Tensor
@@ -29,6 +30,9 @@ class NativeBatch(PackedBatch):
 
     def decode(self, x: Tensor, view: NativeView, adaptation: BatchAdaptation) -> Tensor:
         return self._run(self._backbone.t5.decoder.native, x, view, adaptation)
+
+    def find_likeliest(self, logits: Tensor) -> Likeliest:
+        return Likeliest(*self._library.likeliest(logits))
 
     def _run(self, stack: NativeStack | None, x: Tensor, view: PlacedView, adaptation: BatchAdaptation) -> Tensor:
         """The states after all layers of `stack` of the states x before them, both [tokens, hidden]."""

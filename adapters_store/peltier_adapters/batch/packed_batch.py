@@ -8,6 +8,7 @@ from peltier_backbone.attention.view import NativeView
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.likeliest import Likeliest, find_likeliest
 from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
@@ -85,6 +86,10 @@ class PackedBatch(ABC):
             return model.logits(hidden, adaptation)
 
         return step
+
+    def find_likeliest(self, logits: Tensor) -> Likeliest:
+        """See `Runner`."""
+        return find_likeliest(logits)
 
     def _adapt(self, rows: Sequence[Row], lengths: Sequence[int], *, record_gates: bool = False) -> BatchAdaptation:
         return BatchAdaptation(self._backbone, group_rows(rows, record_gates=record_gates), lengths, self._backend)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from peltier_backbone.decoding.cache import Cache
+from peltier_backbone.decoding.likeliest import Likeliest
 from torch import Tensor
 
 from peltier_adapters.batch.row import Row, RowOutput, Stage
@@ -30,3 +31,7 @@ class Runner(Protocol):
 
     def arrange(self, rows: Sequence[Row], slots: Sequence[int], cache: Cache) -> Steps:
         """The next steps of rows in their `slots`."""
+
+    def find_likeliest(self, logits: Tensor) -> Likeliest:
+        """The likeliest token of each row of the next-token logits [rows, vocab] in float32, the first of equal ones. A
+        row with a NaN or a positive infinity has a log-probability that is not finite."""

@@ -12,7 +12,6 @@ from torch import Tensor
 from peltier_backbone.checkpoint.t5_config import T5Config
 from peltier_backbone.decoding.encoder_kv import EncoderKV
 from peltier_backbone.decoding.kv_buffer import KVBuffer
-from peltier_backbone.native.choice import choose_kernels
 
 
 class Arrival(NamedTuple):
@@ -39,9 +38,7 @@ class Cache:
 
     def __init__(self, config: T5Config, device: torch.device, dtype: torch.dtype) -> None:
         shape = (config.num_decoder_layers, config.num_heads, config.head_size)
-        # torch's products with a single query are several times slower in bfloat16 than in float32 on the CPU.
-        kept = torch.float32 if device.type == "cpu" and choose_kernels(dtype).library is None else dtype
-        self.own, self.memory = KVBuffer(shape, device, kept), KVBuffer(shape, device, kept)
+        self.own, self.memory = KVBuffer(shape, device, dtype), KVBuffer(shape, device, dtype)
         self._live: set[int] = set()
 
     @property

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.choice import serving_library
 from peltier_backbone.native.stack import LayerKeys
 
 # Widths grow by at least this many tokens, so that a growing text does not copy the buffer at every step.
@@ -39,10 +38,6 @@ class KVBuffer:
     def write(self, layer: int, key_value: Tensor, numbers: Tensor) -> None:
         """Make token t of `key_value` [tokens, 2 * attention] key number `numbers[t]` of a layer (see `first_keys`)."""
         store = self.data[layer]
-        native = serving_library(key_value.device, key_value.dtype)
-        if native is not None:
-            native.keep_keys(store, key_value, numbers)
-            return
         _, num_slots, heads, width, size = store.shape
         # By key number, [numbers, 2, heads, head size]; the heads of a key are `width` keys apart.
         by_number = store.as_strided(

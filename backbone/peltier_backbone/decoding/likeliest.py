@@ -5,8 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.choice import serving_library
-
 
 class Likeliest(NamedTuple):
     """`tokens` [rows] and the logarithms of their probabilities [rows] in float32."""
@@ -23,8 +21,5 @@ class Likeliest(NamedTuple):
 def find_likeliest(logits: Tensor) -> Likeliest:
     """The likeliest token of each row of `logits` [rows, vocabulary], the first of equal ones. A row with a NaN or
     a positive infinity has a log-probability that is not finite."""
-    native = serving_library(logits.device, logits.dtype)
-    if native is not None and logits.dtype == torch.float32:
-        return Likeliest(*native.likeliest(logits))
     tops, tokens = logits.float().max(-1)
     return Likeliest(tokens, tops - logits.float().logsumexp(-1))

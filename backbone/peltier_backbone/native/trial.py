@@ -13,8 +13,9 @@ from peltier_backbone.native.example_layer import ExampleLayer, Sizes
 from peltier_backbone.native.library import Library
 
 _SIZES = Sizes([32, 16, 48, 32], hidden=256, heads=8, inner=1024, groups=[(2, 16), (1, 24), (1, 0)])
-_ROUNDS = 5
-# A trial ends after this CPU time, however many rounds it has had, but not before the first.
+# On a busy machine a single round can be wrong by more than the contenders differ.
+_MIN_ROUNDS, _MAX_ROUNDS = 3, 5
+# A trial ends after this CPU time if it has had enough rounds.
 _MAX_SECONDS = 0.02
 
 
@@ -49,7 +50,7 @@ def _least_seconds(*contenders: Callable[[], Tensor]) -> list[float]:
         for contender in contenders:
             contender()  # torch prepares its kernels at the first call
         rounds = [[_seconds(contender) for contender in contenders]]
-        while len(rounds) < _ROUNDS and time.process_time() < end:
+        while len(rounds) < _MIN_ROUNDS or (len(rounds) < _MAX_ROUNDS and time.process_time() < end):
             rounds.append([_seconds(contender) for contender in contenders])
     return [min(times) for times in zip(*rounds, strict=True)]
 

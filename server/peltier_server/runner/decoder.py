@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from peltier_adapters.batch.choice import choose_runner
+from peltier_adapters.batch.runner import Runner
 from peltier_adapters.generation import Draft, Generator, create_draft
 from peltier_adapters.residency.bank import Resident
 from peltier_backbone.backbone import Backbone
@@ -85,8 +87,8 @@ class StepStats:
 class DecodeGroup:
     """Jobs over one generator. A group whose step has raised must not be used again."""
 
-    def __init__(self, backbone: Backbone) -> None:
-        self._generator = Generator(backbone)
+    def __init__(self, backbone: Backbone, runner: Runner) -> None:
+        self._generator = Generator(backbone, runner)
         self._jobs: dict[Draft, DecodeJob] = {}
         self._stats: StepStats | None = None
 
@@ -149,6 +151,7 @@ class TextDecoder:
         self, backbone: Backbone, metrics: Metrics, guard: ComputeGuard, learner: PriceLearner | None = None
     ) -> None:
         self._backbone = backbone
+        self._runner = choose_runner(backbone)
         self._metrics = metrics
         self._guard = guard
         self._learner = learner
@@ -265,7 +268,7 @@ class TextDecoder:
                 self._separate(half, failure)
 
     def _new_group(self) -> DecodeGroup:
-        group = DecodeGroup(self._backbone)
+        group = DecodeGroup(self._backbone, self._runner)
         self._groups.append(group)
         return group
 

@@ -24,6 +24,7 @@ PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias
 SCOPES = {
     "POST /v1/tasks/{task}/predict": "predict",
     "POST /v1/predict": "predict",
+    "POST /v1/compare": "predict",
     "POST /v1/completions": "predict",
     "POST /v1/embeddings": "predict",
     "POST /embed": "predict",
