@@ -1,9 +1,10 @@
-"""Frozen linear maps by the native kernels."""
+"""Frozen linear maps by the native kernels, and the choice between them and torch."""
 
+import torch
 from torch import Tensor
 
-from peltier_backbone.linear.linear import FrozenLinear, Linear
-from peltier_backbone.native.choice import load_library
+from peltier_backbone.linear.linear import FrozenLinear, Linear, PlainLinear
+from peltier_backbone.native.choice import choose_kernels, load_library
 from peltier_backbone.native.program import Activation
 from peltier_backbone.native.stack import FrozenMap
 
@@ -35,3 +36,12 @@ class NativeLinear(FrozenLinear):
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         return self._weight.unpack(), self._bias
+
+
+Kernel = type[PlainLinear] | type[NativeLinear]
+
+
+def choose_linear(device: torch.device, dtype: torch.dtype) -> Kernel:
+    """The kernel of frozen maps that computes in `dtype` on `device`; `PlainLinear` off the CPU."""
+    native = device.type == "cpu" and choose_kernels(dtype).library is not None
+    return NativeLinear if native else PlainLinear

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.linear.linear import PlainLinear
-from peltier_backbone.linear.linear_choice import choose_linear
-from peltier_backbone.linear.native_linear import NativeLinear
+from peltier_backbone.linear.native_linear import NativeLinear, choose_linear
 from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.native.program import Activation
 from torch import Tensor
