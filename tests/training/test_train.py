@@ -61,7 +61,7 @@ def test_a_run_writes_a_proved_artifact(make_run: MakeRun, bert: Backbone, task_
     assert bert.weights_digest() == before
 
 
-# Full fine-tuning learns other types of tasks in `test_baseline.py`; both losses are quick with an adapter.
+# Full fine-tuning learns other types of tasks in `test_learners.py`; both losses are quick with an adapter.
 @pytest.mark.parametrize("preset", ["lora", pytest.param("full", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", RANKING_LOSSES)
 def test_a_ranking_learns_which_documents_fit(make_run: MakeRun, preset: str, loss: str):
