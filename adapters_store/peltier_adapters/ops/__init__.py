@@ -5,7 +5,7 @@ in the layout of the kernels. `Bank` lowers parts once for all adapters of a sig
 first of them. An adapter is then its flat weights, and a batch builds only tables of which rows belong to which
 adapter. Training builds the same ops in each pass, from tensors with gradients.
 
-A backend (`backend.py`) runs all ops that act at a site of a layer, for all rows of a batch. It is chosen once for a
-device: `native.py` in C and `triton.py` on a GPU, one call for each site and ops of any shapes; `torch.py` on any
-device, and always when gradients are recorded. No other code depends on the choice.
+A backend (`backend.py`) runs the ops of all rows of a batch. It is chosen once for a device: `native.py` in C, one call
+for all layers (`batch/native_batch.py`) and one for each other site; `triton.py` on a GPU, one call for each site;
+`torch.py` on any device, and always when gradients are recorded. `batch/choice.py` chooses what runs a batch by it.
 """

@@ -1,4 +1,4 @@
-"""Ops by the native kernels of the CPU: one call runs all ops that act at a site, with any shapes.
+"""Ops by the native kernels of the CPU: one call runs all layers, or the ops of one other site.
 
 `compile_program` translates a program for the kernels once. A batch is a table of each row's program and of the address
 of its weights, which the kernels read without a copy.

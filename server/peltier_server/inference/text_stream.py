@@ -164,7 +164,7 @@ class StopSequenceStream:
         self._stops = StopSequences(stops)
 
     async def begin(self) -> StreamStart:
-        """Waits for the first token, like `TextStream.begin`."""
+        """Waits for the first token, like `StreamedText.begin`."""
         return await self._stream.begin()
 
     async def pieces(self) -> AsyncIterator[str]:

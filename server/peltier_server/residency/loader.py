@@ -77,7 +77,7 @@ class StoreLoader:
 
 
 class ProvingLoader:
-    """A `AdapterLoader` that runs the golden examples of each adapter when it first comes from the store.
+    """An `AdapterLoader` that runs the golden examples of each adapter when it first comes from the store.
 
     A server in another precision may have published it: replicas share a store, and a server may be started again with
     another `dtype`. The examples are ordinary rows of the tenant that asks for the adapter first. Their copy of the
