@@ -23,11 +23,6 @@ class LayerNorm:
         """The same norm with other weights, each [hidden]."""
         return F.layer_norm(x, weight.shape, weight, bias, self.eps)
 
-    def with_many_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The same norm, each group of x [groups, tokens, hidden] with its weights [groups, 1, hidden]."""
-        y = F.layer_norm(x, x.shape[-1:], eps=self.eps) * weight
-        return y if bias is None else y + bias
-
 
 @dataclass(frozen=True)
 class RMSNorm:
@@ -44,11 +39,6 @@ class RMSNorm:
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The same norm with other weights [hidden], and the bias that BitFit adds."""
         y = F.rms_norm(x, weight.shape, weight, self.eps)
-        return y if bias is None else y + bias
-
-    def with_many_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The same norm, each group of x [groups, tokens, hidden] with its weights [groups, 1, hidden]."""
-        y = F.rms_norm(x, x.shape[-1:], eps=self.eps) * weight
         return y if bias is None else y + bias
 
 

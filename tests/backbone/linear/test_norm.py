@@ -32,15 +32,3 @@ def test_other_weights_take_the_place_of_the_own(biased: bool):
     assert torch.equal(found, expected)
     other = LayerNorm(torch.ones(8), torch.ones(8), 1e-5).with_weights(x, weight, bias)
     assert torch.equal(other, LayerNorm(weight, torch.zeros(8) if bias is None else bias, 1e-5)(x))
-
-
-@pytest.mark.parametrize("biased", [False, True])
-def test_each_group_has_weights_of_its_own(biased: bool):
-    """`with_many_weights` is `with_weights` group by group."""
-    generator = torch.Generator().manual_seed(2)
-    x, weight, bias = (torch.randn(3, tokens, 8, generator=generator) for tokens in (2, 1, 1))
-    biases = bias if biased else None
-    for norm in (RMSNorm(torch.ones(8), 1e-6), LayerNorm(torch.ones(8), torch.zeros(8), 1e-5)):
-        found = norm.with_many_weights(x, weight, biases)
-        each = [norm.with_weights(x[g], weight[g, 0], bias[g, 0] if biased else None) for g in range(3)]
-        torch.testing.assert_close(found, torch.stack(each))
