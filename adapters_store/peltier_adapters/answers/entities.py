@@ -39,16 +39,13 @@ class TaggedRow:
 def tag_row(row: Row, output: RowOutput) -> TaggedRow:
     """The tags of a row from its logits [tokens, labels], which are much larger for many labels."""
     probabilities = output.logits.softmax(-1)
-    best = probabilities.max(-1)
-    found = torch.stack((best.indices.to(best.values.dtype), best.values) * 2, 1)
-    words = np.asarray(row.encoded.words)
-    starts = np.flatnonzero(np.diff(words, prepend=NO_WORD))
-    sizes = np.diff(starts, append=len(words))
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        if size > 1 and words[start] != NO_WORD:
-            score, label = probabilities[start : start + size].mean(0).max(0)
-            found[start : start + size, 2:] = torch.stack((label.float(), score))
-    return TaggedRow(found, output.gates)
+    _, sizes = torch.unique_consecutive(torch.tensor(row.encoded.words), return_counts=True)
+    sizes[-1] += len(probabilities) - len(row.encoded.words)
+    averages = torch.segment_reduce(probabilities, "mean", lengths=sizes, axis=0)
+    own, of_words = probabilities.max(-1), averages.max(-1)
+    words = torch.stack((of_words.indices.float(), of_words.values), 1).repeat_interleave(sizes, 0)
+    tags = torch.stack((own.indices.float(), own.values), 1)
+    return TaggedRow(torch.cat((tags, words), 1), output.gates)
 
 
 class TextTokens(NamedTuple):
