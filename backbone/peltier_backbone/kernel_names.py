@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import torch
 
-from peltier_backbone.attention.attention import kernel_name
 from peltier_backbone.checkpoint.config import Config
 from peltier_backbone.linear.linear import LinearKernel
 from peltier_backbone.native.choice import TORCH, choose_kernels, load_library
@@ -25,9 +24,12 @@ def name_kernels(config: Config, device: torch.device, dtype: torch.dtype, linea
 
 
 def _attention_name(config: Config, device: torch.device, dtype: torch.dtype) -> str:
-    if config.generates and (device.type != "cpu" or choose_kernels(dtype).library is None):
+    library = choose_kernels(dtype).library if device.type == "cpu" else None
+    if library is not None:
+        return f"native-{library.name}"
+    if config.generates:
         return "matmul"
-    return kernel_name(device, dtype)
+    return "by-row" if device.type == "cpu" else "sdpa-padded"
 
 
 def _torch_parts(dtype: torch.dtype, linear: LinearKernel) -> Iterator[str]:

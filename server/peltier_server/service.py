@@ -32,7 +32,7 @@ from peltier_server.queue.prices import Prices
 from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.loader import ProvingLoader, StoreLoader
 from peltier_server.residency.slots import Slots
-from peltier_server.runner.runner import WorkerRunner
+from peltier_server.runner.supervisor import WorkerSupervisor
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
 
@@ -65,7 +65,7 @@ class Service:
             prices=Prices(backbone.config),
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant, queue.max_queue_tokens)
-        self._runner = WorkerRunner(
+        self._supervisor = WorkerSupervisor(
             backbone,
             self.batcher,
             metrics,
@@ -73,7 +73,7 @@ class Service:
             cuda_graphs=settings.compute.cuda_graphs,
         )
         self.watchdog = Watchdog(
-            self._runner,
+            self._supervisor,
             metrics,
             max_batch_seconds=queue.max_batch_seconds,
             max_restarts=queue.max_runner_restarts,
@@ -129,7 +129,7 @@ class Service:
             service = cls(settings, backbone, store, metrics, preparation)
             for device in service.experimental:
                 logger.warning("device %r is experimental: this release has not been tested on one", device)
-            service._runner.start()
+            service._supervisor.start()
             sync.start(service.slots)
             service._purge_task.start()
             service.store_watch.start()
@@ -155,7 +155,7 @@ class Service:
         await self._purge_task.close()
         await self.store.sync.close()
         self.batcher.close()
-        await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)
+        await asyncio.to_thread(self._supervisor.join, _MAX_JOIN_SECONDS)
         await self.slots.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
 

@@ -15,7 +15,6 @@ from peltier_backbone.attention.adaptation import Prefix
 from peltier_backbone.attention.groups import Groups
 from peltier_backbone.attention.near_attention import attend_near
 from peltier_backbone.attention.padding import Padding
-from peltier_backbone.native.choice import choose_kernels
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.text.packing import Packed
 
@@ -23,14 +22,6 @@ from peltier_backbone.text.packing import Packed
 _MAX_PADDED_TOKENS = 16
 # For these numbers of keys plain products are faster than the fused kernel on the CPU: by a quarter with 25 keys.
 _UNFUSED_NUM_KEYS = range(17, 65)
-
-
-def kernel_name(device: torch.device, dtype: torch.dtype) -> str:
-    """The name of the attention kernel, as `/info` shows it."""
-    if device.type != "cpu":
-        return "sdpa-padded"
-    native = choose_kernels(dtype).library
-    return "by-row" if native is None else f"native-{native.name}"
 
 
 class Span:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.runner import Runner
 from peltier_adapters.generation import Draft, Generator, create_draft
 from peltier_adapters.residency.bank import Resident
@@ -16,7 +15,8 @@ from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError,
 
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.ticket import NewTokens, RowsOutcome, Ticket, report_progress, settle
-from peltier_server.runner.isolation import ComputeGuard, WorkerReplaced, blame, free_memory
+from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
+from peltier_server.runner.failure import blame, free_memory
 
 logger = logging.getLogger(__name__)
 
@@ -148,10 +148,15 @@ class TextDecoder:
     """
 
     def __init__(
-        self, backbone: Backbone, metrics: Metrics, guard: ComputeGuard, learner: PriceLearner | None = None
+        self,
+        backbone: Backbone,
+        runner: Runner,
+        metrics: Metrics,
+        guard: ComputeGuard,
+        learner: PriceLearner | None = None,
     ) -> None:
         self._backbone = backbone
-        self._runner = choose_runner(backbone)
+        self._runner = runner
         self._metrics = metrics
         self._guard = guard
         self._learner = learner

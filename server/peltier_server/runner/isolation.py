@@ -1,72 +1,26 @@
-"""Isolates failures of computations: rows that fail in a batch, and threads that are stuck."""
+"""Isolates the rows that fail in a batch."""
 
-import gc
 import logging
 import math
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from peltier_adapters.batch import choice
 from peltier_adapters.batch.forward import computed_share, forward
 from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.runner import Runner
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.machine.heap import give_back_freed_memory
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
-from peltier_server import retry_hints
+from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
+from peltier_server.runner.failure import blame, free_memory
 
 if TYPE_CHECKING:
     from peltier_adapters.graphs.graphs import Graphs
 
 logger = logging.getLogger(__name__)
 
-# Messages of RuntimeErrors that torch's allocators and libraries raise without memory.
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
-# The whole message of oneDNN when it has no memory for the code that it generates for each new size of a batch. For an
-# unsupported size the message is longer: "could not create a primitive descriptor for …".
-_NO_MEMORY_FOR_CODE = "could not create a primitive"
 _FEW_VALUES = 1024
-
-
-class WorkerReplaced(BaseException):
-    """Another thread has replaced this one, which must end without touching anything.
-
-    It is not an `Exception`, so that code that isolates failures does not treat it as the failure of a row.
-    """
-
-
-class ComputeGuard:
-    """The duration of a thread's current computation, and whether another thread has replaced it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._began_at: float | None = None
-        self._replaced = False
-
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        """Wraps a computation that may hang. Raises `WorkerReplaced`, whatever its result, if the thread was replaced
-        meanwhile."""
-        self._began_at = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._began_at = None
-                replaced = self._replaced
-            if replaced:
-                raise WorkerReplaced
-
-    def replace_worker(self, after_seconds: float) -> bool:
-        """Replaces the thread if its current computation has taken longer than this; returns whether it did."""
-        with self._lock:
-            began_at = self._began_at
-            self._replaced = began_at is not None and time.monotonic() - began_at > after_seconds
-            return self._replaced
 
 
 class Bisection:
@@ -76,9 +30,9 @@ class Bisection:
     batches.
     """
 
-    def __init__(self, backbone: Backbone, guard: ComputeGuard, graphs: "Graphs | None" = None) -> None:
+    def __init__(self, backbone: Backbone, runner: Runner, guard: ComputeGuard, graphs: "Graphs | None" = None) -> None:
         self._backbone = backbone
-        self._runner = choice.choose_runner(backbone)
+        self._runner = runner
         self._guard = guard
         self._graphs = graphs
 
@@ -116,37 +70,6 @@ class Bisection:
         if self._graphs is not None:
             self._graphs.clear()
         free_memory(self._backbone)
-
-
-def blame(failure: BaseException) -> PeltierError:
-    """The error for the caller of a row that failed alone.
-
-    Without enough memory it is `Unavailable`: no task allows an input that is too large for every server, so this
-    server lacks memory at the moment. Any other failure is due to the input or its adapter.
-    """
-    if _is_out_of_memory(failure):
-        return Unavailable(
-            "the server has too little memory for this input at the moment", retry_after=retry_hints.SOON
-        )
-    return InferenceFailed(f"the model failed on this input with {type(failure).__name__}")
-
-
-def free_memory(backbone: Backbone) -> None:
-    """Frees unused memory, before a smaller batch is tried."""
-    gc.collect()
-    if backbone.device.type == "cuda":
-        torch.cuda.empty_cache()
-    else:
-        give_back_freed_memory()
-
-
-def _is_out_of_memory(failure: BaseException) -> bool:
-    if isinstance(failure, torch.OutOfMemoryError | MemoryError):
-        return True
-    if not isinstance(failure, RuntimeError):
-        return False
-    message = str(failure).lower()
-    return message == _NO_MEMORY_FOR_CODE or any(words in message for words in _OUT_OF_MEMORY)
 
 
 def _finite(output: RowOutput) -> RowOutput | PeltierError:

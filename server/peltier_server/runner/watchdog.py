@@ -9,7 +9,7 @@ from peltier_client.errors import NotReady
 
 from peltier_server import retry_hints
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.runner.runner import WorkerRunner
+from peltier_server.runner.supervisor import WorkerSupervisor
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,10 @@ class Watchdog:
     thread has computed something and no thread is stuck. More than `max_restarts` consecutive restarts end the process.
     """
 
-    def __init__(self, runner: WorkerRunner, metrics: Metrics, *, max_batch_seconds: float, max_restarts: int) -> None:
-        self._runner = runner
+    def __init__(
+        self, supervisor: WorkerSupervisor, metrics: Metrics, *, max_batch_seconds: float, max_restarts: int
+    ) -> None:
+        self._supervisor = supervisor
         self._metrics = metrics
         self._max_batch_seconds = max_batch_seconds
         self._max_restarts = max_restarts
@@ -73,16 +75,16 @@ class Watchdog:
 
     def _look(self) -> None:
         now = time.monotonic()
-        if self._runner.replace_worker(self._max_batch_seconds):
+        if self._supervisor.replace_worker(self._max_batch_seconds):
             self._metrics.runner_restarts.inc()
             self._count(now, "has been computing one batch for")
-        elif not self._runner.proven:
+        elif not self._supervisor.proven:
             self._unproven_since = self._unproven_since or now
             if now - self._unproven_since > self._max_batch_seconds:
                 self._count(now, "could not use its device, or failed between computations, for")
         else:
             self._unproven_since = None
-            if self._runner.is_well:
+            if self._supervisor.is_well:
                 self._num_restarts = 0
 
     def _count(self, now: float, what: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.runner import Runner
 from peltier_adapters.graphs.choice import create_graphs
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
@@ -18,8 +19,10 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Reduce, Ticket, settle
+from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 from peltier_server.runner.decoder import TextDecoder
-from peltier_server.runner.isolation import Bisection, ComputeGuard, WorkerReplaced, blame
+from peltier_server.runner.failure import blame
+from peltier_server.runner.isolation import Bisection
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +32,10 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class WorkerResources:
-    """What all workers of a runner share."""
+    """What all workers of a server share. `runner` computes the batches of the backbone."""
 
     backbone: Backbone
+    runner: Runner
     batcher: Batcher
     metrics: Metrics
     num_threads: int
@@ -48,7 +52,7 @@ class Worker:
         self._guard = ComputeGuard()
         # Own graphs, because two threads must not replay the same graph at the same time.
         graphs = create_graphs(resources.backbone) if resources.cuda_graphs else None
-        self._bisection = Bisection(resources.backbone, self._guard, graphs)
+        self._bisection = Bisection(resources.backbone, resources.runner, self._guard, graphs)
         # Made for the first text; an encoder's rows never enter it.
         self._decoder: TextDecoder | None = None
         self._taken: list[Ticket] = []
@@ -147,7 +151,7 @@ class Worker:
 
     def _new_decoder(self) -> TextDecoder:
         resources = self._resources
-        return TextDecoder(resources.backbone, resources.metrics, self._guard, resources.batcher)
+        return TextDecoder(resources.backbone, resources.runner, resources.metrics, self._guard, resources.batcher)
 
     def _restart(self) -> None:
         self.abandon(InferenceFailed("the server failed while it computed this input; its log has the reason"))

@@ -26,7 +26,7 @@ from peltier_server.queue.batcher import Batcher
 from peltier_server.residency.leases import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.runner import isolation
-from peltier_server.runner.runner import WorkerRunner
+from peltier_server.runner.supervisor import WorkerSupervisor
 from peltier_store.blobs.blobs import BlobNotFound, Blobs
 
 from tests.server.conftest import Serve
@@ -48,7 +48,7 @@ def loader(bert: Backbone, tmp_path: Path) -> Iterator[StoreLoader]:
 @pytest.fixture
 def running(bert: Backbone, batcher: Batcher) -> Iterator[None]:
     """A runner that takes what the batcher gives."""
-    runner = WorkerRunner(bert, batcher, Metrics(), num_threads=1)
+    runner = WorkerSupervisor(bert, batcher, Metrics(), num_threads=1)
     runner.start()
     yield
     batcher.close()

@@ -68,7 +68,7 @@ async def text_of(running: Running, task: str, text: object, **parameters: objec
 
 
 def live_rows(running: Running) -> int:
-    return running.service._runner._worker.decode_rows
+    return running.service._supervisor._worker.decode_rows
 
 
 def events_of(body: str) -> list[dict[str, object] | str]:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Decoding, Draft, Generator, create_draft, generate
 from peltier_adapters.residency.bank import Banks, Resident
@@ -22,8 +23,8 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import NewTokens, Results, RowsOutcome, Ticket
 from peltier_server.runner import decoder as decoder_module
+from peltier_server.runner.compute_guard import ComputeGuard
 from peltier_server.runner.decoder import StepStats, TextDecoder
-from peltier_server.runner.isolation import ComputeGuard
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
 NUM_KINDS = 24
@@ -56,7 +57,7 @@ class Theatre:
 
     def __init__(self, backbone: Backbone, crowd: Sequence[Resident]) -> None:
         self.backbone, self._crowd = backbone, crowd
-        self.decoder = TextDecoder(backbone, Metrics(), ComputeGuard())
+        self.decoder = TextDecoder(backbone, choose_runner(backbone), Metrics(), ComputeGuard())
         self.callers: list[Caller] = []
         self._alone: dict[int, list[int]] = {}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from peltier_client.errors import InferenceFailed, Unavailable
-from peltier_server.runner.isolation import blame
+from peltier_server.runner.failure import blame
 
 from tests.support.levels import NEEDS_ONEDNN
 
@@ -19,18 +19,20 @@ _PROGRAM = """
 import json, random, re, resource, sys
 from pathlib import Path
 import torch
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.row import Row
 from peltier_backbone import load
 from peltier_backbone.linear.linear import PlainLinear
 from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import PeltierError
 from peltier_server.runner import isolation
-from peltier_server.runner.isolation import ComputeGuard
+from peltier_server.runner.compute_guard import ComputeGuard
 
 torch.set_num_threads(1)
 load.choose_linear = lambda *_: PlainLinear  # its products in bfloat16 are those of oneDNN
 backbone = load.load_backbone(sys.argv[1], dtype="bfloat16")
-computing, forward, passes = isolation.Bisection(backbone, ComputeGuard()), isolation.forward, []
+computing = isolation.Bisection(backbone, choose_runner(backbone), ComputeGuard())
+forward, passes = isolation.forward, []
 
 def counted(backbone, rows, **options):
     passes.append(len(rows))

@@ -115,7 +115,7 @@ async def test_a_stuck_batch_fails_and_the_next_ones_do_not(
         before = await running.scores("demo", "a good film")
         ended = hang()
         stuck = asyncio.ensure_future(running.predict("demo", "bad"))
-        await until(lambda: running.service._runner._worker._guard._began_at)
+        await until(lambda: running.service._supervisor._worker._guard._began_at)
         behind = asyncio.ensure_future(running.predict("demo", "a good film"))
         answer = await stuck
         assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
@@ -125,7 +125,7 @@ async def test_a_stuck_batch_fails_and_the_next_ones_do_not(
         assert "peltier_runner_restarts_total 1.0" in (await running.client.get("/metrics")).text
         release.set()
         await asyncio.to_thread(ended.wait, 10)
-        await until(lambda: not running.service._runner._stuck)
+        await until(lambda: not running.service._supervisor._stuck)
         assert await running.scores("demo", "a good film") == before
         assert (await ready(running)).status_code == 200
 

@@ -55,7 +55,7 @@ def predicted(listening: Listening, task: str, text: str, **parameters: object) 
 def until_idle(listening: Listening) -> None:
     """Returns once nothing is being written; fails after ten seconds."""
     deadline = time.monotonic() + 10
-    while listening.service._runner._worker.decode_rows:
+    while listening.service._supervisor._worker.decode_rows:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -13,6 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.generation import Decoding
@@ -26,8 +27,9 @@ from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.fair_queue import FairQueue
 from peltier_server.queue.ticket import Terms, Ticket
 from peltier_server.runner import isolation
-from peltier_server.runner.isolation import Bisection, ComputeGuard
-from peltier_server.runner.runner import WorkerRunner
+from peltier_server.runner.compute_guard import ComputeGuard
+from peltier_server.runner.isolation import Bisection
+from peltier_server.runner.supervisor import WorkerSupervisor
 
 
 @pytest.fixture
@@ -36,8 +38,8 @@ def batcher() -> Batcher:
 
 
 @pytest.fixture
-def runner(bert: Backbone, batcher: Batcher) -> Iterator[WorkerRunner]:
-    started = WorkerRunner(bert, batcher, Metrics(), num_threads=1)
+def runner(bert: Backbone, batcher: Batcher) -> Iterator[WorkerSupervisor]:
+    started = WorkerSupervisor(bert, batcher, Metrics(), num_threads=1)
     started.start()
     yield started
     batcher.close()
@@ -67,7 +69,7 @@ def fail() -> None:
 
 
 async def test_rows_get_their_own_outputs(
-    runner: WorkerRunner, batcher: Batcher, bert: Backbone, rows: list[Row]
+    runner: WorkerSupervisor, batcher: Batcher, bert: Backbone, rows: list[Row]
 ) -> None:
     """What the queue gives back is what the forward computes."""
     outcome = await batcher.compute(rows)
@@ -86,7 +88,7 @@ def panic() -> None:
 
 @pytest.mark.parametrize("act", [fail, panic], ids=["exception", "panic"])
 async def test_a_bad_row_fails_alone(
-    runner: WorkerRunner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]
+    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]
 ) -> None:
     """Its neighbours of other requests are answered, and the loop lives on."""
     poison(monkeypatch, [rows[1]], act)
@@ -104,7 +106,7 @@ def test_any_bad_rows_fail_alone(bert: Backbone, rows: list[Row], bad: set[int])
     many = [replace(row) for row in rows * 3]
     with pytest.MonkeyPatch.context() as patch:
         poison(patch, [many[place] for place in bad], fail)
-        outputs = Bisection(bert, ComputeGuard()).compute(many, record_gates=False)
+        outputs = Bisection(bert, choose_runner(bert), ComputeGuard()).compute(many, record_gates=False)
     for place, output in enumerate(outputs):
         if place in bad:
             assert isinstance(output, InferenceFailed)
@@ -127,7 +129,7 @@ class Replays:
 def test_graphs_compute_batches_and_make_room_for_rows(bert: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that has one is a replay; where memory is short they go first."""
     graphs = Replays()
-    computing = Bisection(bert, ComputeGuard(), graphs)  # type: ignore[arg-type]
+    computing = Bisection(bert, choose_runner(bert), ComputeGuard(), graphs)  # type: ignore[arg-type]
     bare = [Row(bert.tokenizer.encode(text)) for text in ("a good film", "bad")]
     assert [output.logits.item() for output in computing.compute(bare, record_gates=False)] == [7.0, 7.0]
     poison(monkeypatch, bare[:1], refuse_memory)
@@ -146,7 +148,7 @@ def lack_memory() -> None:
 
 @pytest.mark.parametrize("act", [refuse_memory, lack_memory], ids=["cpu", "cuda"])
 async def test_rows_that_are_too_many_for_the_memory_are_halved(
-    runner: WorkerRunner,
+    runner: WorkerSupervisor,
     bert: Backbone,
     batcher: Batcher,
     rows: list[Row],
@@ -170,7 +172,7 @@ async def test_rows_that_are_too_many_for_the_memory_are_halved(
 
 
 async def test_a_row_that_does_not_fit_alone_may_come_back(
-    runner: WorkerRunner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the memory's fault and not the input's, and its neighbours are answered."""
     poison(monkeypatch, [rows[1]], refuse_memory)
@@ -182,7 +184,7 @@ async def test_a_row_that_does_not_fit_alone_may_come_back(
 
 
 async def test_what_fails_around_a_batch_fails_the_batch(
-    runner: WorkerRunner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its requests fail at once, and the loop continues."""
     with monkeypatch.context() as patch:
@@ -198,7 +200,7 @@ async def test_what_fails_around_a_batch_fails_the_batch(
     ids=["before", "at-the-first", "between", "after"],
 )
 async def test_a_queue_that_fails_loses_nobody(
-    runner: WorkerRunner,
+    runner: WorkerSupervisor,
     bert: Backbone,
     batcher: Batcher,
     rows: list[Row],
@@ -244,7 +246,7 @@ async def test_two_threads_may_compute_at_once(bert: Backbone, rows: list[Row]) 
 
 
 async def test_a_row_that_is_not_finite_fails_alone(
-    runner: WorkerRunner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NaN is never sent as an answer."""
     poison(monkeypatch, [rows[1]], lambda: RowOutput(torch.tensor([float("nan"), 1.0])))
@@ -253,7 +255,7 @@ async def test_a_row_that_is_not_finite_fails_alone(
     assert [isinstance(answer, InferenceFailed) for answer in answers] == [False, True, False]
 
 
-async def test_a_cancelled_request_leaves_no_trace(runner: WorkerRunner, batcher: Batcher, rows: list[Row]) -> None:
+async def test_a_cancelled_request_leaves_no_trace(runner: WorkerSupervisor, batcher: Batcher, rows: list[Row]) -> None:
     """Its rows are dropped without an error."""
     request = asyncio.ensure_future(batcher.compute(rows))
     await asyncio.sleep(0)
@@ -273,7 +275,7 @@ async def test_every_written_token_is_charged_to_its_tenant(t5: Backbone) -> Non
 
     batcher = Charging(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
     metrics = Metrics()
-    runner = WorkerRunner(t5, batcher, metrics, num_threads=1)
+    runner = WorkerSupervisor(t5, batcher, metrics, num_threads=1)
     runner.start()
     row = Row(t5.tokenizer.encode("a good film"))
     two, beams = await asyncio.gather(
@@ -303,7 +305,7 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
             steps.append(len(tickets))
 
     batcher = Learning(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
-    runner = WorkerRunner(t5, batcher, Metrics(), num_threads=1)
+    runner = WorkerSupervisor(t5, batcher, Metrics(), num_threads=1)
     runner.start()
     row = Row(t5.tokenizer.encode("a good film"))
     found = await batcher.write([row, row], [Decoding(3), Decoding(5)])
@@ -314,7 +316,7 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
 
 
 async def test_an_output_that_cannot_be_reduced_fails_alone(
-    runner: WorkerRunner, batcher: Batcher, rows: list[Row]
+    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row]
 ) -> None:
     """Requests get what they make of their outputs; another request of the batch is answered."""
 

@@ -1,5 +1,6 @@
 """Runs the thread that computes, and replaces it when it is stuck."""
 
+from peltier_adapters.batch.choice import choose_runner
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 
@@ -8,7 +9,7 @@ from peltier_server.queue.batcher import Batcher
 from peltier_server.runner.worker import Worker, WorkerResources
 
 
-class WorkerRunner:
+class WorkerSupervisor:
     """Runs one `Worker` at a time on the batches of the batcher, and replaces it when it is stuck.
 
     A stuck thread cannot be ended, and it keeps the memory of its rows' adapters until it ends. Everything else
@@ -18,7 +19,7 @@ class WorkerRunner:
     def __init__(
         self, backbone: Backbone, batcher: Batcher, metrics: Metrics, *, num_threads: int, cuda_graphs: bool = False
     ) -> None:
-        self._resources = WorkerResources(backbone, batcher, metrics, num_threads, cuda_graphs)
+        self._resources = WorkerResources(backbone, choose_runner(backbone), batcher, metrics, num_threads, cuda_graphs)
         self._stuck: tuple[Worker, ...] = ()
         self._worker = Worker(self._resources)
 
