@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 from common.adapters import make_artifact, make_bytes
 from common.options import create_parser
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Decoding, Generator, create_draft
@@ -84,10 +85,10 @@ def show(name: str, files: list[str]) -> None:
 
 
 def compacter_batch() -> Callable[[], object]:
-    """A batch of one row on MiniLM."""
+    """A batch of one row on MiniLM, with the runner that a server chooses once."""
     backbone = load_backbone("minilm")
-    resident = Banks(backbone).add(make_artifact(backbone, "compacter", 0))
-    return lambda: forward(backbone, [Row(TOKENS, resident)])
+    resident, runner = Banks(backbone).add(make_artifact(backbone, "compacter", 0)), choose_runner(backbone)
+    return lambda: forward(backbone, [Row(TOKENS, resident)], runner=runner)
 
 
 def t5_step() -> Callable[[], object]:

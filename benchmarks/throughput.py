@@ -47,7 +47,7 @@ def linear_maps(backbone: Backbone, sizes: list[int]) -> None:
         for layer in backbone.model.layers:
             layer.query_key_value(hidden)
             layer.attention_output(hidden)
-            layer.output(layer.intermediate(hidden, "gelu"))
+            layer.output(layer.intermediate(hidden))
 
 
 def against_transformers(backbone: Backbone, adapters: Adapters, batches: Batches, *, padded: bool) -> Calls:

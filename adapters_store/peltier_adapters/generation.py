@@ -269,7 +269,7 @@ class Generator:
         return self._runner.arrange(rows, slots, self._cache)
 
     def _advance(self, drafts: Sequence[Draft], logits: Tensor) -> None:
-        chosen = self._runner.find_likeliest(logits).read()
+        chosen = self._runner.find_likeliest(logits)
         searching: list[tuple[Draft, slice]] = []
         start = 0
         for draft in drafts:

@@ -1,26 +1,31 @@
 """A loaded backbone: the frozen model with its tokenizer and identity."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION
-from peltier_backbone.attention.view import NativeView, PlacedView
+from peltier_backbone.bert import stack as bert_stack
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.weights import bert_weights
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.fingerprint import fingerprint
+from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.decoding.encoder_kv import EncoderKV
-from peltier_backbone.decoding.step_view import StepView
 from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.modernbert import stack as modernbert_stack
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.modernbert.weights import modernbert_weights
 from peltier_backbone.native.choice import choose_kernels, serving_library
-from peltier_backbone.native.program import NO_OPS
-from peltier_backbone.native.stack import NativeStack
+from peltier_backbone.native.library import Library
+from peltier_backbone.native.rows import NO_OPS, PlacedRows, StackRows
+from peltier_backbone.native.stack import Stacks
+from peltier_backbone.t5 import stack as t5_stack
+from peltier_backbone.t5.native_rows import StepRows, place_encoder, place_targets
 from peltier_backbone.t5.t5 import T5
 from peltier_backbone.t5.weights import t5_weights
 from peltier_backbone.text.packing import Encoded, Packed, pack
@@ -44,17 +49,28 @@ class Backbone:
     precision: str
     kernels: dict[str, str]
 
-    @property
+    @cached_property
     def bert(self) -> Bert | ModernBert:
         """The model, if it is an encoder; the caller checks `config.generates` first."""
         assert not isinstance(self.model, T5), "callers look at `config.generates` first"
         return self.model
 
-    @property
+    @cached_property
     def t5(self) -> T5:
         """The model, if it generates; the caller checks `config.generates` first."""
         assert isinstance(self.model, T5), "callers look at `config.generates` first"
         return self.model
+
+    @cached_property
+    def stacks(self) -> Stacks | None:
+        """The layers for the native kernels; None if these do not compute all maps."""
+        match self.model:
+            case T5():
+                return t5_stack.lay_out(self.model)
+            case ModernBert():
+                return modernbert_stack.lay_out(self.model)
+            case Bert():
+                return bert_stack.lay_out(self.model)
 
     @cached_property
     def kept_dtype(self) -> torch.dtype:
@@ -71,41 +87,67 @@ class Backbone:
 
     def encode(self, packed: Packed) -> Tensor:
         """The states of rows without adapters after the encoder's last layer, [tokens, hidden]."""
-        model, lengths = self.model, packed.lengths
+        model, lengths, served = self.model, packed.lengths, self._served
         if isinstance(model, T5):
-            x = model.embedding(packed.ids)
-            states = self._run(model.encoder.native, x, model.encoder.view(x, lengths))
-            return model.encoder(x, lengths, NO_ADAPTATION) if states is None else states
-        x = model.embed(packed, NO_ADAPTATION)
-        states = self._run(model.native, x, model.view(packed))
-        return model.advance(x, packed, NO_ADAPTATION, range(len(model.layers))) if states is None else states
+            if served is None:
+                return model.encode(packed)
+            return served.encode(model.embedding(packed.ids), place_encoder(lengths, model.encoder.bias))
+        if served is None:
+            return model(packed)
+        rows = StackRows(PlacedRows.packed(lengths, packed.seen), positions=packed.positions)
+        return served.encode(model.embed(packed, NO_ADAPTATION), rows)
 
     def decode(self, targets: Targets, memory: EncoderKV) -> Tensor:
         """The states of T5's decoder without adapters, [nodes, hidden]; row r reads memory row r."""
-        return self._decode(targets.ids, self.t5.view(targets, memory))
+        model, served = self.t5, self._served
+        if served is None:
+            return model.decode(targets, memory)
+        rows = place_targets(targets, memory, model.decoder.bias, model.config.num_heads, by_token=False)
+        return served.decode(model.embedding(targets.ids), rows)
 
-    def step(self, ids: Tensor, rows: StepView) -> Tensor:
-        """The same [rows, hidden] for one more token, `ids` [rows], of each row. Each slot grows by its token."""
-        rows.begin()
-        hidden = self._decode(ids, rows)
-        rows.end()
-        return hidden
+    def arrange(self, slots: Sequence[int], cache: Cache) -> Callable[[Tensor], Tensor]:
+        """The next steps of rows without adapters, one for each of the distinct `slots`, until rows join or leave the
+        cache: from one more token of each row, [rows], to its states [rows, hidden]. Each slot grows by its token."""
+        model, served = self.t5, self._served
+        if served is None:
+            view = model.arrange(slots, cache)
+            return lambda ids: model.step(ids, view)
+        rows = StepRows(slots, cache, model.decoder.bias)
 
-    def _decode(self, ids: Tensor, view: NativeView) -> Tensor:
-        x, decoder = self.t5.embedding(ids), self.t5.decoder
-        states = self._run(decoder.native, x, view)
-        return decoder(x, view, NO_ADAPTATION) if states is None else states
+        def step(ids: Tensor) -> Tensor:
+            hidden = served.decode(model.embedding(ids), rows.begin())
+            rows.end()
+            return hidden
 
-    def _run(self, stack: NativeStack | None, x: Tensor, view: PlacedView) -> Tensor | None:
-        """The states after all layers in one native call; None if other kernels serve than those that hold the maps."""
+        return step
+
+    @property
+    def _served(self) -> "_Served | None":
+        """The layers, if the kernels that have packed their maps serve; else None."""
         library = serving_library(self.device, self.dtype)
-        if stack is None or library is None or stack.packed_by is not library:
+        if library is None or self.stacks is None or self.stacks.encoder.packed_by is not library:
             return None
-        return library.run_stack(stack, x, view.place(None), NO_OPS)
+        return _Served(library, self.stacks)
 
     def weights_digest(self) -> str:
         """The hash of the weights in memory, in the compute dtype; it must not change while the server runs."""
         return fingerprint(self.config, dict(_weights(self.model)))
+
+
+class _Served(NamedTuple):
+    """The layers of a model without adapters by the native kernels."""
+
+    library: Library
+    stacks: Stacks
+
+    def encode(self, x: Tensor, rows: StackRows) -> Tensor:
+        """The states after the encoder's layers of embedded tokens x, both [tokens, hidden]."""
+        return self.library.run_stack(self.stacks.encoder, x, rows, NO_OPS)
+
+    def decode(self, x: Tensor, rows: StackRows) -> Tensor:
+        """The same of the decoder's."""
+        assert self.stacks.decoder is not None, "a T5 has one"
+        return self.library.run_stack(self.stacks.decoder, x, rows, NO_OPS)
 
 
 def _weights(model: Model) -> Iterator[tuple[str, Tensor]]:

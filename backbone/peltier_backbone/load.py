@@ -21,8 +21,7 @@ from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.kernel_names import name_kernels
-from peltier_backbone.linear.linear import LinearKernel
-from peltier_backbone.linear.native_linear import choose_linear
+from peltier_backbone.linear.linear import LinearKernel, choose_linear
 from peltier_backbone.linear.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
 from peltier_backbone.linear.table import PlainTable, QuantizedTable, TableKernel

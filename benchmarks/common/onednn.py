@@ -2,7 +2,6 @@
 
 import torch
 from peltier_backbone.linear.linear import FrozenLinear, Linear
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 
@@ -15,8 +14,8 @@ class OneDnnLinear(FrozenLinear):
         self._bias = bias
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
 
-    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
+    def multiply(self, x: Tensor) -> Tensor:
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "none")
         return y
 
     def transpose(self) -> Linear:

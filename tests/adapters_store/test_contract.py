@@ -10,13 +10,12 @@ from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
 from peltier_adapters.batch import choice
 from peltier_adapters.batch.forward import computed_share, forward
+from peltier_adapters.batch.packed_batch import TorchBatch
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.batch.torch_batch import TorchBatch
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.generation import Decoding, Draft, create_draft, generate
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.inputs import encode_input
-from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import position_offset
@@ -318,7 +317,7 @@ def test_one_call_of_all_layers_agrees_with_torch(
 
     found = answers()
     called = len(calls)
-    monkeypatch.setattr(choice, "choose_runner", lambda backbone: TorchBatch(backbone, TORCH))
+    monkeypatch.setattr(choice, "choose_runner", TorchBatch)
     expected = answers()
     assert called == len(calls) > 0
     exact = backbone.precision == "float32"

@@ -1,20 +1,30 @@
-"""The files that one request enters: a reader of the request's path has to open no more."""
+"""The files that one request, row or step enters: a reader of its path has to open no more."""
 
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import httpx2
 import pytest
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.choice import choose_runner
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation import Decoding, Draft, Generator, create_search
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 
 from tests.server.conftest import Listen
+from tests.support.levels import fastest_level, forced_level, reloaded
 
 ROUTE = "peltier_server/routes/predict.py"
 _NUM_RUNS = 5
+TOKENS = Encoded((5, 8, 13, 21, 34), (0,) * 5)
 
 
 class EnteredFiles:
@@ -90,12 +100,12 @@ def test_a_prediction_enters_few_files(
         with _asking(listening.url, {"inputs": "a good film"}) as ask:
             files = entered.of(ask)
     from_route = files[files.index(ROUTE) :]
-    assert len(_of_server(files)) <= 36, _listed(files)
-    assert len(_of_server(from_route)) <= 23, _listed(from_route)
-    # 36 of the server, and 25 below it: the protocol 1, tokens 4, the task 1, the batch 18, labels 1.
-    assert len(files) <= 61, _listed(files)
-    # 23 of the server and 24 below it.
-    assert len(from_route) <= 47, _listed(from_route)
+    assert len(_of_server(files)) <= 37, _listed(files)
+    assert len(_of_server(from_route)) <= 24, _listed(from_route)
+    # 37 of the server, and 19 below it: the protocol 1, tokens 4, the task 1, the batch 12, labels 1.
+    assert len(files) <= 56, _listed(files)
+    # 24 of the server and 18 below it.
+    assert len(from_route) <= 42, _listed(from_route)
 
 
 def test_a_streamed_text_enters_few_files(
@@ -108,5 +118,30 @@ def test_a_streamed_text_enters_few_files(
         with _asking(listening.url, body) as ask:
             files = entered.of(ask)
     assert len(_of_server(files)) <= 39, _listed(files)
-    # 39 of the server, and 33 below it.
-    assert len(files) <= 72, _listed(files)
+    # 39 of the server, and 23 below it.
+    assert len(files) <= 62, _listed(files)
+
+
+def test_a_row_and_a_step_enter_few_files(
+    entered: EnteredFiles, bert: Backbone, t5: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """By the native kernels: a batch of one row, and one token of a text. These numbers may fall, but not rise."""
+    with forced_level(fastest_level()):
+        bert, t5 = reloaded(bert), reloaded(t5)
+        runner = choose_runner(bert)
+        row = Row(TOKENS, Banks(bert).add(read_artifact(make_artifact(bert, "compacter"), bert)))
+        files = _in_thread(lambda: entered.of(lambda: forward(bert, [row], runner=runner)))
+        assert len(files) <= 13, _listed(files)
+        generator = Generator(t5)
+        own = read_artifact(make_artifact(t5, "compacter", task_type="text2text"), t5)
+        # More tokens than steps are taken, and no end.
+        decoding = Decoding(max_new_tokens=64)
+        row = Row(TOKENS, Banks(t5).add(own))
+        generator.join([Draft(row, decoding, create_search(decoding, t5.t5.config.start_token_id, -1))])
+        files = _in_thread(lambda: entered.of(generator.step))
+        assert len(files) <= 11, _listed(files)
+
+
+def _in_thread(work: Callable[[], list[str]]) -> list[str]:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()

@@ -8,8 +8,6 @@ import torch
 from peltier_backbone.attention.adaptation import NoAdaptation, Prefix, Projection, Sublayer
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.linear.norm import Norm
-from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
@@ -20,19 +18,16 @@ class SiteAdaptation(NoAdaptation):
     """Applies ops at projections, sub-layers and norms, for models whose attention handles prefixes itself."""
 
     def __init__(self, ops: GroupedOps) -> None:
-        self.ops, self.projections, self.gates = ops, ops.sites, ops.gates
+        self.ops = ops
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
-        return self.ops.act(site, number, y, x) if site in self.projections else y
+        return self.ops.act(site, number, y, x)
 
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
-        return self.ops.act(site, block, y, y, residual) if site in self.projections else y
+        return self.ops.act(site, block, y, y, residual)
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         return self.ops.norm(index, x, base, residual)
-
-    def gate(self, x: Tensor, activation: Activation) -> Tensor:
-        return self.ops.gate(x, activation)
 
 
 class BatchAdaptation(SiteAdaptation):
@@ -48,15 +43,13 @@ class BatchAdaptation(SiteAdaptation):
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         return [span.rows for span in self._spans] or [(0, num_rows)]
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | RowKernels | None:
-        if self._spans:
-            return self._spans[span].prefix(attention, x)
-        return self.ops.placed_prefixes(attention, x) if self.ops.attends else None
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
+        return self._spans[span].prefix(attention, x) if self._spans else None
 
     @cached_property
     def _spans(self) -> "list[_Span]":
-        """Empty if no row has a prefix, or if kernels read prefixes where they lie."""
-        if self.ops.attends or not any(group.program and group.program.prefixes for group in self.groups):
+        """Empty if no row has a prefix."""
+        if not any(group.program and group.program.prefixes for group in self.groups):
             return []
         return list(_spans(self.groups, self._lengths, self._backbone, self._backend))
 
@@ -66,7 +59,7 @@ class BatchAdaptation(SiteAdaptation):
 
     def pool(self, scores: Tensor) -> Tensor:
         """The pooler's scores [rows, hidden] plus the bias of each row's adapter. May change `scores` in place."""
-        if "pooler" not in self.projections:
+        if not any(group.program and ("pooler", 0) in group.program.placed for group in self.groups):
             return scores
         rows = self._backend.group(self.groups, [1] * len(self._lengths))
         return rows.act("pooler", 0, scores, scores)

@@ -11,7 +11,8 @@ from itertools import accumulate
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.native.placed_rows import PlacedRow
+from peltier_backbone.modernbert.modernbert import ModernBert
+from peltier_backbone.native.rows import PlacedRow
 from peltier_backbone.text.packing import list_tokens
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.shape import Shape
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.ops.kernels.attention import ROW_WORDS
+from peltier_adapters.ops.kernels.attention import NUM_ROW_WORDS
 from peltier_adapters.ops.kernels.pool import MODES, pool
 from peltier_adapters.ops.kernels.rows import Rows
 from peltier_adapters.ops.op import Program
@@ -51,10 +52,23 @@ class _Attention:
     def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
         query, key, value = qkv.chunk(3, -1)
         size = query.shape[1] // self.num_heads
-        kernels = self.ops.placed_prefixes(layer, x)
-        return kernels.attend_places(
+        return self.ops.attention(layer).attend(
             query, key, value, size, self.placed, self.longest, self.num_heads, scale=size**-0.5
         )  # fmt: skip
+
+
+class _NearLine:
+    """What tokens attend to in local layers: those of their row that are at most `window` away. It is one line of
+    biases for all heads and rows."""
+
+    def __init__(self, window: int, longest: int, backbone: Backbone) -> None:
+        line = torch.full((2 * longest - 1,), float("-inf"), device=backbone.device)
+        line[max(longest - 1 - window, 0) : longest + window] = 0
+        self._line, self._middle = line, line.data_ptr() + (longest - 1) * line.element_size()
+
+    def place(self, places: Sequence[tuple[int, int, int, int]]) -> list[int]:
+        """The words of rows, from their first query, the number of queries, their first key and the number of keys."""
+        return [word for place in places for word in (*place, self._middle, 0, -1)]
 
 
 class Frame:
@@ -63,8 +77,10 @@ class Frame:
 
     def __init__(self, backbone: Backbone, shape: Shape) -> None:
         self._backbone, self._shape = backbone, shape
-        self._indices = Indices(_sizes(shape), backbone.device)
         self._bodies, self._heads = (find_kernels(backbone, dtype) for dtype in (backbone.dtype, torch.float32))
+        model = backbone.model
+        self._near = _NearLine(model.config.window, shape.longest, backbone) if isinstance(model, ModernBert) else None
+        self._indices = Indices(_sizes(shape, has_near_rows=self._near is not None), backbone.device)
         # The kernels are compiled for rows that are multiples of 16 apart.
         width = -(-shape.outputs // 16) * 16
         self._logits = torch.empty(shape.rows, width, device=backbone.device)
@@ -77,7 +93,7 @@ class Frame:
         starts = [*accumulate(map(len, encoded), initial=0)]
         ids, types, positions = list_tokens(encoded, self._backbone.config)
         lengths = [len(one) - one.pads for one in encoded]
-        places = zip(starts, map(len, encoded), starts, lengths, strict=False)
+        places = list(zip(starts, map(len, encoded), starts, lengths, strict=False))
         residents = [row.resident for row in rows]
         kinds = [None if one is None else head_spec(one.head).pooling for one in residents]
         bases = [find_address(None if one is None else one.head_slot) for one in residents]
@@ -85,6 +101,7 @@ class Frame:
         self._indices.fill({
             "ids": ids, "types": types, "positions": positions, "starts": starts, "units": range(len(rows) + 1),
             "placed": [word for place in places for word in PlacedRow(*place).layout()],
+            "near": [] if self._near is None else self._near.place(places),
             "bases": [find_address(row.slot) for row in rows],
             "programs": [self._bodies.address(None if row.body is None else row.body.program) for row in rows],
             "head_bases": bases,
@@ -101,12 +118,7 @@ class Frame:
         rows = Rows(indices["starts"], indices["bases"], indices["programs"], shape.longest)
         tables = self._bodies.tables(bank.program for bank in shape.bodies)
         ops = TritonOps(rows, tables, groups)
-        placed = indices["placed"].view(shape.rows, ROW_WORDS)
-        attention = _Attention(ops, placed, shape.longest, self._backbone.config.num_heads)
-        read = _Read(indices["ids"], indices["types"], indices["positions"])
-        model = self._backbone.model
-        assert isinstance(model, Bert), "`choose_runner` chooses frames for it"
-        hidden = model.encode(read, SiteAdaptation(ops), attention)
+        hidden = self._encode(ops)
         pool(self._vectors, hidden, rows, indices["modes"])
         if shape.uses_pooler:
             chosen = indices["poolers"][:, None].bool()
@@ -117,6 +129,18 @@ class Frame:
         if shape.reads_tokens:
             own = Rows(indices["starts"], indices["head_bases"], indices["token_programs"], shape.longest)
             TritonOps(own, heads).act("head", 0, self._token_logits.zero_(), hidden.float())
+
+    def _encode(self, ops: TritonOps) -> Tensor:
+        """The states of the last layer, [tokens, hidden]."""
+        indices, model, adaptation = self._indices, self._backbone.bert, SiteAdaptation(ops)
+        read = _Read(indices["ids"], indices["types"], indices["positions"])
+        if isinstance(model, Bert):
+            return model.encode(read, adaptation, self._attention(ops, "placed"))
+        return model.encode(read, adaptation, self._attention(ops, "placed"), self._attention(ops, "near"))
+
+    def _attention(self, ops: TritonOps, rows: str) -> _Attention:
+        placed = self._indices[rows].view(self._shape.rows, NUM_ROW_WORDS)
+        return _Attention(ops, placed, self._shape.longest, self._backbone.config.num_heads)
 
     def _pool(self, tables: Mapping[Program, ProgramTable]) -> Tensor:
         pooler = self._backbone.bert.pooler
@@ -152,10 +176,11 @@ class Frame:
         return host[: found.numel()].view_as(found).clone(), host[found.numel() :].view_as(tokens)
 
 
-def _sizes(shape: Shape) -> dict[str, int]:
+def _sizes(shape: Shape, *, has_near_rows: bool) -> dict[str, int]:
     """The length of each index vector."""
     sizes = dict.fromkeys(("ids", "types", "positions"), shape.tokens)
-    sizes |= dict.fromkeys(("starts", "units"), shape.rows + 1) | {"placed": ROW_WORDS * shape.rows}
+    sizes |= dict.fromkeys(("starts", "units"), shape.rows + 1)
+    sizes |= {"placed": NUM_ROW_WORDS * shape.rows, "near": NUM_ROW_WORDS * shape.rows if has_near_rows else 0}
     own = ("bases", "programs", "head_bases", "head_programs", "token_programs", "modes", "poolers")
     return sizes | dict.fromkeys(own, shape.rows)
 

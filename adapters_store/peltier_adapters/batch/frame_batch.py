@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.decoding.likeliest import Likeliest, find_likeliest
+from peltier_backbone.decoding.likeliest import find_likeliest
 from torch import Tensor
 
 from peltier_adapters.batch import scoring
 from peltier_adapters.batch.frame import Frame
+from peltier_adapters.batch.gated_model import with_gate_kernels
 from peltier_adapters.batch.row import Row, RowOutput, Stage, group_rows, with_gates
 from peltier_adapters.batch.runner import Steps
 from peltier_adapters.batch.shape import Shape
@@ -17,10 +18,10 @@ from peltier_adapters.batch.t5_frame import read_trees
 
 
 class FrameBatch:
-    """Implements `Runner` for BERT and T5."""
+    """Implements `Runner`."""
 
     def __init__(self, backbone: Backbone) -> None:
-        self._backbone = backbone
+        self._backbone = with_gate_kernels(backbone)
 
     def run(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
         """See `Runner`."""
@@ -48,6 +49,6 @@ class FrameBatch:
         """See `Runner`."""
         return FrameSteps(self._backbone, rows, slots, cache)
 
-    def find_likeliest(self, logits: Tensor) -> Likeliest:
+    def find_likeliest(self, logits: Tensor) -> list[tuple[int, float]]:
         """See `Runner`."""
         return find_likeliest(logits)

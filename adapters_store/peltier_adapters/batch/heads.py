@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
 import torch
-from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
+from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
@@ -25,8 +26,8 @@ class Pooled:
     """One vector per row of a batch, [rows, hidden], computed once for each kind of pooling that a head of the batch
     uses; with `tokens` the states of all tokens, [tokens, hidden]."""
 
-    def __init__(self, backbone: Backbone, packed: Packed, adaptation: BatchAdaptation, hidden: Tensor) -> None:
-        self._backbone, self._packed, self._adaptation, self._hidden = backbone, packed, adaptation, hidden
+    def __init__(self, model: Bert | ModernBert, packed: Packed, adaptation: BatchAdaptation, hidden: Tensor) -> None:
+        self._model, self._packed, self._adaptation, self._hidden = model, packed, adaptation, hidden
         self._known: dict[str, Tensor] = {}
 
     def __call__(self, pooling: str) -> Tensor:
@@ -51,7 +52,7 @@ class Pooled:
         return torch.segment_reduce(self._hidden.float(), how, lengths=lengths, axis=0)
 
     def _pooler(self) -> Tensor:
-        pooler = self._backbone.bert.pooler
+        pooler = self._model.pooler
         assert pooler is not None, "artifacts that need a pooler are refused where there is none"
         return torch.tanh(self._adaptation.pool(pooler(self("first"))))
 

@@ -5,13 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 import torch
-from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree
-from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.residency.bank import Bank, Resident, Slot
 
@@ -91,27 +88,10 @@ class RowOutput:
     gates: RowGates | None = None
 
 
-def adapt(
-    backbone: Backbone, rows: Sequence[Row], lengths: Sequence[int], *, record_gates: bool = False
-) -> BatchAdaptation:
-    """The adaptation of `rows`, which are in `Row.order` and have `lengths` tokens, for layers one by one."""
-    groups = group_rows(rows, record_gates=record_gates)
-    backend = choice.choose_layer_backend(backbone.device, backbone.dtype)
-    return BatchAdaptation(backbone, groups, lengths, backend)
-
-
 def group_rows(rows: Sequence[Row], *, record_gates: bool) -> list[AdapterGroup]:
     """Neighbouring rows that share an adapter."""
     runs = groupby(rows, key=lambda row: (row.body, row.slot))
     return [_group(list(members), record_gates) for _, members in runs]
-
-
-def adapt_tokens(
-    backbone: Backbone, rows: Sequence[Row], num_tokens: Sequence[int], *, record_gates: bool = False
-) -> BatchAdaptation:
-    """The adaptation of decoder tokens, `num_tokens` of each row (see `repeat_rows`)."""
-    tokens = repeat_rows(rows, num_tokens)
-    return adapt(backbone, tokens, [1] * len(tokens), record_gates=record_gates)
 
 
 def repeat_rows(rows: Sequence[Row], num_tokens: Sequence[int]) -> list[Row]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.decoding.likeliest import Likeliest
 from torch import Tensor
 
 from peltier_adapters.batch.row import Row, RowOutput, Stage
@@ -32,6 +31,6 @@ class Runner(Protocol):
     def arrange(self, rows: Sequence[Row], slots: Sequence[int], cache: Cache) -> Steps:
         """The next steps of rows in their `slots`."""
 
-    def find_likeliest(self, logits: Tensor) -> Likeliest:
-        """The likeliest token of each row of the next-token logits [rows, vocab] in float32, the first of equal ones. A
-        row with a NaN or a positive infinity has a log-probability that is not finite."""
+    def find_likeliest(self, logits: Tensor) -> list[tuple[int, float]]:
+        """The likeliest token of each row of the next-token logits [rows, vocab] in float32, the first of equal ones,
+        and its log-probability. That of a row with a NaN or a positive infinity is not finite."""

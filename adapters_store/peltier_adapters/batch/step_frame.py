@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from peltier_backbone.attention.prefix_attention import Attended, Prefixes
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.native.rows import PlacedRows
 from torch import Tensor
 
+from peltier_adapters.batch.adaptation import SiteAdaptation
 from peltier_adapters.batch.frame import find_kernels
 from peltier_adapters.batch.indices import Indices, Values
 from peltier_adapters.batch.row import Row, group_rows
-from peltier_adapters.batch.t5_frame import EncoderPass, FrameAdaptation, Places, RowVectors
-from peltier_adapters.ops.kernels.attention import ROW_WORDS
+from peltier_adapters.batch.t5_frame import EncoderPass, Places, RowVectors
+from peltier_adapters.ops.kernels.attention import NUM_ROW_WORDS, Attention
 from peltier_adapters.ops.kernels.rows import Rows
 from peltier_adapters.ops.triton import TritonOps
 
@@ -43,10 +43,11 @@ class FrameSteps:
             "cross": cross.layout.flatten(),
         }  # fmt: skip
         sizes = {name: len(values) for name, values in self._fixed.items()}
-        sizes |= {"tokens": len(rows), "numbers": len(rows), "own": ROW_WORDS * len(rows)}
+        sizes |= {"tokens": len(rows), "numbers": len(rows), "own": NUM_ROW_WORDS * len(rows)}
         indices = self._indices = Indices(sizes, backbone.device)
         placed = Rows(indices["starts"], indices["bases"], indices["programs"], 1)
-        self._adaptation = FrameAdaptation(TritonOps(placed, own.tables))
+        self._ops = TritonOps(placed, own.tables)
+        self._adaptation = SiteAdaptation(self._ops)
 
     def __call__(self, tokens: Sequence[int]) -> Tensor:
         """See `Steps`. Call it only after the logits of the previous call have been read."""
@@ -60,25 +61,25 @@ class FrameSteps:
         self._indices.fill(
             self._fixed | {"tokens": tokens, "numbers": numbers, "own": placed.layout.flatten()}
         )  # fmt: skip
-        hidden = model.decoder(model.embedding(self._indices["tokens"]), self, self._adaptation)
+        hidden = model.decoder.run(model.embedding(self._indices["tokens"]), self, self._adaptation)
         own.grow(slots)
         return model.logits(hidden, self._adaptation)
 
-    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
+    def attend_self(self, layer: int, number: int, x: Tensor, qkv: Tensor) -> Tensor:
         size = qkv.shape[1] // 3
         self._cache.own.write(layer, qkv[:, size:], self._indices["numbers"])
         places = self._places("own").from_head(self._backbone.t5.decoder.bias.first_head(layer))
-        return _attend(qkv[:, :size], self._cache.own.data[layer], places, prefixes)
+        return _attend(self._ops.attention(number), qkv[:, :size], self._cache.own.data[layer], places)
 
-    def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
-        return _attend(query, self._cache.memory.data[layer], self._places("cross"), prefixes)
+    def attend_cross(self, layer: int, number: int, x: Tensor, query: Tensor) -> Tensor:
+        return _attend(self._ops.attention(number), query, self._cache.memory.data[layer], self._places("cross"))
 
     def _places(self, name: str) -> Places:
         return Places(self._indices[name], 1, self._backbone.config.num_heads)
 
 
-def _attend(query: Tensor, store: Tensor, places: Places, prefixes: Prefixes | None) -> Attended:
+def _attend(kernels: Attention, query: Tensor, store: Tensor, places: Places) -> Tensor:
     """`store` is [2, slots, heads, width, head size]."""
     width, size = store.shape[3:]
     key, value = store.view(2, -1, size).unbind()
-    return places.attend(query, key, value, width * size, prefixes)
+    return places.attend(kernels, query, key, value, width * size)

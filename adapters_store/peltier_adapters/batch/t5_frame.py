@@ -10,12 +10,11 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 import torch
-from peltier_backbone.attention.prefix_attention import Attended, Prefixes
 from peltier_backbone.attention.relative import RelativeBias
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.encoder_kv import EncoderKV
 from peltier_backbone.decoding.targets import ancestry
-from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
+from peltier_backbone.native.rows import ROW_WORDS
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree
@@ -24,16 +23,12 @@ from peltier_adapters.batch.frame import find_address, find_kernels
 from peltier_adapters.batch.indices import Indices, Values
 from peltier_adapters.batch.row import Row
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.ops.kernels.attention import ROW_WORDS, Attention
+from peltier_adapters.ops.kernels.attention import NUM_ROW_WORDS, Attention
 from peltier_adapters.ops.kernels.rows import Rows
 from peltier_adapters.ops.triton import TritonBackend, TritonOps
 
-
-class FrameAdaptation(SiteAdaptation):
-    """The adaptation of rows whose vectors are on the device; attention reads prefixes where they lie."""
-
-    def prefix(self, attention: int, span: int, x: Tensor) -> RowKernels | None:
-        return self.ops.placed_prefixes(attention, x)
+_BIAS_BYTES = 4
+_BIAS, _BIAS_HEAD = ROW_WORDS.index("bias"), ROW_WORDS.index("bias_head")
 
 
 class RowVectors:
@@ -56,33 +51,33 @@ class Places(NamedTuple):
 
     def from_head(self, first: int) -> "Places":
         """The places with the biases of the heads from `first` on."""
-        placed = PlacedRows(self.words.view(-1, ROW_WORDS), ())
-        return self._replace(words=placed.from_head(first).layout)
+        if first == 0:
+            return self
+        words = self.words.view(-1, NUM_ROW_WORDS).clone()
+        words[:, _BIAS] += first * _BIAS_BYTES * words[:, _BIAS_HEAD]
+        return self._replace(words=words)
 
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, prefixes: Prefixes | None
-    ) -> Attended:
+    def attend(self, kernels: Attention, query: Tensor, key: Tensor, value: Tensor, head_stride: int) -> Tensor:
         """The context of the queries, with the prefixes of their adapters."""
-        assert isinstance(prefixes, Attention), "the kernels attend also without prefixes"
-        layout, longest, num_heads = self.words.view(-1, ROW_WORDS), self.longest, self.num_heads
-        context = prefixes.attend_places(query, key, value, head_stride, layout, longest, num_heads, scale=1.0)
-        return Attended(context, None)
+        layout = self.words.view(-1, NUM_ROW_WORDS)
+        return kernels.attend(query, key, value, head_stride, layout, self.longest, self.num_heads)
 
-    def attend_packed(self, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
-        """The context of queries, keys and values [tokens, 3 * attention]."""
+    def attend_packed(self, kernels: Attention, qkv: Tensor) -> Tensor:
+        """The same of queries, keys and values [tokens, 3 * attention]."""
         query, key, value = qkv.chunk(3, -1)
-        return self.attend(query, key, value, query.shape[1] // self.num_heads, prefixes)
+        return self.attend(kernels, query, key, value, query.shape[1] // self.num_heads)
 
 
 @dataclass(frozen=True)
 class _RowView:
     """Each token sees its whole row."""
 
+    ops: TritonOps
     rows: Places
     bias: RelativeBias
 
-    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
-        return self.rows.from_head(self.bias.first_head(layer)).attend_packed(qkv, prefixes)
+    def attend_self(self, layer: int, number: int, x: Tensor, qkv: Tensor) -> Tensor:
+        return self.rows.from_head(self.bias.first_head(layer)).attend_packed(self.ops.attention(number), qkv)
 
 
 class EncoderPass:
@@ -107,12 +102,13 @@ class EncoderPass:
         """The keys and values, from the copied `vectors`."""
         model, longest = self._backbone.t5, max(self.lengths)
         rows = Rows(indices["starts"], indices["bases"], indices["programs"], longest)
-        adaptation = FrameAdaptation(TritonOps(rows, self._adapters.tables, self._groups))
+        ops = TritonOps(rows, self._adapters.tables, self._groups)
+        adaptation = SiteAdaptation(ops)
         x = model.embedding(indices["ids"])
         if self._prompts:
             x = write_prompts(x, indices["prompts"], self._prompts)
-        view = _RowView(Places(indices["rows"], longest, model.config.num_heads), model.encoder.bias)
-        states = model.encoder.run(x, view, self.lengths, adaptation)
+        view = _RowView(ops, Places(indices["rows"], longest, model.config.num_heads), model.encoder.bias)
+        states = model.encoder.run(x, view, adaptation)
         return model.project_kv(self, states, adaptation)
 
     def _place(self) -> list[int]:
@@ -127,17 +123,19 @@ class EncoderPass:
 class _NodeView:
     """Each node of a tree of tokens sees its ancestors, and an encoded row."""
 
+    ops: TritonOps
     own: Places
     cross: Places
     memory: EncoderKV
     bias: RelativeBias
 
-    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
-        return self.own.from_head(self.bias.first_head(layer)).attend_packed(qkv, prefixes)
+    def attend_self(self, layer: int, number: int, x: Tensor, qkv: Tensor) -> Tensor:
+        return self.own.from_head(self.bias.first_head(layer)).attend_packed(self.ops.attention(number), qkv)
 
-    def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
+    def attend_cross(self, layer: int, number: int, x: Tensor, query: Tensor) -> Tensor:
         key, value = self.memory.key_values[layer].chunk(2, -1)
-        return self.cross.attend(query, key, value, query.shape[1] // self.cross.num_heads, prefixes)
+        head_stride = query.shape[1] // self.cross.num_heads
+        return self.cross.attend(self.ops.attention(number), query, key, value, head_stride)
 
 
 class TreePass:
@@ -170,10 +168,11 @@ class TreePass:
         model = self._backbone.t5
         torch.index_select(self._line, 1, indices["biases"], out=self._biases)
         rows = Rows(indices["nodes"], indices["node_bases"], indices["node_programs"], 1)
-        adaptation = FrameAdaptation(TritonOps(rows, self._adapters.tables))
+        ops = TritonOps(rows, self._adapters.tables)
+        adaptation = SiteAdaptation(ops)
         own, cross = (Places(indices[name], 1, model.config.num_heads) for name in ("own", "cross"))
-        view = _NodeView(own, cross, memory, model.decoder.bias)
-        hidden = model.decoder(model.embedding(indices["node_ids"]), view, adaptation)
+        view = _NodeView(ops, own, cross, memory, model.decoder.bias)
+        hidden = model.decoder.run(model.embedding(indices["node_ids"]), view, adaptation)
         return model.logits(hidden, adaptation)
 
     def _positions(self, seen: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree, create_tree
-from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.choice import choose_runner
-from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.packed_batch import TorchBatch
 from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.runner import Runner
 from peltier_adapters.batch.scoring import pack_targets
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup, Backend
@@ -41,8 +41,7 @@ def warm_up(backbone: Backbone) -> None:
             if backbone.config.generates:
                 _check(backbone, _decode(backbone, rows, chosen[0]), _decode_by_torch(backbone, rows))
             else:
-                _check(backbone, *(_encode(backbone, rows, one) for one in (chosen[0], TORCH)))
-                forward(backbone, [Row(one) for one in rows])
+                _check(backbone, *(_encode(rows, one) for one in (choose_runner(backbone), TorchBatch(backbone))))
     except Exception as error:  # Triton, its compilers and the driver have no common error
         choice.leave_out_kernels(backbone.device, error)
 
@@ -53,21 +52,18 @@ def _check(backbone: Backbone, found: Tensor, expected: Tensor) -> None:
         raise RuntimeError(f"triton computes {backbone.name} wrongly in {backbone.dtype}")
 
 
-def _encode(backbone: Backbone, rows: Sequence[Encoded], chosen: Backend) -> Tensor:
-    packed = backbone.pack(list(rows))
-    return backbone.bert(packed, _bare(backbone, packed.lengths, chosen)).float()
-
-
-def _bare(backbone: Backbone, lengths: Sequence[int], chosen: Backend) -> BatchAdaptation:
-    return BatchAdaptation(backbone, [AdapterGroup(len(lengths))], lengths, chosen)
+def _encode(rows: Sequence[Encoded], runner: Runner) -> Tensor:
+    """The states of the first token of each row, [rows, hidden]."""
+    return torch.stack([output.logits for output in runner.run([Row(one) for one in rows])]).float()
 
 
 def _decode(backbone: Backbone, encoded: Sequence[Encoded], chosen: Backend) -> Tensor:
     """The logits of the nodes of label trees, of a first step, and with a bias, [rows, vocab]."""
-    from peltier_adapters.batch.t5_frame import read_trees  # needs Triton
+    from peltier_adapters.batch.gated_model import with_gate_kernels  # needs Triton
+    from peltier_adapters.batch.t5_frame import read_trees
 
     trees, rows = _trees(backbone, encoded), [Row(one) for one in encoded]
-    logits, _ = read_trees(backbone, rows, [AdapterGroup(len(rows))], trees, {})
+    logits, _ = read_trees(with_gate_kernels(backbone), rows, [AdapterGroup(len(rows))], trees, {})
     cache = Cache(backbone.t5.config, backbone.device, backbone.kept_dtype)
     runner = choose_runner(backbone)
     slots = [slot for own in runner.join(rows, [1] * len(rows), cache) for slot in own]
@@ -78,11 +74,9 @@ def _decode(backbone: Backbone, encoded: Sequence[Encoded], chosen: Backend) -> 
 def _decode_by_torch(backbone: Backbone, rows: Sequence[Encoded]) -> Tensor:
     """The same by teacher forcing."""
     model, packed, trees = backbone.t5, backbone.pack(list(rows)), _trees(backbone, rows)
-    reading = _bare(backbone, packed.lengths, TORCH)
-    memory = model.project_kv(packed, model.encode(packed, reading), reading)
+    memory = model.project_kv(packed, model.encode(packed))
     targets = pack_targets(trees, backbone.device)
-    hidden = model.decode(targets, memory, _bare(backbone, [1] * len(targets.ids), TORCH))
-    logits = model.logits(hidden)
+    logits = model.logits(model.decode(targets, memory))
     first = logits.index_select(0, torch.tensor(targets.starts[:-1], device=backbone.device))
     return torch.cat((logits, first, _add_bias(backbone, TORCH))).float()
 

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
-from peltier_backbone.linear.activation import activate
 from peltier_backbone.linear.norm import Norm
-from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 from peltier_adapters.ops.op import Program
@@ -31,22 +28,8 @@ class AdapterGroup:
             self.gates.setdefault(label, {})[number] = gates
 
 
-def sites_of(groups: Sequence[AdapterGroup]) -> frozenset[str]:
-    """The sites at which ops of the groups act."""
-    programs = {group.program for group in groups if group.program is not None}
-    return frozenset(site for program in programs for site, _ in program.placed)
-
-
 class GroupedOps(Protocol):
-    """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back.
-
-    `attends`: attention is part of the backend, and reads prefixes from the adapters' weights without a copy. `gates`:
-    so are the gated activations of feed-forward layers. `sites`: where ops act.
-    """
-
-    attends: ClassVar[bool] = False
-    gates: ClassVar[bool] = False
-    sites: frozenset[str]
+    """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back."""
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """y plus everything that the groups add at a site of a layer; may change y in place, and y may be x."""
@@ -54,18 +37,9 @@ class GroupedOps(Protocol):
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         """Norm `index` of x or x + residual, which may overwrite x; `base` for groups without own weights."""
 
-    def gate(self, x: Tensor, activation: Activation) -> Tensor:
-        """The first half of the columns of x activated, times the second half; may change x in place."""
-        return activate(x, activation, gated=True)
-
     def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
         """The gates [rows, 1] of the prefixes of attention `number`, whose queries are computed from x. A row without a
-        gate has 1; the result may be None if no row has a gate."""
-        return None
-
-    def placed_prefixes(self, number: int, x: Tensor) -> RowKernels | None:
-        """The prefixes of attention `number` and their gates, for kernels that read them in place; None in other
-        backends."""
+        gate has 1; the result may be None if no row has a gate, or if kernels read prefixes where they lie."""
         return None
 
 

@@ -28,13 +28,6 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     return _choose_elsewhere(device, dtype)
 
 
-def choose_layer_backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """The backend for models that compute layer by layer. The native kernels compute all layers in one call or none, so
-    torch takes their place."""
-    chosen = choose_backend(device, dtype)
-    return TORCH if isinstance(chosen, NativeBackend) else chosen
-
-
 @cache
 def _native(library: Library) -> Backend:
     return NativeBackend(library)

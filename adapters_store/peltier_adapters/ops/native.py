@@ -13,22 +13,11 @@ import torch
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native import program as layout
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.program import (
-    READS,
-    STACK_SITES,
-    NativeProgram,
-    PlacedOp,
-    PlacedOps,
-    Table,
-    TableGroup,
-    place_op,
-    place_prefix,
-    step,
-    vector,
-)
+from peltier_backbone.native.program import READS, NativeProgram, PlacedOp, place_op, place_prefix, step, vector
+from peltier_backbone.native.rows import STACK_SITES, PlacedOps, Table, TableGroup
 from torch import Tensor
 
-from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, sites_of
+from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
 from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Gate, MatmulStep, Normed, Place, Program
 
 
@@ -90,30 +79,30 @@ def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[
 
 
 class NativeOps(GroupedOps):
-    """`GroupedOps` that pass one table of all groups to the native kernels."""
+    """`GroupedOps` that pass one table of all groups to the native kernels. `records`: a group records its gates."""
 
     def __init__(
         self, library: Library, groups: Sequence[AdapterGroup], programs: Sequence[NativeProgram | None],
         lengths: Sequence[int],
     ) -> None:  # fmt: skip
         self._library, self._groups = library, groups
-        self.sites = sites_of(groups)
         own = [one.program for one in groups if one.program is not None]
         self._acting = frozenset(place for program in set(own) for place in program.placed)
         self._norms = frozenset(index for program in set(own) for index in program.norms)
         self._depth = max((program.depth for program in own), default=0)
         pairs = zip(groups, programs, strict=True)
         self._table = Table(lengths, [TableGroup(one.rows, program, _address(one)) for one, program in pairs])
-        self._recorded = any(one.gates is not None for one in groups)
+        self.records = any(one.gates is not None for one in groups)
         # One row for each op of the place that has the most ops. Recorded gates need memory at each place.
-        kept = len(SITES) * self._depth if self._recorded else 1
+        kept = len(SITES) * self._depth if self.records else 1
         self._gates = torch.empty(kept, self._table.max_ops, self._table.num_rows)
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
         if (site, number) in self._acting:
             place = _place(site, number, self._depth)
             self._library.adapt(y, x, residual, self._table, place, self._gates_at(place))
-            self.record([(site, number)])
+            if self.records:
+                self.record([(site, number)])
         return y
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
@@ -122,19 +111,19 @@ class NativeOps(GroupedOps):
 
     @cached_property
     def placed(self) -> PlacedOps:
-        """All ops in the layers, for one call; `record` follows it."""
+        """All ops in the layers, for one call; `record` follows it where gates are recorded."""
         places = [_place(site, 0, self._depth) for site in STACK_SITES]
         prefixed = any(one.program is not None and one.program.prefixes for one in self._groups)
-        gates = self._gates if self._recorded else self._gates[0]
+        gates = self._gates if self.records else self._gates[0]
         return PlacedOps(self._table, places, gates, prefixed=prefixed)
 
     def _gates_at(self, place: int) -> Tensor:
         """The memory of the gates of a place, [ops, rows]."""
-        return self._gates[place if self._recorded else 0]
+        return self._gates[place if self.records else 0]
 
     def record(self, places: Iterable[Place]) -> None:
         """Keep the gates that the kernels have computed at `places`, for the groups that record them."""
-        for (site, number), (group, rows) in product(places, self._rows()) if self._recorded else ():
+        for (site, number), (group, rows) in product(places, self._rows()):
             computed = self._gates_at(_place(site, number, self._depth))
             for row, gate in enumerate(_gates_of(group.program, site, number)):
                 if gate is not None:

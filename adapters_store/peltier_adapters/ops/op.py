@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.linear.activation import Activation
 from peltier_backbone.linear.norm import Norm
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 # The sites of ops: after a frozen projection (an `adaptation.Projection`), on the output of a sub-layer, on the keys

@@ -51,7 +51,6 @@ class ProgramTable:
         self.depth, self.actions = program.depth, _actions(program)
         self.launches = {place: _launch(actions) for place, actions in self.actions.items()}
         self.max_ops = max(map(len, self.actions.values()), default=1)
-        self.sites = frozenset(site for site, _ in self.actions)
         self.words = torch.tensor(self._write(program), dtype=torch.int64).to(device)
         self.address = self.words.data_ptr()
 

@@ -5,12 +5,12 @@ from functools import cached_property
 from itertools import accumulate, groupby
 
 import torch
+from peltier_backbone.linear.activation import Activation
 from peltier_backbone.linear.norm import Norm
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, sites_of
+from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
 from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, at
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -124,15 +124,18 @@ class TorchOps(GroupedOps):
     def __init__(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> None:
         starts = [0, *accumulate(lengths)]
         ends = list(accumulate(group.rows for group in groups))
-        self.sites = sites_of(groups)
+        programs = {group.program for group in groups if group.program is not None}
+        self._acting = frozenset(place for program in programs for place in program.placed)
         self._groups = [
             _Group(group, lengths[end - group.rows : end], slice(starts[end - group.rows], starts[end]))
             for group, end in zip(groups, ends, strict=True)
         ]
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if (site, number) not in self._acting:
+            return y
         acting = [(one, ops) for one in self._groups if one.program and (ops := one.program.placed.get((site, number)))]
-        if acting and x is y and torch.is_grad_enabled():
+        if x is y and torch.is_grad_enabled():
             y = y.clone()  # the first step keeps its input for the backward pass
         for one, ops in acting:
             for op in ops:

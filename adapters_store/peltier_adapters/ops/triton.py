@@ -12,11 +12,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from peltier_backbone.linear.norm import Norm
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
-from peltier_adapters.ops.kernels.activation import gate
 from peltier_adapters.ops.kernels.attention import Attention
 from peltier_adapters.ops.kernels.chain import chain
 from peltier_adapters.ops.kernels.norm import norm
@@ -29,14 +27,10 @@ from peltier_adapters.ops.program_table import Action, ProgramTable, is_narrow, 
 class TritonOps(GroupedOps):
     """`GroupedOps` of `rows`, whose programs are in `tables`. Only `groups`, which cover the rows, record gates."""
 
-    attends = True
-    gates = True
-
     def __init__(self, rows: Rows, tables: Mapping[Program, ProgramTable], groups: Sequence[AdapterGroup] = ()) -> None:
         self.rows, self._tables = rows, tables
         self._depth = max((one.depth for one in tables.values()), default=0)
         self._groups = groups if any(one.gates is not None for one in groups) else ()
-        self.sites = frozenset[str]().union(*(one.sites for one in tables.values()))
         most = max((one.max_ops for one in tables.values()), default=1)
         self._gates = rows.starts.new_empty(most, len(rows), dtype=torch.float32)
 
@@ -72,11 +66,9 @@ class TritonOps(GroupedOps):
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         return norm(x, residual, self.rows, index, base)
 
-    def gate(self, x: Tensor, activation: Activation) -> Tensor:
-        return gate(x, activation)
-
-    def placed_prefixes(self, number: int, x: Tensor) -> Attention:
-        """Their gates were computed with the projection of x."""
+    def attention(self, number: int) -> Attention:
+        """Attention `number` with the prefixes of the rows. Call it after `act` at the projection of its input, which
+        computes their gates."""
         return Attention(self.rows, number, self._gates)
 
     def _record(self, place: Place) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.native.program import Activation
+from peltier_backbone.linear.activation import Activation
 from torch import Tensor
 
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep, Normed

@@ -12,10 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from peltier_backbone.linear.activation import activate
 from peltier_backbone.linear.norm import Norm
-from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import Activation
 
 Projection = Literal[
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
@@ -33,17 +30,13 @@ class Prefix(NamedTuple):
 class Adaptation(Protocol):
     """What one batch adds to the frozen model."""
 
-    @property
-    def projections(self) -> frozenset[str]:
-        """The projections that `project` changes; the others may run fused."""
-
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         """Runs of neighbouring rows that attend together, covering all rows in order."""
 
     def embed(self, x: Tensor) -> Tensor:
         """T5's encoder embeddings `x`, with soft prompts instead of placeholder tokens; may change `x` in place."""
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | RowKernels | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
         """Prefix keys and values of a span, whose queries are computed from `x`; None if it has no prefix. A prefix
         shifts no position, and in T5 the relative bias of a prefix key is 0."""
 
@@ -63,19 +56,9 @@ class Adaptation(Protocol):
         """Norm `index` of `x`, or of `x` + `residual`, with each row's own weights. It may change `x` in place if a
         residual is given."""
 
-    @property
-    def gates(self) -> bool:
-        """Whether `gate` has a kernel of its own, so that a gated map should not activate its result."""
-
-    def gate(self, x: Tensor, activation: Activation) -> Tensor:
-        """The first half of the columns of `x` activated, times the second half. May change x in place."""
-
 
 class NoAdaptation:
     """An adaptation that changes nothing."""
-
-    projections: frozenset[str] = frozenset()
-    gates: bool = False
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         return [(0, num_rows)]
@@ -83,7 +66,7 @@ class NoAdaptation:
     def embed(self, x: Tensor) -> Tensor:
         return x
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | RowKernels | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
         return None
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
@@ -94,9 +77,6 @@ class NoAdaptation:
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         return base(x, residual)
-
-    def gate(self, x: Tensor, activation: Activation) -> Tensor:
-        return activate(x, activation, gated=True)
 
 
 NO_ADAPTATION = NoAdaptation()

@@ -15,7 +15,6 @@ from peltier_backbone.attention.adaptation import Prefix
 from peltier_backbone.attention.groups import Groups
 from peltier_backbone.attention.near_attention import attend_near
 from peltier_backbone.attention.padding import Padding
-from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.text.packing import Packed
 
 # Up to this many tokens, one padded call for rows of equal length is faster on the CPU than one call for each row.
@@ -35,13 +34,8 @@ class Span:
         self._window = None if window is None or max(self._lengths) <= window + 1 else window
         assert self._window is None or self._seen == self._lengths, "a pad beyond the window would see no key"
 
-    def attend(self, qkv: Tensor, prefix: Prefix | RowKernels | None) -> Tensor:
+    def attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
-        if isinstance(prefix, RowKernels):
-            query, key, value = qkv.chunk(3, -1)
-            size = query.shape[1] // self._num_heads
-            rows = self._placed_rows if self._window is None else self._near_rows
-            return prefix.attend(query, key, value, size, rows, self._num_heads, scale=size**-0.5)
         if qkv.device.type != "cpu":
             return self._padded(qkv, prefix, self._padding)
         if qkv.requires_grad:
@@ -56,15 +50,6 @@ class Span:
     @cached_property
     def _padding(self) -> Padding:
         return Padding(self._lengths, self._device, self._seen)
-
-    @cached_property
-    def _placed_rows(self) -> PlacedRows:
-        return PlacedRows.packed(self._lengths, self._seen)
-
-    @cached_property
-    def _near_rows(self) -> PlacedRows:
-        assert self._window is not None, "each token attends to its whole row"
-        return PlacedRows.near(self._lengths, self._window, self._device)
 
     def _by_row(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         heads = qkv.view(len(qkv), 3, self._num_heads, -1).permute(1, 2, 0, 3)  # [3, heads, tokens, head size]

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation, Prefix
-from peltier_backbone.native.placed_rows import RowKernels
 
 
 class Attended(NamedTuple):
@@ -32,10 +31,6 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, 
     return Attended(torch.matmul(weights, values), logits.float().logsumexp(-1) if with_logsumexp else None)
 
 
-# The prefix of each span, or all prefixes in the adapters' own memory, for kernels of a GPU that read them there.
-Prefixes = list[Prefix | None] | RowKernels
-
-
 class PrefixAttention:
     """The prefixes of `adaptation` for rows of `lengths` tokens; rows without a prefix take no extra time."""
 
@@ -46,21 +41,16 @@ class PrefixAttention:
         self._lengths = [list(lengths[first:last]) for first, last in spans]
         self._tokens = [slice(starts[first], starts[last]) for first, last in spans]
 
-    def find(self, attention: int, x: Tensor) -> Prefixes | None:
-        """The prefixes in attention number `attention`, whose queries are computed from `x`; None if there are none."""
-        found = []
-        for span, tokens in enumerate(self._tokens):
-            prefix = self._adaptation.prefix(attention, span, x[tokens])
-            if isinstance(prefix, RowKernels):
-                return prefix
-            found.append(prefix)
+    def find(self, attention: int, x: Tensor) -> list[Prefix | None] | None:
+        """The prefix of each span in attention number `attention`, whose queries are computed from `x`; None if no span
+        has one."""
+        found = [self._adaptation.prefix(attention, span, x[tokens]) for span, tokens in enumerate(self._tokens)]
         return None if all(prefix is None for prefix in found) else found
 
-    def merge(self, query: Tensor, attended: Attended, prefixes: Prefixes | None) -> Tensor:
-        """The context of `query` with the prefixes, [tokens, size] both; `attended` is its result, without those that
-        are not placed."""
+    def merge(self, query: Tensor, attended: Attended, prefixes: list[Prefix | None] | None) -> Tensor:
+        """The context of `query` with the prefixes, [tokens, size] both; `attended` is its result without them."""
         context, logsumexp = attended
-        if not isinstance(prefixes, list):
+        if prefixes is None:
             return context
         assert logsumexp is not None, "callers with a prefix ask for it"
         pieces = [

@@ -3,17 +3,13 @@ if padding would cost more time than separate calls; otherwise, and in training,
 """
 
 from collections.abc import Sequence
-from functools import cached_property
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from peltier_backbone.attention.padding import Padding
-from peltier_backbone.attention.prefix_attention import Attended, Prefixes, attend
+from peltier_backbone.attention.prefix_attention import Attended, attend
 from peltier_backbone.attention.relative import RowBias
-from peltier_backbone.native.placed_rows import LineBias, PlacedRow, PlacedRows, RowKernels
-from peltier_backbone.native.program import Table
 
 # This many padded logits (query, key) in a row take as long as a separate attention call for the row on the CPU.
 _MAX_WASTED_LOGITS = 600
@@ -38,45 +34,13 @@ class RaggedAttention:
         self._pads = like.device.type != "cpu" or waste <= _MAX_WASTED_LOGITS * self._queries.rows
 
     def attend(
-        self, query: Tensor, key_value: Tensor, prefixes: Prefixes | None = None, first_head: int = 0
+        self, query: Tensor, key_value: Tensor, *, with_logsumexp: bool = False, first_head: int = 0
     ) -> Attended:
-        """[queries, size] and [keys, 2 * size] -> context [queries, size], with `prefixes` that are placed, and for
-        others the logsumexp [queries, heads]. Biases are those of the heads from `first_head` on."""
-        if isinstance(prefixes, RowKernels):
-            rows = self._placed_rows if prefixes.num_rows == len(self._lengths) else self._placed_tokens
-            size = query.shape[1] // self._num_heads
-            key, value = key_value.chunk(2, -1)
-            placed = rows.from_head(first_head)
-            return Attended(prefixes.attend(query, key, value, size, placed, self._num_heads), None)
-        with_logsumexp = prefixes is not None
+        """[queries, size] and [keys, 2 * size] -> context [queries, size], and on request the logsumexp [queries,
+        heads]. Biases are those of the heads from `first_head` on."""
         if self._pads or query.requires_grad or key_value.requires_grad:
             return self._padded(query, key_value, with_logsumexp, first_head)
         return self._by_row(query, key_value, with_logsumexp, first_head)
-
-    @cached_property
-    def _placed_rows(self) -> PlacedRows:
-        queries, keys = accumulate(self._lengths, initial=0), accumulate(self._key_lengths, initial=0)
-        places = zip(queries, self._lengths, keys, self._key_lengths, self._row_biases, strict=False)
-        return PlacedRows.place([PlacedRow(*place) for place in places])
-
-    def place(self, prefixes: Table | None) -> PlacedRows:
-        """The rows as the table of their prefixes has them: whole rows, or in a decoder single tokens."""
-        whole = prefixes is None or prefixes.num_rows == len(self._lengths)
-        return self._placed_rows if whole else self._placed_tokens
-
-    @cached_property
-    def _placed_tokens(self) -> PlacedRows:
-        return PlacedRows.place([token for row in self._placed_rows.rows for token in row.tokens()])
-
-    @property
-    def _row_biases(self) -> Sequence[Tensor | LineBias | None]:
-        if self._biases is None:
-            return [None] * len(self._lengths)
-        if isinstance(self._biases, RowBias):
-            return [self._biases.line] * len(self._lengths)
-        distinct = {id(bias): bias for bias in self._biases}
-        known = {key: bias.float().contiguous() for key, bias in distinct.items()}
-        return [known[id(bias)] for bias in self._biases]
 
     def _by_row(self, query: Tensor, key_value: Tensor, with_logsumexp: bool, first_head: int) -> Attended:
         queries = query.view(len(query), self._num_heads, -1).transpose(0, 1)  # [heads, tokens, head size]

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.native.placed_rows import LineBias
-
 
 def buckets(relative: Tensor, num_buckets: int, max_distance: int, *, bidirectional: bool) -> Tensor:
     """The bucket of each relative position (key - query). A near position has its own; far ones share logarithmic
@@ -108,8 +106,3 @@ class RowBias:
     def square(self) -> Tensor:
         """See `RelativeBias.square`."""
         return self.relative.square(self.width)
-
-    @cached_property
-    def line(self) -> LineBias:
-        """The same for the kernels."""
-        return LineBias(self.relative.line_around(self.width))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 from torch import Tensor
@@ -10,16 +9,11 @@ from torch.nn import functional as F
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention.span_attention import SpanAttention
-from peltier_backbone.attention.view import PlacedView
 from peltier_backbone.bert.layer import Attention, Layer
-from peltier_backbone.bert.stack import lay_out
 from peltier_backbone.checkpoint.bert_config import BertConfig
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import LayerNorm
 from peltier_backbone.linear.table import Table
-from peltier_backbone.native import program
-from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.stack import NativeStack, StackRows
 from peltier_backbone.text.packing import Packed
 
 
@@ -51,16 +45,6 @@ class Embeddings:
         """The summed embeddings before the norm, [tokens, width]."""
         x = self.tokens(read.ids) + F.embedding(read.positions, self.positions)
         return x if self.types is None else x + F.embedding(read.types, self.types)
-
-
-@dataclass(frozen=True)
-class _View:
-    """Each token sees what its row may see."""
-
-    packed: Packed
-
-    def place(self, prefixes: program.Table | None) -> StackRows:
-        return StackRows(PlacedRows.packed(self.packed.lengths, self.packed.seen))
 
 
 @dataclass(frozen=True)
@@ -96,15 +80,6 @@ class Bert:
         for index in layers:
             x = self.layers[index](x, index, attention, adaptation)
         return x
-
-    def view(self, packed: Packed) -> PlacedView:
-        """What each token sees, for the native kernels."""
-        return _View(packed)
-
-    @cached_property
-    def native(self) -> NativeStack | None:
-        """The layers for the native kernels; None if these do not compute all maps."""
-        return lay_out(self.layers, self.config.num_heads, rounded=self.rounded)
 
     def norms(self) -> list[LayerNorm]:
         """All norms in the order of `Adaptation.norm`: the embedding norm, then two for each layer."""

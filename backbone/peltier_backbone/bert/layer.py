@@ -6,10 +6,9 @@ from typing import Protocol
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation
-from peltier_backbone.linear.activation import activate
+from peltier_backbone.linear.activation import Activation, activate
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import LayerNorm
-from peltier_backbone.native.program import Activation
 
 ACTIVATION: Activation = "gelu"
 
@@ -52,10 +51,5 @@ class Layer:
         return adaptation.norm(2 * index + 2, y, self.output_norm, x)
 
     def _expand_and_contract(self, x: Tensor, index: int, adaptation: Adaptation) -> Tensor:
-        if adaptation.projections.isdisjoint(("intermediate", "output")):
-            return self.intermediate.feed_forward(x, self.output, ACTIVATION)
-        if "intermediate" in adaptation.projections:
-            inner = activate(adaptation.project(index, "intermediate", x, self.intermediate(x)), ACTIVATION)
-        else:
-            inner = self.intermediate(x, ACTIVATION)
+        inner = activate(adaptation.project(index, "intermediate", x, self.intermediate(x)), ACTIVATION)
         return adaptation.project(index, "output", inner, self.output(inner))

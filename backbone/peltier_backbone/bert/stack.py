@@ -1,19 +1,20 @@
 """The layers of BERT for one native call."""
 
-from collections.abc import Sequence
 from ctypes import addressof
 from itertools import starmap
 
 import torch
 
+from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.layer import ACTIVATION, Layer
 from peltier_backbone.linear.placing import place_map, place_norm
 from peltier_backbone.native.program import ACTIVATIONS
-from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout
+from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout, Stacks
 
 
-def lay_out(layers: Sequence[Layer], num_heads: int, *, rounded: bool) -> NativeStack | None:
-    """`layers` for the kernels; None if these do not compute all maps. Attention is `rounded` as in `Bert`."""
+def lay_out(model: Bert) -> Stacks | None:
+    """The layers of `model` for the kernels; None if these do not compute all maps."""
+    layers, num_heads = model.layers, model.config.num_heads
     if any(linear.place() is None for layer in layers for linear in layer.maps()):
         return None
     placed = (StackLayer * len(layers))(*starmap(_lay_out_layer, enumerate(layers)))
@@ -22,9 +23,9 @@ def lay_out(layers: Sequence[Layer], num_heads: int, *, rounded: bool) -> Native
     layout = StackLayout(
         layers=addressof(placed), count=len(placed), norms_half=like.weight.dtype == torch.bfloat16, hidden=hidden,
         heads=num_heads, size=hidden // num_heads, activation=ACTIVATIONS[ACTIVATION], post=True, centered=True,
-        rounded=rounded, eps=like.eps, scale=(hidden // num_heads) ** -0.5,
+        rounded=model.rounded, eps=like.eps, scale=(hidden // num_heads) ** -0.5,
     )  # fmt: skip
-    return NativeStack(layout, (placed, layers), layers[0].maps()[0].packed_by)
+    return Stacks(NativeStack(layout, (placed, layers), layers[0].maps()[0].packed_by))
 
 
 def _lay_out_layer(index: int, layer: Layer) -> StackLayer:

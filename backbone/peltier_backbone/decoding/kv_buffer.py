@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.stack import LayerKeys
-
 # Widths grow by at least this many tokens, so that a growing text does not copy the buffer at every step.
 _GRAIN = 16
 
@@ -21,14 +19,6 @@ class KVBuffer:
         layers, heads, head_size = shape
         self.data = torch.zeros(layers, 2, 0, heads, 0, head_size, device=device, dtype=dtype)
         self.lengths: list[int] = []
-        self._keys: LayerKeys | None = None
-
-    def layer_keys(self) -> LayerKeys:
-        """Where the kernels find the keys and values of each layer; the next `reserve` or `release` may move them."""
-        if self._keys is None:
-            pairs = [layer.flatten(1, 3).unbind() for layer in self.data]
-            self._keys = LayerKeys(pairs, self.data.shape[4] * self.data.shape[5])
-        return self._keys
 
     def first_keys(self, slots: Sequence[int]) -> list[int]:
         """The numbers of the first keys of `slots` in a layer, counted over all slots and heads."""
@@ -56,7 +46,7 @@ class KVBuffer:
         layers, _, _, heads, _, head_size = self.data.shape
         data = self.data.new_zeros(layers, 2, new_slots, heads, new_width, head_size)
         data[:, :, :old_slots, :, :old_width] = self.data
-        self.data, self._keys = data, None
+        self.data = data
         self.lengths += [0] * (new_slots - old_slots)
 
     def grow(self, slots: Sequence[int]) -> None:
@@ -66,7 +56,7 @@ class KVBuffer:
 
     def release(self) -> None:
         """Free all memory; no slot may be in use."""
-        self.data, self._keys = self.data[:, :, :0, :, :0].clone(), None
+        self.data = self.data[:, :, :0, :, :0].clone()
         self.lengths = []
 
     def clear(self, slots: Tensor) -> None:

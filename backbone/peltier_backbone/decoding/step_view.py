@@ -7,21 +7,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from peltier_backbone.attention.prefix_attention import Attended, Prefixes, attend
+from peltier_backbone.attention.prefix_attention import Attended, attend
 from peltier_backbone.attention.relative import RelativeBias
 from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import Table
-from peltier_backbone.native.stack import StackRows
 
 
 class StepView:
     """The next token of row r is that of slot `slots[r]`. A view serves step after step, until rows join or leave the
     cache. Keys and values are not copied: one small copy brings queries into the order of the slots, and slots without
-    a row attend too, with results that are not used. A native call of all layers reads each row's own keys (`place`).
+    a row attend too, with results that are not used.
     """
 
-    _own_rows: PlacedRows | None = None
     _step_bias: Tensor | None = None
     _key_numbers: Tensor
 
@@ -39,33 +35,25 @@ class StepView:
         self._width += 1
         own.reserve(self._num_slots, self._width)
         if self._placed is not own.data:
-            self._place_own()
+            self._place_tokens()
         self._step_bias = None
 
     def end(self) -> None:
         """End a step, which has written its tokens to the cache."""
         self._cache.own.grow(self._row_slots)
         self._key_numbers += 1
-        if self._own_rows is not None:
-            self._own_rows.see_next()
 
-    def _place_own(self) -> None:
-        """Find where each row's token goes, and what it sees: the tokens of its slot and itself."""
+    def _place_tokens(self) -> None:
+        """Find where each row's token goes."""
         own = self._cache.own
         first, lengths = own.first_keys(self._row_slots), [own.lengths[slot] for slot in self._row_slots]
         numbers = [key + length for key, length in zip(first, lengths, strict=True)]
         self._key_numbers = torch.tensor(numbers, device=self._slots.device)
-        self._own_rows, self._placed = None, own.data
+        self._placed = own.data
 
     @cached_property
     def _slots(self) -> Tensor:
         return torch.tensor(self._row_slots, device=self._relative.line.device)
-
-    @cached_property
-    def _memory_rows(self) -> PlacedRows:
-        memory = self._cache.memory
-        keys = [memory.lengths[slot] for slot in self._row_slots]
-        return PlacedRows.tokens(memory.first_keys(self._row_slots), keys)
 
     @cached_property
     def _rows(self) -> Tensor | None:
@@ -88,27 +76,15 @@ class StepView:
         lengths, kept = self._cache.memory.lengths[: self._num_slots], self._cache.own.data.dtype
         return _memory_bias(lengths, self._memory_width, self._relative, kept)
 
-    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
+    def attend_self(self, layer: int, qkv: Tensor, *, with_logsumexp: bool) -> Attended:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
         self._cache.own.write(layer, qkv[:, size:], self._key_numbers)
-        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias(layer), prefixes is not None)
+        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias(layer), with_logsumexp)
 
-    def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
+    def attend_cross(self, layer: int, query: Tensor, *, with_logsumexp: bool) -> Attended:
         store = self._cache.memory.data[layer]
-        return self._attend(query, store[..., : self._memory_width, :], self._memory_bias, prefixes is not None)
-
-    def place(self, prefixes: Table | None) -> StackRows:
-        if self._own_rows is None:
-            self._own_rows = self._place_rows()
-        own, memory = self._cache.own.layer_keys(), self._cache.memory.layer_keys()
-        return StackRows(self._own_rows, self._memory_rows, memory, own, self._key_numbers)
-
-    def _place_rows(self) -> PlacedRows:
-        own = self._cache.own
-        line = self._relative.line_before(own.data.shape[4])
-        seen = [own.lengths[slot] + 1 for slot in self._row_slots]
-        return PlacedRows.tokens(own.first_keys(self._row_slots), seen, line)
+        return self._attend(query, store[..., : self._memory_width, :], self._memory_bias, with_logsumexp)
 
     def _attend(self, query: Tensor, keys_values: Tensor, bias: Tensor | None, with_logsumexp: bool) -> Attended:
         ordered = query if self._rows is None else query.index_select(0, self._rows)  # [slots, size]

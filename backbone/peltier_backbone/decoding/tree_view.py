@@ -4,13 +4,11 @@ import math
 
 from torch import Tensor
 
-from peltier_backbone.attention.prefix_attention import Attended, Prefixes
+from peltier_backbone.attention.prefix_attention import Attended
 from peltier_backbone.attention.ragged_attention import RaggedAttention
 from peltier_backbone.attention.relative import RelativeBias, RowBias
 from peltier_backbone.decoding.encoder_kv import EncoderKV
 from peltier_backbone.decoding.targets import Targets, ancestry
-from peltier_backbone.native.program import Table
-from peltier_backbone.native.stack import LayerKeys, StackRows
 
 
 class TreeView:
@@ -19,25 +17,20 @@ class TreeView:
     def __init__(self, targets: Targets, memory: EncoderKV, bias: RelativeBias, num_heads: int) -> None:
         assert len(targets.lengths) == len(memory.lengths), "one memory a row"
         lengths = targets.lengths
-        self._memory, self._num_heads, self._size = memory, num_heads, memory.key_values[0].shape[-1] // 2
-        self._bias = bias
-        self._own = RaggedAttention(num_heads, lengths, lengths, bias.line, _biases(targets, bias))
+        self._memory, self._size, self._bias = memory, memory.key_values[0].shape[-1] // 2, bias
+        self._own = RaggedAttention(num_heads, lengths, lengths, bias.line, find_biases(targets, bias))
         self._cross = RaggedAttention(num_heads, lengths, memory.lengths, bias.line)
 
-    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
+    def attend_self(self, layer: int, qkv: Tensor, *, with_logsumexp: bool) -> Attended:
         query, key_value = qkv[:, : self._size], qkv[:, self._size :]
-        return self._own.attend(query, key_value, prefixes, self._bias.first_head(layer))
+        first_head = self._bias.first_head(layer)
+        return self._own.attend(query, key_value, with_logsumexp=with_logsumexp, first_head=first_head)
 
-    def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
-        return self._cross.attend(query, self._memory.key_values[layer], prefixes)
-
-    def place(self, prefixes: Table | None) -> StackRows:
-        keys = [(one[:, : self._size], one[:, self._size :]) for one in self._memory.key_values]
-        placed = LayerKeys(keys, self._size // self._num_heads)
-        return StackRows(self._own.place(prefixes), self._cross.place(prefixes), placed)
+    def attend_cross(self, layer: int, query: Tensor, *, with_logsumexp: bool) -> Attended:
+        return self._cross.attend(query, self._memory.key_values[layer], with_logsumexp=with_logsumexp)
 
 
-def _biases(targets: Targets, bias: RelativeBias) -> RowBias | list[Tensor]:
+def find_biases(targets: Targets, bias: RelativeBias) -> RowBias | list[Tensor]:
     """The self-attention bias of each row, of trees [heads, nodes, nodes]; equal trees share one."""
     if targets.parents is None:
         return RowBias(bias, max(targets.lengths))

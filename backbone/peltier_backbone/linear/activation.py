@@ -1,11 +1,13 @@
 """The activations of the feed-forward layers."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.native.program import Activation
+# The names of `enum activation` in the kernels' `types.h`; a test compares them.
+Activation = Literal["none", "relu", "swish", "gelu_new", "gelu", "tanh"]
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

@@ -1,4 +1,4 @@
-"""Frozen linear maps, and the one of torch that works everywhere."""
+"""Frozen linear maps: of torch, which work everywhere, and of the native kernels; and the choice between them."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.linear.activation import activate
-from peltier_backbone.native.program import Activation
+from peltier_backbone.native.choice import choose_kernels, load_library
 from peltier_backbone.native.stack import FrozenMap
 
 
@@ -23,12 +22,8 @@ class Linear(Protocol):
     def bias(self) -> Tensor:
         """The bias [out]; only for a map that has one."""
 
-    def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
-        """act(x W^T + b), [tokens, in] -> [tokens, out]. If `gated`, the second half of the columns multiplies the
-        activated first half, [tokens, out / 2]."""
-
-    def feed_forward(self, x: Tensor, contract: "Linear", activation: Activation, *, gated: bool = False) -> Tensor:
-        """`contract` of this map's activated result, [tokens, in] -> [tokens, contract's out]."""
+    def __call__(self, x: Tensor) -> Tensor:
+        """x W^T + b, [tokens, in] -> [tokens, out]."""
 
     def place(self) -> FrozenMap | None:
         """Where the native kernels read the map; None for a map of other kernels."""
@@ -59,11 +54,8 @@ class _Map(ABC):
         return self._bias
 
     @abstractmethod
-    def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """See `Linear`."""
-
-    def feed_forward(self, x: Tensor, contract: Linear, activation: Activation, *, gated: bool = False) -> Tensor:
-        return contract(self(x, activation, gated=gated))
 
     def place(self) -> FrozenMap | None:
         return None
@@ -77,9 +69,8 @@ class PlainLinear(_Map):
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight, self._bias = weight, bias
 
-    def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
-        y = F.linear(x, self.weight, self._bias)
-        return y if activation == "none" else activate(y, activation, gated=gated)
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self._bias)
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         return self.weight, self._bias
@@ -88,18 +79,15 @@ class PlainLinear(_Map):
 class FrozenLinear(_Map):
     """A map of a kernel that records no gradients. Backward is one product with the frozen W and saves no input."""
 
-    def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and x.requires_grad:
             y: Tensor = _Frozen.apply(x, self)  # type: ignore[no-untyped-call]
-        elif not gated:
-            return self.multiply(x, activation)
-        else:
-            y = self.multiply(x, "none")
-        return y if activation == "none" else activate(y, activation, gated=gated)
+            return y
+        return self.multiply(x)
 
     @abstractmethod
-    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
-        """act(x W^T + b), without a gradient."""
+    def multiply(self, x: Tensor) -> Tensor:
+        """x W^T + b, without a gradient."""
 
     @abstractmethod
     def transpose(self) -> Linear:
@@ -115,8 +103,46 @@ class _Frozen(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, linear: FrozenLinear) -> Tensor:
         ctx.linear = linear
-        return linear.multiply(x, "none")
+        return linear.multiply(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.linear.transposed(gradient.contiguous()), None
+
+
+class NativeLinear(FrozenLinear):
+    """A native product in float32 or bfloat16. A row's result depends on that row alone, to the last bit.
+
+    It keeps no second copy of the weight in plain layout; backward packs the transposed weight at its first use.
+    """
+
+    name = "native"
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        library = load_library()
+        assert library is not None, "`choose_linear` takes the kernel of torch where there is no library"
+        self.packed_by = library
+        self._bias, self._library, self._weight = bias, library, library.pack(weight)
+        self._summed = None if bias is None else bias.float()
+
+    def multiply(self, x: Tensor) -> Tensor:
+        return self._library.multiply(x, self._weight, self._summed)
+
+    def place(self) -> FrozenMap | None:
+        weight, bias = self._weight, None if self._summed is None else self._summed.data_ptr()
+        return FrozenMap(None, weight.data.data_ptr(), bias, weight.inner, weight.outer)
+
+    def transpose(self) -> Linear:
+        return NativeLinear(self.weights()[0].t())
+
+    def weights(self) -> tuple[Tensor, Tensor | None]:
+        return self._weight.unpack(), self._bias
+
+
+Kernel = type[PlainLinear] | type[NativeLinear]
+
+
+def choose_linear(device: torch.device, dtype: torch.dtype) -> Kernel:
+    """The kernel of frozen maps that computes in `dtype` on `device`; `PlainLinear` off the CPU."""
+    native = device.type == "cpu" and choose_kernels(dtype).library is not None
+    return NativeLinear if native else PlainLinear

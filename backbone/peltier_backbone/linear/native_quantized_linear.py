@@ -3,12 +3,10 @@
 import torch
 from torch import Tensor
 
-from peltier_backbone.linear.linear import Linear
-from peltier_backbone.linear.native_linear import NativeLinear
+from peltier_backbone.linear.linear import Linear, NativeLinear
 from peltier_backbone.linear.quantization import quantize_weight
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
 from peltier_backbone.native.choice import load_library
-from peltier_backbone.native.program import Activation
 from peltier_backbone.native.stack import FrozenMap
 
 
@@ -24,14 +22,8 @@ class NativeQuantizedLinear(QuantizedLinear):
         own = quantize_weight(weight)
         self._bias, self._library, self._packed = bias, library, library.pack_int8(own.values, own.scales, bias)
 
-    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
-        return self._library.multiply_int8(x, self._packed, activation)
-
-    def feed_forward(self, x: Tensor, contract: Linear, activation: Activation, *, gated: bool = False) -> Tensor:
-        """As for any map. What lies between the two products stays in the cache, unless gradients are recorded."""
-        if torch.is_grad_enabled() or not isinstance(contract, NativeQuantizedLinear):
-            return super().feed_forward(x, contract, activation, gated=gated)
-        return self._library.feed_forward_int8(x, self._packed, contract._packed, activation, gated=gated)
+    def multiply(self, x: Tensor) -> Tensor:
+        return self._library.multiply_int8(x, self._packed)
 
     def place(self) -> FrozenMap | None:
         return FrozenMap(self._packed.address, None, None, self._packed.inner, self._packed.outer)

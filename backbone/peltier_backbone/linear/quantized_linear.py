@@ -4,10 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.linear.activation import activate
 from peltier_backbone.linear.linear import FrozenLinear, Linear, PlainLinear
 from peltier_backbone.linear.quantization import QuantizedRows, quantize_rows, quantize_weight
-from peltier_backbone.native.program import Activation
 
 # A sum of so many products of 8 bits is exact in float32, in any order.
 _EXACT_INNER = 512
@@ -27,12 +25,11 @@ class QuantizedLinear(FrozenLinear):
         self._weight, self._bias = quantize_weight(weight), bias
         self._sums = self._weight.values.sum(1, dtype=torch.int32)
 
-    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
-        """act(x W^T + b), without a gradient."""
+    def multiply(self, x: Tensor) -> Tensor:
+        """x W^T + b, without a gradient."""
         rows = quantize_rows(x)
         y = (self._sum(rows) - rows.zeros * self._sums).float() * (rows.scales * self._weight.scales)
-        y = y if self._bias is None else y + self._bias
-        return y if activation == "none" else activate(y, activation)
+        return y if self._bias is None else y + self._bias
 
     def transpose(self) -> Linear:
         return PlainLinear(self.dequantize().t())

@@ -1,48 +1,45 @@
 """The layers of ModernBERT for one native call."""
 
-from collections.abc import Sequence
 from ctypes import addressof
 
 import torch
 
 from peltier_backbone.attention.rotary import Rotary
-from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.linear.linear import Linear
-from peltier_backbone.linear.norm import LayerNorm
 from peltier_backbone.linear.placing import place_map, place_norm
 from peltier_backbone.modernbert.layer import Layer
+from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.native.program import ACTIVATIONS
-from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm
+from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm, Stacks
 
 _NO_MAP, _NO_NORM = FrozenMap(None, None, None, 0, 0), StackNorm(None, None, 0)
 
 
-def lay_out(
-    config: ModernBertConfig, layers: Sequence[Layer], final: LayerNorm, rotaries: tuple[Rotary, Rotary], *,
-    rounded: bool,
-) -> NativeStack | None:  # fmt: skip
-    """`layers` and their final norm for the kernels; None if these do not compute all maps. `rotaries` are those of
-    global and of local layers. Attention is `rounded` as in `Bert`."""
+def lay_out(model: ModernBert) -> Stacks | None:
+    """The layers of `model` and their final norm for the kernels; None if these do not compute all maps."""
+    config, layers, final = model.config, model.layers, model.final_norm
     if any(linear.place() is None for layer in layers for linear in _maps(layer)):
         return None
-    placed = (StackLayer * len(layers))(*(_lay_out_layer(layer, config.window, rotaries) for layer in layers))
+    placed = (StackLayer * len(layers))(
+        *(_lay_out_layer(layer, config.window, model.rotary(layer)) for layer in layers)
+    )
     layout = StackLayout(
         layers=addressof(placed), count=len(placed), final=place_norm(final, 2 * len(layers)),
         norms_half=final.weight.dtype == torch.bfloat16, hidden=config.hidden_size, heads=config.num_heads,
         size=config.head_size, activation=ACTIVATIONS[layers[0].feed_forward.kind], gated=True, post=False,
-        centered=True, rounded=rounded, eps=final.eps, scale=config.head_size**-0.5,
+        centered=True, rounded=model.rounded, eps=final.eps, scale=config.head_size**-0.5,
     )  # fmt: skip
-    return NativeStack(layout, (placed, layers, final, rotaries), _maps(layers[0])[0].packed_by)
+    return Stacks(NativeStack(layout, (placed, model), _maps(layers[0])[0].packed_by))
 
 
-def _lay_out_layer(layer: Layer, window: int, rotaries: tuple[Rotary, Rotary]) -> StackLayer:
+def _lay_out_layer(layer: Layer, window: int, rotary: Rotary) -> StackLayer:
     attention, feed_forward = layer.attention, layer.feed_forward
     return StackLayer(
         own_norm=_NO_NORM if attention.norm is None else place_norm(attention.norm, attention.norm_index),
         feed_norm=place_norm(feed_forward.norm, feed_forward.norm_index),
         query_key_value=place_map(attention.query_key_value), output=place_map(attention.output), query=_NO_MAP,
         cross_output=_NO_MAP, expand=place_map(feed_forward.intermediate), contract=place_map(feed_forward.output),
-        block=attention.number, attention=attention.number, turns=rotaries[attention.local].turns.data_ptr(),
+        block=attention.number, attention=attention.number, turns=rotary.turns.data_ptr(),
         window=window if attention.local else 0,
     )  # fmt: skip
 

@@ -12,20 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import (
-    ACTIVATIONS,
-    STACK_SITES,
-    NativeNormWeights,
-    NativeProgram,
-    PlacedOps,
-    Table,
-    TableGroup,
-    place_op,
-    step,
-    vector,
-)
-from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm, StackRows
+from peltier_backbone.native.program import ACTIVATIONS, NativeNormWeights, NativeProgram, place_op, step, vector
+from peltier_backbone.native.rows import STACK_SITES, PlacedOps, PlacedRows, StackRows, Table, TableGroup
+from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm
 
 _EPS = 1e-5
 _SITES = ("attention", "ffn")

@@ -9,16 +9,13 @@ from torch import Tensor
 
 from peltier_backbone.native.interface import INTERFACE, open_functions
 from peltier_backbone.native.packed import PackedInt8, PackedWeight
-from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import ACTIVATIONS, NO_TABLE, Activation, PlacedOps, PlacedPrefixes, Table
-from peltier_backbone.native.stack import NativeStack, StackRows
+from peltier_backbone.native.program import ACTIVATIONS
+from peltier_backbone.native.rows import NO_TABLE, PlacedOps, StackRows, Table
+from peltier_backbone.native.stack import NativeStack
 
-_MultiplyCall, _MultiplyInt8Call, _RowsInt8Call, _FeedForwardInt8Call, _AdaptCall, _NormCall, _ActivateCall = (
+_MultiplyCall, _MultiplyInt8Call, _RowsInt8Call, _AdaptCall, _NormCall, _LikeliestCall = (
     INTERFACE.structs[f"{name}_call"]
-    for name in ("multiply", "multiply_int8", "rows_int8", "feed_forward_int8", "adapt", "norm", "activate")
-)
-_AttendCall, _RotateCall, _KeepKeysCall, _LikeliestCall = (
-    INTERFACE.structs[f"{name}_call"] for name in ("attend", "rotate", "keep_keys", "likeliest")
+    for name in ("multiply", "multiply_int8", "rows_int8", "adapt", "norm", "likeliest")
 )
 _Matrix = INTERFACE.structs["matrix"]
 _NO_MATRIX = _Matrix()
@@ -44,32 +41,32 @@ class Library:
     processor `runs` them."""
 
     def __init__(self, path: Path) -> None:
-        self._c = open_functions(path)
+        self.functions = open_functions(path)
         self.name = path.stem
-        self.runs = bool(self._c.peltier_runs())
-        self._panel: int = self._c.peltier_panel()
-        self._panel_int8: int = self._c.peltier_panel_int8()
+        self.runs = bool(self.functions.peltier_runs())
+        self._panel: int = self.functions.peltier_panel()
+        self._panel_int8: int = self.functions.peltier_panel_int8()
 
     def pack(self, weight: Tensor) -> PackedWeight:
         """`weight` [outer, inner] as `multiply` takes it."""
         return PackedWeight.pack(weight, self._panel)
 
     def multiply(
-        self, x: Tensor, weight: PackedWeight, bias: Tensor | None, activation: Activation = "none"
+        self, x: Tensor, weight: PackedWeight, bias: Tensor | None, activation: str = "none"
     ) -> Tensor:  # fmt: skip
         """act(x W^T + bias) of x [rows, inner], in one dtype with the weight: [rows, outer]. The bias [outer] is
         float32."""
         rows, inner = x.shape
         assert (inner, x.dtype) == (weight.inner, weight.data.dtype), "rows fit the weight"
         x = _with_contiguous_rows(x)
-        y, half = x.new_empty(rows, weight.outer), _is_half(x)
+        y, half = x.new_empty(rows, weight.outer), is_half(x)
         call = _MultiplyCall(
             y=(y.data_ptr(), weight.outer, half), x=(x.data_ptr(), x.stride(0), half), w=weight.data.data_ptr(),
             rows=rows, inner=inner, outer=weight.outer, activation=ACTIVATIONS[activation],
         )  # fmt: skip
         if bias is not None:
             call.bias = bias.data_ptr()
-        if self._c.peltier_multiply(call):
+        if self.functions.peltier_multiply(call):
             raise MemoryError(f"no memory for a product of {rows} rows")
         return y
 
@@ -84,24 +81,24 @@ class Library:
             table=table.layout, gates=gates.data_ptr(),
         )  # fmt: skip
         if residual is not None:
-            call.residual = _matrix(residual)
-        if self._c.peltier_adapt(call):
+            call.residual = as_matrix(residual)
+        if self.functions.peltier_adapt(call):
             raise MemoryError(f"no memory for what adapters do with {len(x)} tokens")
 
     def pack_int8(self, values: Tensor, scales: Tensor, bias: Tensor | None = None) -> PackedInt8:
         """The map of the weight `values` [outer, inner] times `scales` [outer], as `multiply_int8` takes it."""
         return PackedInt8.pack(values, scales, bias, self._panel_int8)
 
-    def multiply_int8(self, x: Tensor, weight: PackedInt8, activation: Activation = "none") -> Tensor:
+    def multiply_int8(self, x: Tensor, weight: PackedInt8, activation: str = "none") -> Tensor:
         """act(x W^T + bias) of x [rows, inner] in float32, each row quantised with its own range: [rows, outer]. Sums
         are exact."""
         assert (x.shape[1], x.dtype) == (weight.inner, torch.float32), "rows fit the weight"
         x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), weight.outer)
         call = _MultiplyInt8Call(
-            y=_matrix(y), x=_matrix(x), w=weight.address, rows=len(x), activation=ACTIVATIONS[activation]
+            y=as_matrix(y), x=as_matrix(x), w=weight.address, rows=len(x), activation=ACTIVATIONS[activation]
         )
-        if self._c.peltier_multiply_int8(call):
+        if self.functions.peltier_multiply_int8(call):
             raise MemoryError(f"no memory for a product of {len(x)} rows")
         return y
 
@@ -110,31 +107,9 @@ class Library:
         ids = ids.contiguous()
         y = torch.empty(*ids.shape, weight.inner)
         call = _RowsInt8Call(y=y.data_ptr(), numbers=ids.data_ptr(), rows=ids.numel(), w=weight.address)
-        if self._c.peltier_rows_int8(call):
+        if self.functions.peltier_rows_int8(call):
             raise IndexError(f"rows of a weight are numbered from 0 to {weight.outer - 1}")
         return y
-
-    def feed_forward_int8(
-        self, x: Tensor, expand: PackedInt8, contract: PackedInt8, activation: Activation, *, gated: bool = False
-    ) -> Tensor:  # fmt: skip
-        """`contract` of act(`expand` of x [rows, hidden]), as the single products and `activate` compute it."""
-        assert (x.shape[1], x.dtype) == (expand.inner, torch.float32), "rows fit the first weight"
-        x = _with_contiguous_rows(x)
-        y = x.new_empty(len(x), contract.outer)
-        call = _FeedForwardInt8Call(
-            y=_matrix(y), x=_matrix(x), expand=expand.address, contract=contract.address, rows=len(x),
-            activation=ACTIVATIONS[activation], gated=gated,
-        )  # fmt: skip
-        if self._c.peltier_feed_forward_int8(call):
-            raise MemoryError(f"no memory for a feed-forward of {len(x)} rows")
-        return y
-
-    def activate(self, x: Tensor, activation: Activation, *, gated: bool = False) -> Tensor:
-        """x [rows, width] activated in place; if `gated`, the first half of its columns times the second half."""
-        width = x.shape[1] // (2 if gated else 1)
-        call = _ActivateCall(y=_matrix(x), rows=len(x), width=width, activation=ACTIVATIONS[activation], gated=gated)
-        self._c.peltier_activate(call)
-        return x[:, :width]
 
     def norm(
         self, x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, kind: NormKind,
@@ -143,66 +118,22 @@ class Library:
         """The norm of x [rows, width], or of x + `residual`, which then replaces x. A group of `table` with its own
         weights of norm `index` uses these, others use `weight` and `bias` [width], which have one dtype. x and the
         residual have one dtype too."""
-        y, more = (torch.empty_like(x), _NO_MATRIX) if residual is None else (x, _matrix(residual))
+        y, more = (torch.empty_like(x), _NO_MATRIX) if residual is None else (x, as_matrix(residual))
         tokens, width = x.shape
         call = _NormCall(
-            norm=(_matrix(y), _matrix(x), more, width, kind.eps, kind.centered), weight=weight.data_ptr(),
-            bias=None if bias is None else bias.data_ptr(), weights_half=_is_half(weight), tokens=tokens, index=index,
+            norm=(as_matrix(y), as_matrix(x), more, width, kind.eps, kind.centered), weight=weight.data_ptr(),
+            bias=None if bias is None else bias.data_ptr(), weights_half=is_half(weight), tokens=tokens, index=index,
             table=NO_TABLE if table is None else table.layout,
         )  # fmt: skip
-        if self._c.peltier_norm(call):
+        if self.functions.peltier_norm(call):
             raise MemoryError(f"no memory for a norm of width {width}")
         return y
-
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, rows: PlacedRows, num_heads: int,
-        prefixes: PlacedPrefixes | None = None, *, scale: float = 1.0, once: bool = False, rounded: bool = False,
-        window: int | None = None,
-    ) -> Tensor:  # fmt: skip
-        """The softmax attention of `query` [tokens, size] to keys and values of one layout. Their first dimension
-        counts keys, and those of the next head lie `head_stride` elements further on. Products of queries and keys are
-        times `scale`. If there are prefixes, their table has these rows, and their bias is 0. `once`: each row has one
-        query, whose result is rounded in another order. `rounded`: products may be of bfloat16, as they are of queries
-        in it; sums are float32. With a `window` (at least 1) a query sees the prefix and the keys of its row that are
-        at most so many tokens away; rows then have as many keys as queries."""
-        context = query.new_empty(len(query), query.shape[1])
-        place, gates = (0, None) if prefixes is None else (prefixes.place, prefixes.gates)
-        call = _AttendCall(
-            context=_matrix(context), query=_matrix(query),
-            keys=(key.data_ptr(), value.data_ptr(), key.stride(0), head_stride, _is_half(key)),
-            rows=rows.layout.data_ptr(), num_rows=len(rows), heads=num_heads, size=query.shape[1] // num_heads,
-            once=once, rounded=rounded, window=window or 0, scale=scale,
-            table=NO_TABLE if prefixes is None else prefixes.table.layout, place=place,
-            gates=None if gates is None else gates.data_ptr(),
-        )  # fmt: skip
-        if self._c.peltier_attend(call):
-            raise MemoryError(f"no memory for attention over {len(rows)} rows")
-        return context
-
-    def rotate(self, x: Tensor, turns: Tensor, positions: Tensor, num_heads: int) -> None:
-        """Turn the first `num_heads` heads of each row of x [tokens, width] in place by the angles of its position:
-        `turns` [positions, head size] has their cosines, then their sines, `positions` is int64 [tokens]."""
-        call = _RotateCall(
-            x=_matrix(x), turns=turns.data_ptr(), positions=positions.data_ptr(), tokens=len(x), heads=num_heads,
-            size=turns.shape[1],
-        )  # fmt: skip
-        self._c.peltier_rotate(call)
-
-    def keep_keys(self, store: Tensor, key_value: Tensor, places: Tensor) -> None:
-        """Write the keys and values of each row of `key_value` [rows, 2 * heads * size] to `store` [2, slots, heads,
-        width, size]. Row r becomes key number `places[r]` (int64), counted over slots and heads."""
-        _, _, heads, width, size = store.shape
-        call = _KeepKeysCall(
-            to=(store[0].data_ptr(), store[1].data_ptr(), size, width * size, _is_half(store)), x=_matrix(key_value),
-            places=places.data_ptr(), rows=len(places), heads=heads, size=size,
-        )  # fmt: skip
-        self._c.peltier_keep_keys(call)
 
     def run_stack(self, stack: NativeStack, x: Tensor, rows: StackRows, ops: PlacedOps) -> Tensor:
         """All layers of `stack`, and its final norm if it has one, of x [tokens, hidden], with the adapters' `ops`."""
         x = _with_contiguous_rows(x)
         y = torch.empty_like(x)
-        if self._c.peltier_stack(stack.layout, stack.place(x, y, rows, ops)):
+        if self.functions.peltier_stack(stack.layout, rows.call(x, y, ops)):
             raise MemoryError(f"no memory for the layers of {len(x)} tokens")
         return y
 
@@ -213,16 +144,18 @@ class Library:
             logits=logits.data_ptr(), stride=logits.stride(0), rows=len(logits), width=logits.shape[1],
             tokens=tokens.data_ptr(), log_probabilities=log_probs.data_ptr(),
         )  # fmt: skip
-        self._c.peltier_likeliest(call)
+        self.functions.peltier_likeliest(call)
         return tokens, log_probs
 
 
-def _is_half(tensor: Tensor) -> bool:
+def is_half(tensor: Tensor) -> bool:
+    """Whether rows are bfloat16."""
     return _DTYPES[tensor.dtype]
 
 
-def _matrix(tensor: Tensor) -> Structure:
-    return _Matrix(tensor.data_ptr(), tensor.stride(0), _is_half(tensor))
+def as_matrix(tensor: Tensor) -> Structure:
+    """Rows as the kernels read them."""
+    return _Matrix(tensor.data_ptr(), tensor.stride(0), is_half(tensor))
 
 
 def _with_contiguous_rows(x: Tensor) -> Tensor:

@@ -1,19 +1,17 @@
-"""Programs and tables as the kernels read them (`program.h`)."""
+"""The programs of adapters as the kernels read them (`program.h`)."""
 
 from collections.abc import Mapping, Sequence
 from ctypes import Structure, addressof, c_int64
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from peltier_backbone.native.interface import INTERFACE, c_struct
 
-# The names of `enum activation`; a test compares them.
-Activation = Literal["none", "relu", "swish", "gelu_new", "gelu", "tanh"]
-ACTIVATIONS = cast(Mapping[Activation, int], INTERFACE.codes["activation"])
+ACTIVATIONS: Mapping[str, int] = INTERFACE.codes["activation"]
 # What an op reads: `x`, the `sum` with the residual, or the `norm` of that.
 READS = INTERFACE.codes["reads"]
 
@@ -43,9 +41,7 @@ class NativeNormWeights(Structure):
     """An adapter's own weights of a norm."""
 
 
-_Program, _Table = INTERFACE.structs["program"], INTERFACE.structs["table"]
-_GROUP_WORDS = tuple(name for name, *_ in INTERFACE.structs["group"]._fields_)
-assert _GROUP_WORDS == ("program", "base", "first", "last"), "`Table` writes these words"
+_Program = INTERFACE.structs["program"]
 
 NOTHING = Vector(None, -1)
 NO_GATE = NativeGate(NOTHING, NOTHING, 0, 0)
@@ -63,7 +59,7 @@ def vector(tensor: Tensor | None) -> Vector:
     return Vector(tensor.data_ptr(), -1)
 
 
-def step(weight: Tensor, bias: Tensor | None, *, fold: int = 1, activation: Activation = "none") -> Step:
+def step(weight: Tensor, bias: Tensor | None, *, fold: int = 1, activation: str = "none") -> Step:
     """act(x W + b) with `weight` [in, out] and `bias` [out]; a row of x counts as `fold` rows [in]."""
     stride, column = weight.stride()
     assert column == 1 or weight.shape[1] == 1, "a row of a weight is contiguous"
@@ -117,62 +113,3 @@ class NativeProgram:
         self._program = _Program(addressof(self._ops), addressof(self._places), addressof(self._norms))
         self._kept = (kept, [one.steps for one in placed])
         self.address = addressof(self._program)
-
-
-@dataclass(frozen=True)
-class TableGroup:
-    """The next `rows` rows of a batch, their `program`, and `base`, the address of their adapter's weights."""
-
-    rows: int
-    program: NativeProgram | None = None
-    base: int = 0
-
-
-class Table:
-    """All rows of a batch, of `lengths` tokens each, in groups; `layout` is what the kernels read."""
-
-    def __init__(self, lengths: Sequence[int], groups: Sequence[TableGroup]) -> None:
-        words: list[int] = []  # in the order of _GROUP_WORDS: an array of numbers is faster than structs
-        first = 0
-        for group in groups:
-            program = 0 if group.program is None else group.program.address
-            words += (program, group.base, first, first + group.rows)
-            first += group.rows
-        assert first == len(lengths), "every row is of one group"
-        self._groups = (c_int64 * len(words))(*words)
-        self._starts = (c_int64 * (len(lengths) + 1))(*accumulate(lengths, initial=0))
-        self.num_rows = len(lengths)
-        self.max_ops = max((group.program.max_ops for group in groups if group.program), default=0)
-        self.layout = _Table(addressof(self._groups), len(groups), addressof(self._starts))
-        self._kept = groups
-
-
-@dataclass(frozen=True)
-class PlacedPrefixes:
-    """The prefixes that the programs of `table` have at `place`, multiplied by the `gates` [rows]."""
-
-    table: Table
-    place: int = 0
-    gates: Tensor | None = None
-
-
-# The sites at which adapters act in a layer, and that of prefixes.
-STACK_SITES = tuple(INTERFACE.codes["site"])
-NO_TABLE = _Table()
-
-
-class PlacedOps:
-    """All that the programs of `table` do in the layers. At a site of STACK_SITES and number n it is what they have at
-    place `first_places[site]` + n. `gates` is [at least `table.max_ops`, rows] in float32, or [places, at least
-    `table.max_ops`, rows] to keep those of each place. Without a table it is nothing."""
-
-    def __init__(
-        self, table: Table | None, first_places: Sequence[int], gates: Tensor | None, *, prefixed: bool
-    ) -> None:  # fmt: skip
-        self.table, self.gates, self.prefixed = table, gates, prefixed
-        self.gate_stride = gates.stride(0) if gates is not None and gates.dim() > 2 else 0
-        self._sites = (c_int64 * len(STACK_SITES))(*first_places)
-        self.sites_address = addressof(self._sites)
-
-
-NO_OPS = PlacedOps(None, [0] * len(STACK_SITES), None, prefixed=False)

@@ -8,20 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.native import inner_kernels
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
 from peltier_backbone.native.program import (
     NativeGate,
     NativeNormWeights,
     NativeProgram,
-    PlacedPrefixes,
-    Table,
-    TableGroup,
     place_op,
     place_prefix,
     step,
     vector,
 )
+from peltier_backbone.native.rows import PlacedRow, PlacedRows, Table, TableGroup
 from peltier_backbone.native.stack_check import check_stack
 
 _LENGTHS, _WIDTH, _CHANGED = [5, 3, 1], 36, 8
@@ -101,14 +99,14 @@ def _check_feed_forward(library: Library) -> None:
         if gated:
             wide, factor = wide.chunk(2, -1)
         expected = library.multiply_int8(F.gelu(wide) * factor, contract)
-        found = library.feed_forward_int8(x, expand, contract, "gelu", gated=gated)
+        found = inner_kernels.feed_forward_int8(library, x, expand, contract, "gelu", gated=gated)
         _compare(library, "feed-forward layers of 8 bits", found, expected, off=float(expected.abs().max()) / 50)
 
 
 def _check_keys(library: Library, dtype: torch.dtype) -> None:
     """Of two tokens in the slots of three."""
     store, tokens = torch.zeros(2, 3, 2, 4, 5, dtype=dtype), _draw(2, 20)
-    library.keep_keys(store, tokens, torch.tensor([3, 2 * 2 * 4 + 1]))
+    inner_kernels.keep_keys(library, store, tokens, torch.tensor([3, 2 * 2 * 4 + 1]))
     expected = torch.zeros_like(store)
     expected[:, 0, :, 3], expected[:, 2, :, 1] = tokens.view(2, 2, 2, 5).to(dtype)
     if not torch.equal(store, expected):
@@ -162,14 +160,14 @@ def _check_attention(library: Library, dtype: torch.dtype, *, rounded: bool = Fa
             key, value = torch.cat((prefix[0] * gates[row], key), 1), torch.cat((prefix[1] * gates[row], value), 1)
         expected.append(F.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1))
     query, key, value = qkv.chunk(3, -1)
-    size, prefixes = _WIDTH // 2, PlacedPrefixes(_table(program), gates=gates)
+    size, prefixes = _WIDTH // 2, inner_kernels.PlacedPrefixes(_table(program), gates=gates)
     rows = PlacedRows.packed(_LENGTHS, _LENGTHS)
-    found = library.attend(query, key, value, size, rows, 2, prefixes, scale=size**-0.5, rounded=rounded)
+    found = inner_kernels.attend(library, query, key, value, size, rows, 2, prefixes, scale=size**-0.5, rounded=rounded)
     _compare(library, "attention", found, torch.cat(expected), off=off)
     starts = accumulate(_LENGTHS, initial=0)
     first = [PlacedRow(start, 1, start, keys) for start, keys in zip(starts, _LENGTHS, strict=False)]
     rows = PlacedRows.place(first)
-    single = library.attend(query, key, value, size, rows, 2, prefixes, scale=size**-0.5, once=True)
+    single = inner_kernels.attend(library, query, key, value, size, rows, 2, prefixes, scale=size**-0.5, once=True)
     for place, exact in zip(first, expected, strict=True):
         _compare(library, "attention of one query", single[place.first], exact[0], off=off)
 
@@ -183,7 +181,7 @@ def _check_window(library: Library) -> None:
     exact = F.scaled_dot_product_attention(query, key, value, near).transpose(0, 1).flatten(1)
     query, key, value = qkv.chunk(3, -1)
     rows = PlacedRows.packed([length], [length])
-    found = library.attend(query, key, value, size, rows, 2, scale=size**-0.5, window=window)
+    found = inner_kernels.attend(library, query, key, value, size, rows, 2, scale=size**-0.5, window=window)
     _compare(library, "attention within a window", found, exact)
 
 
@@ -194,6 +192,6 @@ def _check_turns(library: Library) -> None:
     numbers = torch.complex(*x[:, :_WIDTH].reshape(-1, 2, 2, pairs).unbind(2))
     turned = torch.view_as_real(numbers * torch.polar(torch.ones_like(angles), angles)[positions, None])
     found = x.clone()
-    library.rotate(found, torch.cat((angles.cos(), angles.sin()), 1), positions, 2)
+    inner_kernels.rotate(library, found, torch.cat((angles.cos(), angles.sin()), 1), positions, 2)
     exact = torch.cat((turned.movedim(-1, 2).flatten(1), x[:, _WIDTH:]), 1)
     _compare(library, "rotary positions", found, exact)

@@ -1,17 +1,12 @@
 """All layers of an encoder or a decoder as the kernels read them (`stack.h`)."""
 
-from collections.abc import Iterator, Sequence
-from ctypes import Structure, addressof, sizeof
+from collections.abc import Iterator
+from ctypes import Structure, sizeof
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, Self
 
-import torch
-from torch import Tensor
-
-from peltier_backbone.native.interface import INTERFACE, c_struct
-from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import PlacedOps
+from peltier_backbone.native.interface import c_struct
 
 
 @c_struct("frozen_map")
@@ -34,44 +29,6 @@ class StackLayout(Structure):
     """The layers, and what they share."""
 
 
-@c_struct("stack_call")
-class StackCall(Structure):
-    """The states of one call, the keys that its rows see, and the adapters' ops."""
-
-
-_PlacedKeys = INTERFACE.structs["placed_keys"]
-
-
-class LayerKeys:
-    """Where the keys and values of each layer lie. Keys of the next head begin `head_stride` elements further on."""
-
-    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], head_stride: int) -> None:
-        """`layers` are keys and values of one layout, whose first dimension counts keys."""
-        self._kept = layers
-        self._layout = (_PlacedKeys * len(layers))(
-            *(
-                _PlacedKeys(
-                    keys.data_ptr(), values.data_ptr(), keys.stride(0), head_stride, keys.dtype == torch.bfloat16
-                )
-                for keys, values in layers
-            )
-        )
-        self.address = addressof(self._layout)
-
-
-class StackRows(NamedTuple):
-    """Which keys each row's queries see, `cross` in a decoder. Without `own_keys` rows see keys of their batch; with
-    them each row is one token, whose key becomes number `places[row]` (int64) before it attends. `positions` (int64)
-    are those of tokens, for layers with rotary positions."""
-
-    own: PlacedRows
-    cross: PlacedRows | None = None
-    cross_keys: LayerKeys | None = None
-    own_keys: LayerKeys | None = None
-    places: Tensor | None = None
-    positions: Tensor | None = None
-
-
 @dataclass(frozen=True)
 class NativeStack:
     """The layers of an encoder or decoder; `kept` owns what `layout` points to. Only the library that packed the maps
@@ -83,8 +40,6 @@ class NativeStack:
 
     def part(self, first: int, end: int) -> Self:
         """Layers `first` to `end` - 1. A final norm follows the last layer only."""
-        if (first, end) == (0, self.layout.count):
-            return self
         layout = StackLayout.from_buffer_copy(self.layout)
         layout.layers += first * sizeof(StackLayer)
         if end < self.layout.count:
@@ -101,26 +56,9 @@ class NativeStack:
                 yield from product(("query", "prefix", "attention_output"), (layer.cross,))
             yield from product(("intermediate", "output", "ffn"), (layer.block,))
 
-    def place(self, x: Tensor, y: Tensor, rows: StackRows, ops: PlacedOps) -> StackCall:
-        """The call that computes y from x, both [tokens, hidden]. It is valid as long as its arguments."""
-        own, cross, cross_keys, own_keys, places, positions = rows
-        # Fields that are not given are zero.
-        call = StackCall(
-            x=x.data_ptr(), y=y.data_ptr(), tokens=x.size(0), half=x.dtype is torch.bfloat16,
-            rows=own.layout.data_ptr(), num_rows=len(own), prefixed=ops.prefixed, sites=ops.sites_address,
-        )  # fmt: skip
-        if ops.table is not None:
-            call.table = ops.table.layout
-        if ops.gates is not None:
-            call.gates, call.gate_stride = ops.gates.data_ptr(), ops.gate_stride
-        if cross is not None:
-            call.cross_rows, call.num_cross_rows = cross.layout.data_ptr(), len(cross)
-        if cross_keys is not None:
-            call.cross = cross_keys.address
-        if own_keys is not None:
-            call.own, call.once = own_keys.address, True
-        if places is not None:
-            call.places = places.data_ptr()
-        if positions is not None:
-            call.positions = positions.data_ptr()
-        return call
+
+class Stacks(NamedTuple):
+    """The layers of a model: of an encoder, or of both halves of a T5. One library has packed all maps."""
+
+    encoder: NativeStack
+    decoder: NativeStack | None = None

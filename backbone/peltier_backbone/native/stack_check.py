@@ -12,17 +12,9 @@ from torch.nn import functional as F
 
 from peltier_backbone.native.example_layer import ExampleLayer, Sizes, draw
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
-from peltier_backbone.native.program import ACTIVATIONS, NO_OPS
-from peltier_backbone.native.stack import (
-    FrozenMap,
-    LayerKeys,
-    NativeStack,
-    StackLayer,
-    StackLayout,
-    StackNorm,
-    StackRows,
-)
+from peltier_backbone.native.program import ACTIVATIONS
+from peltier_backbone.native.rows import NO_OPS, LayerKeys, PlacedRow, PlacedRows, StackRows
+from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm
 
 _LENGTHS, _WIDTH, _HEADS, _INNER, _EPS = [5, 3, 1], 36, 2, 50, 1e-5
 _SIZE = _WIDTH // _HEADS

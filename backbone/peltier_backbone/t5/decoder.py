@@ -1,18 +1,15 @@
-"""T5's decoder. A view says what tokens attend to: `TreeView` for given tokens, `StepView` for one step of texts."""
+"""T5's decoder. What tokens attend to is a `TreeView` for given tokens, and a `StepView` for one step of texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation
 from peltier_backbone.attention.prefix_attention import PrefixAttention
 from peltier_backbone.attention.relative import RelativeBias
-from peltier_backbone.attention.view import View
+from peltier_backbone.attention.view import CrossRows, PrefixedView, View
 from peltier_backbone.linear.norm import Norm, RMSNorm
-from peltier_backbone.native.stack import NativeStack
-from peltier_backbone.t5.stack import lay_out
 from peltier_backbone.t5.sublayers import CrossAttention, FeedForward, SelfAttention
 
 
@@ -35,21 +32,19 @@ class Decoder:
     norm: RMSNorm
     norm_index: int
 
-    def __call__(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
+    def __call__(self, x: Tensor, rows: CrossRows, adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded tokens `x`, both [tokens, hidden]. Each token is one row of the
         adaptation."""
-        prefixed = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
+        prefixes = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
+        return self.run(x, PrefixedView(rows, prefixes), adaptation)
+
+    def run(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
+        """The same of tokens that attend as `view` says."""
         for layer, block in enumerate(self.blocks):
-            x = block.own(x, layer, view, prefixed, adaptation)
-            x = block.cross(x, layer, view, prefixed, adaptation)
+            x = block.own(x, layer, view, adaptation)
+            x = block.cross(x, layer, view, adaptation)
             x = block.feed_forward(x, adaptation)
         return adaptation.norm(self.norm_index, x, self.norm)
-
-    @cached_property
-    def native(self) -> NativeStack | None:
-        """The blocks for the native kernels; None if these do not compute all maps."""
-        layers = [(block.own, block.cross, block.feed_forward) for block in self.blocks]
-        return lay_out(layers, self.norm, self.norm_index, self.bias)
 
     def norms(self) -> list[Norm]:
         """Three norms for each block, then the final norm."""

@@ -2,19 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation
-from peltier_backbone.attention.prefix_attention import Attended, PrefixAttention, Prefixes
+from peltier_backbone.attention.prefix_attention import Attended, PrefixAttention
 from peltier_backbone.attention.ragged_attention import RaggedAttention
 from peltier_backbone.attention.relative import RelativeBias, RowBias
-from peltier_backbone.attention.view import SelfView
+from peltier_backbone.attention.view import PrefixedSelfView, SelfView
 from peltier_backbone.linear.norm import Norm, RMSNorm
-from peltier_backbone.native.program import Table
-from peltier_backbone.native.stack import NativeStack, StackRows
-from peltier_backbone.t5.stack import lay_out
 from peltier_backbone.t5.sublayers import FeedForward, SelfAttention
 
 
@@ -27,18 +23,15 @@ class EncoderBlock:
 
 
 @dataclass(frozen=True)
-class RowView:
+class _WholeRows:
     """Each token sees its whole row."""
 
-    rows: RaggedAttention
+    attention: RaggedAttention
     bias: RelativeBias
 
-    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
-        size = qkv.shape[1] // 3
-        return self.rows.attend(qkv[:, :size], qkv[:, size:], prefixes, self.bias.first_head(layer))
-
-    def place(self, prefixes: Table | None) -> StackRows:
-        return StackRows(self.rows.place(prefixes))
+    def attend_self(self, layer: int, qkv: Tensor, *, with_logsumexp: bool) -> Attended:
+        size, first_head = qkv.shape[1] // 3, self.bias.first_head(layer)
+        return self.attention.attend(qkv[:, :size], qkv[:, size:], with_logsumexp=with_logsumexp, first_head=first_head)
 
 
 @dataclass(frozen=True)
@@ -52,26 +45,16 @@ class Encoder:
 
     def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded packed rows `x` of `lengths` tokens, both [tokens, hidden]."""
-        return self.run(x, self.view(x, lengths), lengths, adaptation)
+        attention = RaggedAttention(self.num_heads, lengths, lengths, x, RowBias(self.bias, max(lengths)))
+        prefixes = PrefixAttention(adaptation, lengths, self.num_heads)
+        return self.run(x, PrefixedSelfView(_WholeRows(attention, self.bias), prefixes), adaptation)
 
-    def view(self, x: Tensor, lengths: Sequence[int]) -> RowView:
-        """What each token of packed rows sees, which are embedded as x."""
-        biases = RowBias(self.bias, max(lengths))
-        return RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases), self.bias)
-
-    def run(self, x: Tensor, view: SelfView, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
-        """The same, block by block, of tokens that attend as `view` says."""
-        prefixed = PrefixAttention(adaptation, lengths, self.num_heads)
+    def run(self, x: Tensor, view: SelfView, adaptation: Adaptation) -> Tensor:
+        """The same of tokens that attend as `view` says."""
         for layer, block in enumerate(self.blocks):
-            x = block.attention(x, layer, view, prefixed, adaptation)
+            x = block.attention(x, layer, view, adaptation)
             x = block.feed_forward(x, adaptation)
         return adaptation.norm(2 * len(self.blocks), x, self.norm)
-
-    @cached_property
-    def native(self) -> NativeStack | None:
-        """The blocks for the native kernels; None if these do not compute all maps."""
-        layers = [(block.attention, None, block.feed_forward) for block in self.blocks]
-        return lay_out(layers, self.norm, 2 * len(self.blocks), self.bias)
 
     def norms(self) -> list[Norm]:
         """Two norms for each block, then the final norm."""

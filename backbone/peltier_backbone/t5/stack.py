@@ -10,18 +10,29 @@ from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import RMSNorm
 from peltier_backbone.linear.placing import place_map, place_norm
 from peltier_backbone.native.program import ACTIVATIONS
-from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout
+from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, Stacks
 from peltier_backbone.t5.sublayers import CrossAttention, FeedForward, SelfAttention
+from peltier_backbone.t5.t5 import T5
 
 Layer = tuple[SelfAttention, CrossAttention | None, FeedForward]
 _NONE = FrozenMap(None, None, None, 0, 0)
 
 
-def lay_out(layers: Sequence[Layer], final: RMSNorm, final_index: int, bias: RelativeBias) -> NativeStack | None:
-    """`layers`, whose self-attentions have the `bias`, and their final norm for the kernels; None if these do not
-    compute all maps."""
-    if any(linear.place() is None for layer in layers for linear in _maps(layer)):
+def lay_out(model: T5) -> Stacks | None:
+    """The layers of `model` and their final norms for the kernels; None if these do not compute all maps."""
+    encoder, decoder = model.encoder, model.decoder
+    read: list[Layer] = [(block.attention, None, block.feed_forward) for block in encoder.blocks]
+    written: list[Layer] = [(block.own, block.cross, block.feed_forward) for block in decoder.blocks]
+    if any(linear.place() is None for layer in (*read, *written) for linear in _maps(layer)):
         return None
+    return Stacks(
+        _lay_out_layers(read, encoder.norm, 2 * len(encoder.blocks), encoder.bias),
+        _lay_out_layers(written, decoder.norm, decoder.norm_index, decoder.bias),
+    )
+
+
+def _lay_out_layers(layers: Sequence[Layer], final: RMSNorm, final_index: int, bias: RelativeBias) -> NativeStack:
+    """`layers`, whose self-attentions have the `bias`, and their final norm."""
     placed = (StackLayer * len(layers))(*map(_lay_out_layer, layers))
     own, _, feed_forward = layers[0]
     layout = StackLayout(

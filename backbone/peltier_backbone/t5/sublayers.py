@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation
-from peltier_backbone.attention.prefix_attention import PrefixAttention
 from peltier_backbone.attention.view import SelfView, View
 from peltier_backbone.checkpoint.t5_config import Activation as T5Activation
-from peltier_backbone.linear.activation import activate
+from peltier_backbone.linear.activation import Activation, activate
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import Norm, RMSNorm
-from peltier_backbone.native.program import Activation
 
 
 @dataclass(frozen=True)
@@ -26,15 +24,11 @@ class SelfAttention:
     query_key_value: Linear
     output: Linear
 
-    def __call__(
-        self, x: Tensor, layer: int, view: SelfView, prefixed: PrefixAttention, adaptation: Adaptation
-    ) -> Tensor:
+    def __call__(self, x: Tensor, layer: int, view: SelfView, adaptation: Adaptation) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]; `layer` is its number in its stack."""
         normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention
         qkv = adaptation.project(number, "query_key_value", normed, self.query_key_value(normed))
-        prefixes = prefixed.find(number, normed)
-        attended = view.attend_self(layer, qkv, prefixes)
-        context = prefixed.merge(qkv[:, : qkv.shape[1] // 3], attended, prefixes)
+        context = view.attend_self(layer, number, normed, qkv)
         y = adaptation.project(number, "attention_output", context, self.output(context))
         return x + adaptation.sublayer(self.block, "attention", y, x)
 
@@ -54,14 +48,12 @@ class CrossAttention:
         """Keys and values of the encoder's states, [tokens, 2 * attention]."""
         return adaptation.project(self.attention, "key_value", states, self.key_value(states))
 
-    def __call__(self, x: Tensor, layer: int, view: View, prefixed: PrefixAttention, adaptation: Adaptation) -> Tensor:
+    def __call__(self, x: Tensor, layer: int, view: View, adaptation: Adaptation) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]; `layer` is its number in its stack. No bottleneck acts here
         (docs/methods.md#sites)."""
         normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention
         query = adaptation.project(number, "query", normed, self.query(normed))
-        prefixes = prefixed.find(number, normed)
-        attended = view.attend_cross(layer, query, prefixes)
-        context = prefixed.merge(query, attended, prefixes)
+        context = view.attend_cross(layer, number, normed, query)
         return x + adaptation.project(number, "attention_output", context, self.output(context))
 
 
@@ -89,13 +81,10 @@ class FeedForward:
         """The kernels' name of the activation."""
         return "swish" if self.activation == "silu" else self.activation
 
+    def activate(self, y: Tensor) -> Tensor:
+        """The input of `output` from that of the activation."""
+        return activate(y, self.kind, gated=self.gated)
+
     def _expand_and_contract(self, x: Tensor, adaptation: Adaptation) -> Tensor:
-        kind, has_kernel = self.kind, self.gated and adaptation.gates
-        if adaptation.projections.isdisjoint(("intermediate", "output")) and not has_kernel:
-            return self.intermediate.feed_forward(x, self.output, kind, gated=self.gated)
-        if "intermediate" in adaptation.projections or has_kernel:
-            y = adaptation.project(self.block, "intermediate", x, self.intermediate(x))
-            inner = adaptation.gate(y, kind) if self.gated else activate(y, kind)
-        else:
-            inner = self.intermediate(x, kind, gated=self.gated)
+        inner = self.activate(adaptation.project(self.block, "intermediate", x, self.intermediate(x)))
         return adaptation.project(self.block, "output", inner, self.output(inner))

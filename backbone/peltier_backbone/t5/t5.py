@@ -53,11 +53,8 @@ class T5:
 
     def decode(self, targets: Targets, memory: EncoderKV, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Teacher forcing: the decoder's states after its final norm, [nodes, hidden]; row r reads memory row r."""
-        return self.decoder(self.embedding(targets.ids), self.view(targets, memory), adaptation)
-
-    def view(self, targets: Targets, memory: EncoderKV) -> TreeView:
-        """What the nodes of the targets see; row r reads memory row r."""
-        return TreeView(targets, memory, self.decoder.bias, self.config.num_heads)
+        rows = TreeView(targets, memory, self.decoder.bias, self.config.num_heads)
+        return self.decoder(self.embedding(targets.ids), rows, adaptation)
 
     def arrange(self, slots: Sequence[int], cache: Cache) -> StepView:
         """The rows of the next steps, one for each of the distinct `slots`, until rows join or leave the cache."""

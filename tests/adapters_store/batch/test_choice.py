@@ -1,12 +1,8 @@
 """What computes the batches of a backbone."""
 
-from types import SimpleNamespace
-
 import pytest
 from peltier_adapters.batch.choice import choose_runner
-from peltier_adapters.batch.native_batch import NativeBatch
-from peltier_adapters.batch.torch_batch import TorchBatch
-from peltier_adapters.ops import choice
+from peltier_adapters.batch.packed_batch import NativeBatch, TorchBatch
 from peltier_backbone.backbone import Backbone
 
 from tests.support.levels import fastest_level, forced_level, reloaded
@@ -29,9 +25,3 @@ def test_torch_computes_where_it_holds_the_maps(name: str, request: pytest.Fixtu
         assert type(choose_runner(backbone)) is TorchBatch
     with forced_level(fastest_level()):
         assert type(choose_runner(backbone)) is TorchBatch
-
-
-def test_local_layers_are_not_in_frames(modernbert: Backbone, monkeypatch: pytest.MonkeyPatch):
-    """A frame does not know the lengths of rows, on which the windows depend."""
-    monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: SimpleNamespace(name="triton"))
-    assert type(choose_runner(modernbert)) is TorchBatch

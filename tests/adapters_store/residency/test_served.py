@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.forward import forward
-from peltier_adapters.batch.row import Row, adapt
-from peltier_adapters.ops.torch import multiply_all
+from peltier_adapters.batch.row import Row, group_rows
+from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import bottleneck
 from peltier_adapters.parts.part import under
 from peltier_adapters.presets.presets import presets_for
@@ -120,7 +121,7 @@ def test_a_batch_builds_no_maps(preset: str, large: Callable[[str, Backbone], li
     rows = [Row(bert.tokenizer.encode("a good film"), one) for one in residents]
     packed = bert.pack([row.prompted for row in rows])
     with Built() as built:
-        adapt(bert, rows, packed.lengths)
+        BatchAdaptation(bert, group_rows(rows, record_gates=False), packed.lengths, TORCH)
     assert built.elements < sum(one.nbytes for one in residents) / 4 / 10
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.artifact.label_tree import create_tree
-from peltier_adapters.batch.row import Row, adapt, adapt_tokens
+from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.batch.row import Row, group_rows
 from peltier_adapters.batch.scoring import pack_targets
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.torch import TORCH, multiply_all
@@ -24,7 +25,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.bert_config import BertConfig
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.t5_config import T5Config
-from peltier_backbone.linear.native_linear import NativeLinear
+from peltier_backbone.linear.linear import NativeLinear
 from peltier_backbone.text.packing import Encoded
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -80,12 +81,15 @@ def _macs(backbone: Backbone, resident: Resident | None) -> int:
     # With gradients on, so that torch computes the backbone too, and not the native kernels.
     with Counted() as counted, pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
-        patch.setattr(NativeLinear, "multiply", lambda own, x, _: F.linear(x, *own.weights()))
-        adaptation = adapt(backbone, [row], packed.lengths)
+        patch.setattr(NativeLinear, "multiply", lambda own, x: F.linear(x, *own.weights()))
+        groups = group_rows([row], record_gates=False)
+        adaptation = BatchAdaptation(backbone, groups, packed.lengths, TORCH)
         if backbone.config.generates:
             model, tree = backbone.t5, create_tree(0, 1, [(5,) * (NUM_TOKENS - 1)])
             memory = model.project_kv(packed, model.encode(packed, adaptation), adaptation)
-            model.decode(pack_targets([tree], backbone.device), memory, adapt_tokens(backbone, [row], [NUM_TOKENS]))
+            tokens = group_rows([row] * NUM_TOKENS, record_gates=False)
+            writing = BatchAdaptation(backbone, tokens, [1] * NUM_TOKENS, TORCH)
+            model.decode(pack_targets([tree], backbone.device), memory, writing)
         else:
             backbone.bert(packed, adaptation)
     return counted.macs

@@ -48,7 +48,8 @@ def test_each_row_sees_its_own_keys(
     monkeypatch.setattr(ragged_attention, "_MAX_WASTED_LOGITS", waste)
     queries, keys = lengths
     query, key_value, biases = _draw(queries, keys, kind)
-    found = RaggedAttention(HEADS, queries, keys, query, biases).attend(query.requires_grad_(training), key_value, [])
+    attention = RaggedAttention(HEADS, queries, keys, query, biases)
+    found = attention.attend(query.requires_grad_(training), key_value, with_logsumexp=True)
     assert found.logsumexp is not None
     rows = zip(query.split(queries), key_value.split(keys), biases or [None] * len(queries), strict=True)
     contexts, totals = zip(*(_plain(*row) for row in rows), strict=True)
@@ -77,7 +78,6 @@ def test_gradients_are_those_of_each_row(kind: str):
     rows = zip(query.split(queries), key_value.split(keys), biases or [None] * len(queries), strict=True)
     contexts, totals = zip(*(_plain(*row) for row in rows), strict=True)
     expected = gradients(Attended(torch.cat(contexts), torch.cat(totals)))
-    for one, other in zip(
-        gradients(RaggedAttention(HEADS, queries, keys, query, biases).attend(*inputs, [])), expected, strict=True
-    ):
+    found = RaggedAttention(HEADS, queries, keys, query, biases).attend(*inputs, with_logsumexp=True)
+    for one, other in zip(gradients(found), expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)

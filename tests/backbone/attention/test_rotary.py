@@ -3,6 +3,7 @@
 import pytest
 import torch
 from peltier_backbone.attention.rotary import Rotary
+from peltier_backbone.native import inner_kernels
 from peltier_backbone.native.choice import kernels_in_use, load_library
 
 from tests.support.levels import fastest_level
@@ -21,7 +22,7 @@ def test_native_turns_are_those_of_torch(size: int, dtype: torch.dtype):
     with kernels_in_use(fastest_level()):
         library = load_library()
     assert library is not None
-    library.rotate(native, rotary.turns, positions, 4)
+    inner_kernels.rotate(library, native, rotary.turns, positions, 4)
     assert torch.equal(native[:, 4 * size :], qkv[:, 4 * size :])
     torch.testing.assert_close(native, found)
 

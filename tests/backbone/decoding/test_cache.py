@@ -43,8 +43,8 @@ def _alone(backbone: Backbone, row: Encoded, text: Tensor) -> Tensor:
     """A row's decoder states by itself, [steps, hidden]."""
     cache = _cache(backbone)
     (slots,) = cache.join(_remember(backbone, [row]))
-    rows = backbone.t5.arrange(slots, cache)
-    return torch.cat([backbone.step(token[None], rows) for token in text])
+    step = backbone.arrange(slots, cache)
+    return torch.cat([step(token[None]) for token in text])
 
 
 @torch.inference_mode()
@@ -66,7 +66,7 @@ def test_rows_join_and_leave_between_steps(backbone: Backbone):
             used.update(slots.values())
         live = sorted(slots, key=lambda row: (row * 5) % 7)  # an order of its own, as adapters sort a batch
         tokens = torch.stack([texts[row, len(found[row])] for row in live])
-        states = backbone.step(tokens, backbone.t5.arrange([slots[row] for row in live], cache))
+        states = backbone.arrange([slots[row] for row in live], cache)(tokens)
         for row, state in zip(live, states, strict=True):
             found[row].append(state)
     assert len(used) < num, "slots were not reused"
@@ -102,16 +102,16 @@ def test_a_rows_infinities_die_with_it(backbone: Backbone):
     rows, texts, cache = _rows(3), _texts(3), _cache(backbone)
     cache.join(_remember(backbone, rows))
     for step in range(6):
-        backbone.step(texts[:, step], backbone.t5.arrange([0, 1, 2], cache))
+        backbone.arrange([0, 1, 2], cache)(texts[:, step])
     for store in (cache.own, cache.memory):
         store.data[:, :, 1] = torch.nan
-    neighbour = backbone.step(texts[:, 6], backbone.t5.arrange([0, 1, 2], cache))
+    neighbour = backbone.arrange([0, 1, 2], cache)(texts[:, 6])
     assert neighbour[[0, 2]].isfinite().all()
     assert neighbour[1].isnan().any()
     cache.leave([1])
     cache.join(_remember(backbone, rows[:1]))
     expected = _alone(backbone, rows[0], texts[0])[:2]
-    found = [backbone.step(texts[[0, 2], step], backbone.t5.arrange([1, 2], cache))[0] for step in range(2)]
+    found = [backbone.arrange([1, 2], cache)(texts[[0, 2], step])[0] for step in range(2)]
     torch.testing.assert_close(torch.stack(found), expected, atol=1e-5, rtol=0)
 
 
@@ -122,10 +122,10 @@ def test_beams_go_on_from_their_sources(backbone: Backbone):
     cache.join(_remember(backbone, rows), [3, 1])
     histories = [[3, 9], [4, 10], [5, 11], [6, 12]]
     for step in range(2):
-        backbone.step(torch.tensor([history[step] for history in histories]), backbone.t5.arrange([0, 1, 2, 3], cache))
+        backbone.arrange([0, 1, 2, 3], cache)(torch.tensor([history[step] for history in histories]))
     cache.reorder([0, 1, 2], [2, 0, 0])
     histories = [histories[2], histories[0], histories[0], histories[3]]
-    found = backbone.step(torch.tensor([20, 21, 22, 23]), backbone.t5.arrange([0, 1, 2, 3], cache))
+    found = backbone.arrange([0, 1, 2, 3], cache)(torch.tensor([20, 21, 22, 23]))
     for beam, (history, token) in enumerate(zip(histories, (20, 21, 22, 23), strict=True)):
         alone = _alone(backbone, rows[beam // 3], torch.tensor([*history, token]))
         torch.testing.assert_close(found[beam], alone[-1], atol=1e-5, rtol=0)
@@ -136,9 +136,9 @@ def test_a_slot_that_waits_loses_nothing(t5: Backbone):
     """A step over some of the slots leaves the others as they were."""
     rows, texts, cache = _rows(3), _texts(3), _cache(t5)
     cache.join(_remember(t5, rows))
-    t5.step(texts[:, 0], t5.t5.arrange([0, 1, 2], cache))
-    t5.step(texts[[2], 1], t5.t5.arrange([2], cache))
-    found = t5.step(texts[:2, 1], t5.t5.arrange([0, 1], cache))
+    t5.arrange([0, 1, 2], cache)(texts[:, 0])
+    t5.arrange([2], cache)(texts[[2], 1])
+    found = t5.arrange([0, 1], cache)(texts[:2, 1])
     for row in range(2):
         torch.testing.assert_close(found[row], _alone(t5, rows[row], texts[row])[1], atol=1e-5, rtol=0)
 

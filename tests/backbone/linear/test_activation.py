@@ -1,12 +1,14 @@
 """Activations in torch, and by the native kernels, alone and fused in a product."""
 
+from functools import partial
+
 import pytest
 import torch
-from peltier_backbone.linear.activation import activate
+from peltier_backbone.linear.activation import Activation, activate
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
+from peltier_backbone.native import inner_kernels
 from peltier_backbone.native.choice import kernels_in_use, load_library
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -39,7 +41,7 @@ def test_activations(activation: Activation, native: bool, dtype: torch.dtype):
     x = _draw(5, 38).to(dtype)
     expected = EXACT[activation](x.double())
     tolerance = 1e-5 if dtype == torch.float32 else 2**-7
-    compute = _library().activate if native else activate
+    compute = partial(inner_kernels.activate, _library()) if native else activate
     torch.testing.assert_close(compute(x.clone(), activation).double(), expected, atol=tolerance, rtol=tolerance)
     gated = compute(x.clone(), activation, gated=True).double()
     wanted = expected[:, :19] * x.double()[:, 19:]
@@ -55,4 +57,4 @@ def test_a_fused_activation_is_the_same():
     packed = library.pack_int8(own.values, own.scales)
     for activation in ("relu", "gelu"):
         fused = library.multiply_int8(x, packed, activation)
-        assert torch.equal(fused, library.activate(library.multiply_int8(x, packed), activation))
+        assert torch.equal(fused, inner_kernels.activate(library, library.multiply_int8(x, packed), activation))

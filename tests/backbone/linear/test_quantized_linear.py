@@ -1,11 +1,10 @@
-"""The frozen map in 8 bits: exact sums, its activations and its gradient."""
+"""The frozen map in 8 bits: exact sums, and its gradient."""
 
 import pytest
 import torch
 from peltier_backbone.linear.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.linear.quantization import quantize_rows, quantize_weight
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -33,8 +32,7 @@ def _expected(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_it_is_the_product_of_the_quantized_numbers(kernel: Kernel, size: tuple[int, int], biased: bool):
-    """To the rounding of four operations in float32, with and without a bias and the fused activations, for any number
-    of tokens and for none."""
+    """To the rounding of four operations in float32, with and without a bias, for any number of tokens and for none."""
     weight, bias = _draw(*size), _draw(size[0], seed=1) if biased else None
     linear = kernel(weight, bias)
     for tokens in (0, 1, 17):
@@ -42,8 +40,6 @@ def test_it_is_the_product_of_the_quantized_numbers(kernel: Kernel, size: tuple[
         expected = _expected(x, weight, bias)
         tolerance = 4 * 2**-24 * (1 + float(expected.abs().max()) if tokens else 1)
         torch.testing.assert_close(linear(x).double(), expected, atol=tolerance, rtol=0)
-        torch.testing.assert_close(linear(x, "gelu"), F.gelu(linear(x)))
-        torch.testing.assert_close(linear(x, "relu"), F.relu(linear(x)))
 
 
 def test_a_result_does_not_depend_on_the_other_rows(kernel: Kernel):
@@ -61,22 +57,16 @@ def test_the_largest_sums_are_exact(kernel: Kernel):
     assert linear(torch.full((1, inner), 255.0)).item() == pytest.approx(inner // 2 * 127 * 255, rel=1e-6)
 
 
-@pytest.mark.parametrize("activation", ["none", "gelu", "relu"])
-def test_gradients_pass_straight_through(kernel: Kernel, activation: Activation):
+def test_gradients_pass_straight_through(kernel: Kernel):
     """Forward is the quantised map, backward that of the dequantised weight, as if activations were not rounded."""
     weight, bias = _draw(33, 20), _draw(33)
     linear = kernel(weight, bias)
     x = _draw(6, 20).requires_grad_()
-    y = linear(x, activation)
+    y = linear(x)
     (y * torch.linspace(-1, 1, 33)).sum().backward()
     with torch.no_grad():
-        torch.testing.assert_close(y, linear(x, activation))
-        inner = linear(x).requires_grad_()
-    apply = {"none": lambda z: z, "gelu": F.gelu, "relu": F.relu}[activation]
-    with torch.enable_grad():
-        (apply(inner) * torch.linspace(-1, 1, 33)).sum().backward()
-    assert inner.grad is not None
-    torch.testing.assert_close(x.grad, inner.grad @ linear.weights()[0])
+        assert torch.equal(y, linear(x))
+    torch.testing.assert_close(x.grad, torch.linspace(-1, 1, 33).expand(6, 33) @ linear.weights()[0])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

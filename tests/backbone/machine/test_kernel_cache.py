@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from peltier_backbone.linear.linear import PlainLinear
 from peltier_backbone.load import load_backbone
-from peltier_backbone.linear.native_linear import NativeLinear
+from peltier_backbone.linear.linear import NativeLinear
 
 def resident_mib():
     pages = int(Path("/proc/self/statm").read_text().split()[1])

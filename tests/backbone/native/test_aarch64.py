@@ -17,12 +17,10 @@ from peltier_backbone.native.example_layer import ExampleLayer, Sizes
 from peltier_backbone.native.interface import INTERFACE
 from peltier_backbone.native.levels import LEVELS
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import STACK_SITES, PlacedOps, Table, TableGroup
+from peltier_backbone.native.rows import STACK_SITES, PlacedOps, PlacedRows, StackRows, Table, TableGroup
 from peltier_backbone.native.self_check import check
-from peltier_backbone.native.stack import StackRows
 
-from tests.backbone.native import test_int8, test_library, test_multiply, test_placed_rows, test_program
+from tests.backbone.native import test_int8, test_library, test_multiply, test_program, test_rows
 from tests.backbone.native.compiler import Compiler
 from tests.backbone.native.other_machine import run_kernels
 
@@ -55,7 +53,7 @@ def native(linked: Path, compiler: Compiler) -> Iterator[Library]:
 # The emulated process has one thread. The test of rows in every company has 141 calls of large products each time.
 _LEFT_OUT = re.compile(r"test_threads_.*|test_a_row_does_not_depend_on_the_others")
 
-for _module in (test_int8, test_library, test_multiply, test_placed_rows, test_program):
+for _module in (test_int8, test_library, test_multiply, test_program, test_rows):
     for _name, _test in inspect.getmembers(_module, inspect.isfunction):
         if not (_name.startswith("test_") and "native" in inspect.signature(_test).parameters):
             continue

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from peltier_backbone.linear.activation import Activation
 from peltier_backbone.linear.quantization import quantize_weight
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
-from peltier_backbone.native import library
+from peltier_backbone.native import inner_kernels, library
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.packed import PackedInt8
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -63,8 +63,8 @@ def test_a_feed_forward_is_its_products(native: Library, gated: bool) -> None:
     contract = _pack(native, _draw(20, 35), None)
     for rows in (0, 1, 47, 110):
         x = _draw(rows, 20)
-        inner = native.activate(native.multiply_int8(x, expand), "gelu_new", gated=gated)
-        found = native.feed_forward_int8(x, expand, contract, "gelu_new", gated=gated)
+        inner = inner_kernels.activate(native, native.multiply_int8(x, expand), "gelu_new", gated=gated)
+        found = inner_kernels.feed_forward_int8(native, x, expand, contract, "gelu_new", gated=gated)
         assert torch.equal(found, native.multiply_int8(inner, contract))
 
 
@@ -82,7 +82,7 @@ def test_threads_change_no_bit(native: Library) -> None:
     contract = _pack(native, _draw(300, 200), None)
 
     def compute() -> Tensor:
-        fed = native.feed_forward_int8(x, _pack(native, weight, None), contract, "relu")
+        fed = inner_kernels.feed_forward_int8(native, x, _pack(native, weight, None), contract, "relu")
         return torch.cat((_multiply(native, x, weight, None), fed), 1)
 
     try:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from peltier_backbone.linear.activation import Activation
 from peltier_backbone.native.interface import _HEADERS, INTERFACE, Interface
 from peltier_backbone.native.levels import LEVELS, Level
-from peltier_backbone.native.program import ACTIVATIONS, READS, STACK_SITES, Activation, NativeGate, Vector
+from peltier_backbone.native.program import ACTIVATIONS, READS, NativeGate, Vector
+from peltier_backbone.native.rows import STACK_SITES
 
 from tests.backbone.native.compiler import FOLDER, Compiler
 

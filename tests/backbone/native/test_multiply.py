@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from peltier_backbone.linear.activation import Activation
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.program import Activation
 from torch import Tensor
 from torch.nn import functional as F
 

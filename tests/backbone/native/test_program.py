@@ -5,17 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from peltier_backbone.linear.activation import Activation
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.program import (
-    Activation,
-    NativeProgram,
-    PlacedOp,
-    Step,
-    Table,
-    TableGroup,
-    place_op,
-    step,
-)
+from peltier_backbone.native.program import NativeProgram, PlacedOp, Step, place_op, step
+from peltier_backbone.native.rows import Table, TableGroup
 from torch import Tensor
 from torch.nn import functional as F
 

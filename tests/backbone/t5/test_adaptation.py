@@ -17,7 +17,6 @@ from transformers import T5ForConditionalGeneration
 ROWS = [Encoded((5, 6, 7, 1), (0,) * 4), Encoded((8, 9) * 9, (0,) * 18), Encoded((11, 1), (0, 0))]
 TEXTS = [(0, 9, 12, 4, 5, 6, 7), (0, 30), (0, 14, 15, 16)]
 NAMES = ["t5", "t5_gated"]
-SITES = {"query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"}
 
 
 def _decode(backbone: Backbone, encoder: Adaptation, decoder: Adaptation) -> Tensor:
@@ -30,8 +29,6 @@ def _decode(backbone: Backbone, encoder: Adaptation, decoder: Adaptation) -> Ten
 
 class Recorder(NoAdaptation):
     """Records its calls, and refuses invalid ones."""
-
-    projections = frozenset(SITES)
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -84,8 +81,6 @@ def test_every_site_is_asked_by_its_number(t5: Backbone):
 class Everywhere(NoAdaptation):
     """Changes every output in place, norms with other weights, and gives the rows of the first span a prefix that
     depends on their tokens. `parameter` takes part everywhere, so that everything needs a gradient if it does."""
-
-    projections = frozenset(SITES)
 
     def __init__(self, backbone: Backbone, parameter: Tensor, first_rows: int) -> None:
         self._config, self._parameter, self._first = backbone.t5.config, parameter, first_rows
@@ -183,8 +178,6 @@ def test_a_decoder_prefix_acts_on_steps_as_on_texts(attention: int, t5: Backbone
 
 class Deltas(NoAdaptation):
     """Adds `x delta^T` to every projection, delta being 0: its gradient is that of the frozen weight."""
-
-    projections = frozenset(SITES)
 
     def __init__(self) -> None:
         self.deltas: dict[tuple[str, int], Tensor] = {}

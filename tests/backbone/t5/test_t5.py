@@ -134,7 +134,7 @@ def test_steps_equal_teacher_forcing(pair: tuple[PreTrainedModel, Path], dtype: 
     forced = backbone.decode(Targets.create(texts.tolist(), None, backbone.device), memory)
     cache = Cache(model.config, backbone.device, backbone.dtype)
     slots = [slot for own in cache.join(memory) for slot in own]
-    steps = torch.stack([backbone.step(column, model.arrange(slots, cache)) for column in texts.t()], 1).flatten(0, 1)
+    steps = torch.stack([backbone.arrange(slots, cache)(column) for column in texts.t()], 1).flatten(0, 1)
     assert steps.dtype == backbone.dtype
     if dtype == "float32":
         assert _distance(steps, forced) < 1e-4
@@ -157,7 +157,7 @@ def test_greedy_texts_equal_generate(pair: tuple[PreTrainedModel, Path]):
     slots, tokens = [slot for own in joined for slot in own], torch.zeros(len(rows), dtype=torch.long)
     texts = [tokens]
     for logits in theirs.logits:
-        found = backbone.t5.logits(backbone.step(tokens, backbone.t5.arrange(slots, cache)))
+        found = backbone.t5.logits(backbone.arrange(slots, cache)(tokens))
         assert _distance(found, logits) < 1e-4
         tokens = found.argmax(-1)
         texts.append(tokens)

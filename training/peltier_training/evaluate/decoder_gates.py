@@ -4,9 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
-from peltier_adapters.batch.row import Row, adapt, adapt_tokens
+from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.batch.row import Row, group_rows, repeat_rows
 from peltier_adapters.batch.scoring import pack_targets
 from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.torch import TORCH
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import T5Config
 from torch import Tensor
@@ -31,12 +33,19 @@ def decoder_gates(backbone: Backbone, rows: Sequence[Row]) -> MeanGates:
 def _decoded(backbone: Backbone, rows: Sequence[Row]) -> Iterator[AdapterGroup]:
     """The groups of one scoring pass, with their gates: those of the rows, and those of the decoder's tokens."""
     model, packed = backbone.t5, backbone.pack([row.prompted for row in rows])
-    reading = adapt(backbone, rows, packed.lengths, record_gates=True)
+    reading = _adapt(backbone, rows, packed.lengths)
     memory = model.project_kv(packed, model.encode(packed, reading), reading)
     trees = [tree for row in rows if (tree := row.scored) is not None]
-    writing = adapt_tokens(backbone, rows, [len(tree.ids) for tree in trees], record_gates=True)
+    tokens = repeat_rows(rows, [len(tree.ids) for tree in trees])
+    writing = _adapt(backbone, tokens, [1] * len(tokens))
     model.decode(pack_targets(trees, backbone.device), memory, writing)
     yield from (*reading.groups, *writing.groups)
+
+
+def _adapt(backbone: Backbone, rows: Sequence[Row], lengths: Sequence[int]) -> BatchAdaptation:
+    """The adaptation of rows of `lengths` tokens that records gates. Torch reads the weights of a T5's adapter as any
+    backend keeps them: no bias of them replaces one of the backbone, which has none."""
+    return BatchAdaptation(backbone, group_rows(rows, record_gates=True), lengths, TORCH)
 
 
 def _by_stack(config: T5Config, means: Mapping[tuple[str, int], float]) -> MeanGates:

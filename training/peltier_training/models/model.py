@@ -145,7 +145,7 @@ class HeadedAdapter(TrainableAdapter):
         drawn = self._drawn(len(samples))
         adaptation = self._adapt(self._lower(drawn), packed.lengths, samples)
         hidden = self.backbone.bert(packed, adaptation)
-        pooled = Pooled(self.backbone, packed, adaptation, hidden)(self.head_spec.pooling)
+        pooled = Pooled(self.backbone.bert, packed, adaptation, hidden)(self.head_spec.pooling)
         steps = head.steps(self.head_spec, under("head.", drawn[0]))
         return multiply_all(steps, F.dropout(pooled, self._dropout.output, self.training).float())
 

@@ -2,7 +2,8 @@
 
 import triton
 import triton.language as tl
-from peltier_backbone.native.program import ACTIVATIONS, Activation
+from peltier_backbone.linear.activation import Activation
+from peltier_backbone.native.program import ACTIVATIONS
 from torch import Tensor
 
 from peltier_adapters.ops.kernels.rows import strides

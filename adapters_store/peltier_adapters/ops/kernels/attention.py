@@ -3,7 +3,7 @@
 import torch
 import triton
 import triton.language as tl
-from peltier_backbone.native.placed_rows import NUM_ROW_WORDS, PlacedRows, RowKernels
+from peltier_backbone.native.rows import ROW_WORDS
 from torch import Tensor
 
 from peltier_adapters.ops.kernels.rows import (
@@ -25,33 +25,24 @@ from peltier_adapters.ops.kernels.tile import dot_type, multiply, read, tile_siz
 
 # The words of a placed row (`placed_row` in kernels.h): its first query and their number, its first key and
 # their number, and the address of a bias in float32 with the elements between its heads and between its queries.
-ROW_WORDS = NUM_ROW_WORDS
-_ROW_WORDS = tl.constexpr(ROW_WORDS)
+NUM_ROW_WORDS = len(ROW_WORDS)
+_ROW_WORDS = tl.constexpr(NUM_ROW_WORDS)
 
 
-class Attention(RowKernels):
+class Attention:
     """The attention of the rows of a batch, with the prefixes that their programs have in attention `number`, times the
     `gates` [ops, rows] that their ops computed."""
 
     def __init__(self, rows: Rows, number: int, gates: Tensor) -> None:
-        self.num_rows = len(rows)
         self._rows, self._number, self._gates = rows, number, gates
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, rows: PlacedRows, num_heads: int, *,
+        self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, placed: Tensor, longest: int, heads: int, *,
         scale: float = 1.0,
     ) -> Tensor:  # fmt: skip
-        """See `RowKernels`."""
-        return self.attend_places(
-            query, key, value, head_stride, rows.on(query.device), rows.longest, num_heads, scale=scale
-        )  # fmt: skip
-
-    def attend_places(
-        self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, placed: Tensor, longest: int, heads: int, *,
-        scale: float,
-    ) -> Tensor:  # fmt: skip
-        """The same, with the layout [rows, 7] of rows of at most `longest` queries on the device. A row attends first
-        to its prefix, without a bias."""
+        """The context of `query` [queries, size], with the layout `placed` [rows, 7] of rows of at most `longest`
+        queries. There are `head_stride` elements between the heads of a key. A row attends first to its prefix, without
+        a bias."""
         size = query.shape[1] // heads
         context = torch.empty_like(query, memory_format=torch.contiguous_format)
         block, tile = block_size(longest, query.dtype), int(max(triton.next_power_of_2(size), 16))

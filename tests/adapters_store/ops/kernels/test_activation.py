@@ -6,7 +6,7 @@ import pytest
 import torch
 from peltier_adapters.ops.kernels.activation import gate
 from peltier_adapters.ops.torch import ACTIVATIONS
-from peltier_backbone.native.program import Activation
+from peltier_backbone.linear.activation import Activation
 
 from tests.adapters_store.ops.kernels.cases import DTYPES, check, draw
 

@@ -3,9 +3,8 @@
 import pytest
 import torch
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.ops.kernels.attention import Attention
 from peltier_adapters.ops.op import Gate, PrefixKeys, Program
-from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
+from peltier_backbone.native.rows import PlacedRow, PlacedRows
 from torch import Tensor
 
 from tests.adapters_store.ops.kernels.cases import DTYPES, MAX_ELEMENTS, TRITON, Cutter, check, draw
@@ -46,9 +45,8 @@ def test_each_row_attends_to_its_prefix_and_its_keys(biased: bool, dtype: torch.
     rows = PlacedRows.place([PlacedRow(*one) for one in zip(firsts, QUERIES, starts, SEEN, biases, strict=True)])
     x = query.to(dtype)
     ops.act("query", 0, x, x.clone())
-    kernels = ops.placed_prefixes(0, x)
-    assert isinstance(kernels, Attention)
-    found = kernels.attend(x, key.to(dtype), value.to(dtype), SIZE, rows, HEADS, scale=0.3)
+    kernels, longest = ops.attention(0), max(QUERIES)
+    found = kernels.attend(x, key.to(dtype), value.to(dtype), SIZE, rows.layout, longest, HEADS, scale=0.3)
     gate = (query[:3] @ _own(prefix.gate.weight, flat) + _own(prefix.gate.bias, flat)).sigmoid().mean()
     expected = []
     for row, (first, num, start, seen) in enumerate(zip(firsts, QUERIES, starts, SEEN, strict=True)):

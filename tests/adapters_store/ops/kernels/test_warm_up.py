@@ -18,7 +18,7 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return reasons
 
 
-@pytest.mark.parametrize("family", ["bert", "t5_gated"])
+@pytest.mark.parametrize("family", ["bert", "modernbert", "t5_gated"])
 def test_the_kernels_of_a_backbone_pass(family: str, left_out: list[str], request: pytest.FixtureRequest):
     """Attention, norms, pooling and gated activations too."""
     warm_up.warm_up(request.getfixturevalue(family))
@@ -31,6 +31,6 @@ def test_wrong_attention_is_noticed(
 ):
     """As is an error of the compiler or of the driver."""
     backbone = request.getfixturevalue(family)
-    monkeypatch.setattr(Attention, "attend_places", lambda self, query, *others, **options: torch.zeros_like(query))
+    monkeypatch.setattr(Attention, "attend", lambda self, query, *others, **options: torch.zeros_like(query))
     warm_up.warm_up(backbone)
     assert left_out == [f"triton computes {backbone.name} wrongly in torch.float32"]

@@ -3,17 +3,11 @@
 import pytest
 import torch
 from peltier_backbone.attention.relative import RowBias, create_bias
+from peltier_backbone.native import inner_kernels
+from peltier_backbone.native.inner_kernels import PlacedPrefixes
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
-from peltier_backbone.native.program import (
-    NativeGate,
-    NativeProgram,
-    PlacedPrefixes,
-    Table,
-    TableGroup,
-    place_prefix,
-    vector,
-)
+from peltier_backbone.native.program import NativeGate, NativeProgram, place_prefix, vector
+from peltier_backbone.native.rows import LineBias, PlacedRow, PlacedRows, Table, TableGroup
 from torch import Tensor
 
 HEADS, SIZE = 3, 20
@@ -42,7 +36,9 @@ def test_single_queries_share_a_line_of_biases(native: Library) -> None:
     for biases, shared in (([None] * 3, None), ([line[:, None, 32 - seen :] for seen in keys], line)):
         places = zip(range(3), [1] * 3, offsets, keys, biases, strict=True)
         found, expected = (
-            native.attend(query, store[:, : HEADS * SIZE], store[:, HEADS * SIZE :], SIZE, rows, HEADS, once=True)
+            inner_kernels.attend(
+                native, query, store[:, : HEADS * SIZE], store[:, HEADS * SIZE :], SIZE, rows, HEADS, once=True
+            )
             for rows in (
                 PlacedRows.tokens(offsets, keys, shared),
                 PlacedRows.place([PlacedRow(*one) for one in places]),
@@ -66,7 +62,9 @@ def test_rows_attend_to_their_own_keys(native: Library, prefixed: bool) -> None:
     program = NativeProgram([place_prefix(0, prefix[0], prefix[1], None)], 1, {}, 0, None)
     table = Table([1] * 3, [TableGroup(1, program), TableGroup(2)])
     keys, values = store.flatten(2).unbind(1)
-    found = native.attend(query, keys, values, SIZE, rows, HEADS, PlacedPrefixes(table) if prefixed else None)
+    found = inner_kernels.attend(
+        native, query, keys, values, SIZE, rows, HEADS, PlacedPrefixes(table) if prefixed else None
+    )
     for row, (first, count, place, size) in enumerate(zip(firsts, queries, places, sizes, strict=True)):
         own = biases[row]
         expected = _exact(
@@ -90,7 +88,8 @@ def test_a_single_query_reads_its_keys_in_place(native: Library) -> None:
     table = Table([1] * 3, [TableGroup(2, program), TableGroup(1)])
     prefixes = PlacedPrefixes(table, gates=torch.tensor([0.5, 0.25, 1.0]))
     found, expected = (
-        native.attend(query, keys, values, SIZE, rows, HEADS, prefixes, once=once) for once in (True, False)
+        inner_kernels.attend(native, query, keys, values, SIZE, rows, HEADS, prefixes, once=once)
+        for once in (True, False)
     )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
@@ -102,7 +101,7 @@ def test_queries_attend_as_one_row_or_as_many(native: Library) -> None:
     keys, values = store.flatten(2).unbind(1)
     together = PlacedRows.place([PlacedRow(0, 9, 0, 13, bias)])
     apart = PlacedRows.place([PlacedRow(row, 1, 0, 13, bias[:, row:]) for row in range(9)])
-    found = [native.attend(query, keys, values, SIZE, rows, HEADS) for rows in (together, apart)]
+    found = [inner_kernels.attend(native, query, keys, values, SIZE, rows, HEADS) for rows in (together, apart)]
     assert torch.equal(*found)
 
 
@@ -113,10 +112,10 @@ def test_rows_read_a_line_of_biases_from_any_head_on(native: Library) -> None:
     query, store = _draw(9, HEADS * SIZE), _draw(9, 2, HEADS, SIZE)
     keys, values = store.flatten(2).unbind(1)
     bias = RowBias(create_bias(_draw(32, 2 * HEADS), HEADS, 128, bidirectional=True), 9)
-    line = PlacedRow(0, 9, 0, 9, bias.line)
     for layer, first in enumerate((0, HEADS)):
         assert bias.relative.first_head(layer) == first
+        line = PlacedRow(0, 9, 0, 9, LineBias(bias.relative.line_around(9)[first : first + HEADS]))
         expected = PlacedRows.place([PlacedRow(0, 9, 0, 9, bias.square[first : first + HEADS].contiguous())])
         for rows in (PlacedRows.place([line]), PlacedRows.place(line.tokens())):
-            found = native.attend(query, keys, values, SIZE, rows.from_head(first), HEADS)
-            assert torch.equal(found, native.attend(query, keys, values, SIZE, expected, HEADS))
+            found = inner_kernels.attend(native, query, keys, values, SIZE, rows, HEADS)
+            assert torch.equal(found, inner_kernels.attend(native, query, keys, values, SIZE, expected, HEADS))
