@@ -139,9 +139,10 @@ class Library:
 
     def likeliest(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The number of the largest of each row of `logits` in float32, and the logarithm of its softmax."""
-        tokens, log_probs = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
+        rows, width = logits.shape
+        tokens, log_probs = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
         call = _LikeliestCall(
-            logits=logits.data_ptr(), stride=logits.stride(0), rows=len(logits), width=logits.shape[1],
+            logits=logits.data_ptr(), stride=logits.stride(0), rows=rows, width=width,
             tokens=tokens.data_ptr(), log_probabilities=log_probs.data_ptr(),
         )  # fmt: skip
         self.functions.peltier_likeliest(call)

@@ -112,24 +112,39 @@ class PlacedRows:
         self.layout.add_(_NEXT)
 
     def __len__(self) -> int:
-        return len(self.layout)
+        return self.layout.size(0)
 
 
 class LayerKeys:
-    """Where the keys and values of each layer lie. Keys of the next head begin `head_stride` elements further on."""
+    """Where the keys and values of each layer lie, as `of` and `stacked` find it; `kept` owns them."""
 
-    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], head_stride: int) -> None:
-        """`layers` are keys and values of one layout, whose first dimension counts keys."""
-        self._kept = layers
-        self._layout = (_PlacedKeys * len(layers))(
-            *(
+    def __init__(self, layers: Sequence[Structure], kept: object) -> None:
+        self._layout, self._kept = (_PlacedKeys * len(layers))(*layers), kept
+        self.address = addressof(self._layout)
+
+    @classmethod
+    def of(cls, layers: Sequence[tuple[Tensor, Tensor]], head_stride: int) -> Self:
+        """`layers` are keys and values of one layout, whose first dimension counts keys. Keys of the next head begin
+        `head_stride` elements further on."""
+        return cls(
+            [
                 _PlacedKeys(
                     keys.data_ptr(), values.data_ptr(), keys.stride(0), head_stride, keys.dtype == torch.bfloat16
                 )
                 for keys, values in layers
-            )
+            ],
+            layers,
         )
-        self.address = addressof(self._layout)
+
+    @classmethod
+    def stacked(cls, data: Tensor) -> Self:
+        """`data` is [layers, 2 (keys, values), slots, heads, width, head size], contiguous. Keys are counted over slots
+        and heads."""
+        layer, values, _, head_stride, key_stride, _ = data.stride()
+        first, size, half = data.data_ptr(), data.element_size(), data.dtype == torch.bfloat16
+        starts = [first + number * layer * size for number in range(data.size(0))]
+        placed = [_PlacedKeys(start, start + values * size, key_stride, head_stride, half) for start in starts]
+        return cls(placed, data)
 
 
 class StackRows(NamedTuple):

@@ -86,8 +86,8 @@ def _decode(library: Library) -> tuple[Tensor, Tensor]:
     seen = [PlacedRow(row, 1, start, keys) for row, (start, keys) in enumerate(zip(starts, _LENGTHS, strict=False))]
     rows = StackRows(
         PlacedRows.place([PlacedRow(row, 1, key, row + 1) for row, key in enumerate(first)]), PlacedRows.place(seen),
-        LayerKeys([(memory[:, :_WIDTH], memory[:, _WIDTH:])], _SIZE),
-        LayerKeys([(store[0].view(-1, _SIZE), store[1].view(-1, _SIZE))], num * _SIZE),
+        LayerKeys.of([(memory[:, :_WIDTH], memory[:, _WIDTH:])], _SIZE),
+        LayerKeys.of([(store[0].view(-1, _SIZE), store[1].view(-1, _SIZE))], num * _SIZE),
         torch.tensor([key + row for row, key in enumerate(first)]),
     )  # fmt: skip
     fields = {"activation": ACTIVATIONS["relu"], "gated": True, "scale": 1.0, "final": _norm(weights[3])}

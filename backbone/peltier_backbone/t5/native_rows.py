@@ -9,7 +9,6 @@ from torch import Tensor
 from peltier_backbone.attention.relative import RelativeBias, RowBias
 from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.decoding.encoder_kv import EncoderKV
-from peltier_backbone.decoding.kv_buffer import KVBuffer
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.decoding.tree_view import find_biases
 from peltier_backbone.native.rows import LayerKeys, LineBias, PlacedRow, PlacedRows, StackRows
@@ -33,7 +32,7 @@ def place_targets(
     if by_token:
         own, cross = ([token for row in rows for token in row.tokens()] for rows in (own, cross))
     size = memory.key_values[0].shape[1] // 2
-    keys = LayerKeys([(one[:, :size], one[:, size:]) for one in memory.key_values], size // num_heads)
+    keys = LayerKeys.of([(one[:, :size], one[:, size:]) for one in memory.key_values], size // num_heads)
     return StackRows(PlacedRows.place(own), PlacedRows.place(cross), keys)
 
 
@@ -63,7 +62,8 @@ class StepRows:
         self._num_slots = max(slots) + 1
         self._width = max(cache.own.lengths[slot] for slot in slots)
         keys = [cache.memory.lengths[slot] for slot in slots]
-        self._cross, self._cross_keys = PlacedRows.tokens(cache.memory.first_keys(slots), keys), _keys(cache.memory)
+        self._cross = PlacedRows.tokens(cache.memory.first_keys(slots), keys)
+        self._cross_keys = LayerKeys.stacked(cache.memory.data)
         self._placed: Tensor | None = None
 
     def begin(self) -> StackRows:
@@ -86,10 +86,4 @@ class StepRows:
         line = self._bias.line_before(own.data.shape[4])
         rows = PlacedRows.tokens(first, [length + 1 for length in lengths], line)
         self._numbers = torch.tensor([key + length for key, length in zip(first, lengths, strict=True)])
-        return StackRows(rows, self._cross, self._cross_keys, _keys(own), self._numbers)
-
-
-def _keys(buffer: KVBuffer) -> LayerKeys:
-    """The keys and values of each layer of a buffer, until it moves."""
-    pairs = [(keys, values) for keys, values in (layer.flatten(1, 3).unbind() for layer in buffer.data)]
-    return LayerKeys(pairs, buffer.data.shape[4] * buffer.data.shape[5])
+        return StackRows(rows, self._cross, self._cross_keys, LayerKeys.stacked(own.data), self._numbers)
