@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.decoding.encoder_kv import EncoderKV
 from peltier_backbone.decoding.likeliest import find_likeliest
@@ -163,7 +164,8 @@ class NativeBatch(PackedBatch):
         self._library, self._stacks = backend.library, backbone.stacks
 
     def advance(self, x: Tensor, packed: Packed, adaptation: BatchAdaptation, layers: range) -> Tensor:
-        stack = self._stacks.encoder
+        stack, padded = self._stacks.encoder, packed.seen != packed.lengths
+        assert not (padded and isinstance(self._backbone.config, ModernBertConfig)), "a pad has no near tokens to see"
         if len(layers) < stack.layout.count:
             stack = stack.part(layers.start, layers.stop)
         rows = StackRows(PlacedRows.packed(packed.lengths, packed.seen), positions=packed.positions)
