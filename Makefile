@@ -13,7 +13,8 @@ CLIENT := .venv-client
 # The tests that start no command of an extra.
 CLIENT_TESTS := $(addprefix tests/client/,exchange resources test_asynchronous.py test_errors.py test_protocol.py \
 	test_streams.py test_synchronous.py commands/test_administration.py)
-UV := $(BIN)/uv --no-config --quiet pip install --compile-bytecode
+# Python compiles the modules that a test imports; compiling all would take longer than the tests.
+UV := $(BIN)/uv --no-config --quiet pip install
 # A stamp file has the time of the last installation of its extras, so a second call does nothing and needs no network.
 INSTALLED_SERVER := $(VENV)/.installed-server
 INSTALLED := $(VENV)/.installed
@@ -94,7 +95,7 @@ check: $(INSTALLED_DEV)
 $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 	rm -rf $(FLOORS)
 	$(BIN)/python -m venv --without-pip $(FLOORS)
-	$(PIP) --python $(FLOORS)/bin/python install --quiet --constraint floors.txt torch
+	$(PIP) --python $(FLOORS)/bin/python install --quiet --no-compile --constraint floors.txt torch
 	$(UV) --python $(FLOORS)/bin/python --constraint floors.txt --build-constraint floors.txt \
 		--editable ".[server,training,minilm,oidc,otel,redis,postgres,ray]" \
 		hypothesis psutil pytest pytest-asyncio pyyaml triton
