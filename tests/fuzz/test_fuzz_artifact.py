@@ -14,7 +14,7 @@ from tests.fuzz.seed import seed
 pytest.importorskip("atheris", reason="atheris has no release for this platform")
 
 _FOLDER = Path(__file__).parent
-_MAX_SECONDS = int(os.environ.get("FUZZ_SECONDS", "20"))
+_MAX_SECONDS = int(os.environ.get("FUZZ_SECONDS", "10"))
 # libFuzzer limits the peak memory that Linux reports, which a fork takes from its parent and exec keeps (getrusage(2)).
 # The shell between them has a small peak of its own.
 _IN_A_SHELL = ["sh", "-c", '"$@"; exit $?', "sh"]

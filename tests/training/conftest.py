@@ -11,6 +11,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
+from peltier_training.report import plots
 
 MakeRun = Callable[..., Run]
 
@@ -51,6 +52,13 @@ def _ranked_rows(draw: random.Random, count: int) -> list[dict[str, Any]]:
 
 def _write(path: Path, rows: Sequence[Any]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(autouse=True)
+def _plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have plots without content, because matplotlib takes half of the time of a small training. The tests in
+    `report/`, and those of trainings in other processes, draw."""
+    monkeypatch.setattr(plots, "to_svg", lambda figure: "<svg></svg>")
 
 
 @pytest.fixture(scope="session")

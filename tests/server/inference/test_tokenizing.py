@@ -119,5 +119,7 @@ async def test_the_text_of_many_tasks_is_not_read_for_a_caller_who_left(
         assert preparation.pieces.num_waiting == 0
         gate.release(2)
         await until(lambda: len(pieces) == 2)
+        gate.release(1000)
         assert (await running.predict_tasks("task-16", "task-32", text="bad")).status_code == 200
+    assert len(pieces) == 4
     assert preparation.inputs.total == 0
