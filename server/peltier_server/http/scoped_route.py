@@ -114,9 +114,11 @@ class ScopedRoute(FrameworkRoute):
 
     async def _answer_plain(self, request: Request) -> Response:
         (body,) = self.dependant.body_params
-        if not await request.body():
+        given = dict(request.path_params)
+        if await request.body():
+            given[body.name] = await request.json()
+        elif body.field_info.is_required():
             raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
-        given = {**request.path_params, body.name: await request.json()}
         response: Response = await self.endpoint(**given, **{str(self.dependant.request_param_name): request})
         return response
 

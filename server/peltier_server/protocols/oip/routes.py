@@ -43,6 +43,7 @@ from peltier_server.protocols.oip.outputs import InferAnswer, choose_outputs, ou
 PLATFORM = "peltier"
 EXTENSIONS = ("binary_tensor_data", "model_repository")
 _PAGE = 1000
+_EVERY = RepositoryIndexRequest()
 
 _SHARED = describe_errors(*PREDICTION_ERRORS, shape=OIP_ERRORS)
 _OF_ONE_MODEL = describe_errors(*PREDICTION_ERRORS, AdapterNotFound, VersionNotFound, shape=OIP_ERRORS)
@@ -124,7 +125,7 @@ async def infer_version(model: str, version: str, body: InferRequest, request: R
 
 
 @router.post("/repository/index", response_model=list[IndexedModel], responses=_SHARED)
-async def repository_index(body: RepositoryIndexRequest, request: Request) -> Response:
+async def repository_index(request: Request, body: RepositoryIndexRequest = _EVERY) -> Response:
     """Every version of the caller's adapters, in order of name. A version in quarantine is not available."""
     service = accept(request)
     tenant = context_of(request.scope).tenant
