@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import TextPrediction
+from peltier_client.protocol import Parameters, TextPrediction
 from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry
 from peltier_server.inference.prediction import OnePrediction
 from peltier_server.protocols.oip.messages import Datatype, InferRequest, OutputTensor, RequestedOutput, TensorMetadata
 
+_DEFAULTS = Parameters()
 _TYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "INT64": np.dtype("<i8")}
 
 
@@ -39,10 +40,15 @@ class Output:
         return [num_rows] if self.width is None else [num_rows, self.width]
 
 
-def outputs_of(entry: Entry, *, dimensions: int | None = None, generated: bool = False) -> list[Output]:
-    """The outputs of a task: for `generated` texts, or for the answers of its type. An embedding has `dimensions`."""
+def generates(task: TaskSpec, answer: object) -> bool:
+    """Whether the answers are generated texts, if the parameter `answer` has this value."""
+    return task.decoding is not None and (answer or task.decoding.answer) == "generate"
+
+
+def outputs_of(entry: Entry, parameters: Parameters = _DEFAULTS) -> list[Output]:
+    """The outputs of a task for a prediction with these parameters."""
     task = entry.task
-    if generated:
+    if generates(task, parameters.answer):
         return [_field("text", "BYTES"), _field("score", "FP32"), _field("finish_reason", "BYTES")]
     match task.type:
         case "classification":
@@ -54,7 +60,7 @@ def outputs_of(entry: Entry, *, dimensions: int | None = None, generated: bool =
         case "ranking":
             return [_field("score", "FP32")]
         case "embedding":
-            width = dimensions or entry.num_dimensions
+            width = parameters.dimensions or entry.num_dimensions
             return [Output("embedding", "FP32", lambda found: found["embedding"], width)]
         case "span":
             return [
@@ -66,7 +72,7 @@ def outputs_of(entry: Entry, *, dimensions: int | None = None, generated: bool =
         case "token-classification":
             return [_json("entities")]
         case "text2text":
-            return outputs_of(entry, generated=True)
+            raise AssertionError("its texts are generated")
 
 
 def choose_outputs(outputs: Sequence[Output], asked: InferRequest) -> list[tuple[Output, bool]]:

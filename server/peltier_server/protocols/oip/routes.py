@@ -38,11 +38,12 @@ from peltier_server.protocols.oip.messages import (
     ServerReady,
     TensorMetadata,
 )
-from peltier_server.protocols.oip.outputs import InferAnswer, choose_outputs, outputs_of
+from peltier_server.protocols.oip.outputs import InferAnswer, choose_outputs, generates, outputs_of
 
 PLATFORM = "peltier"
 EXTENSIONS = ("binary_tensor_data", "model_repository")
 _PAGE = 1000
+_WITH_SCORES = ("classification", "multilabel")
 _EVERY = RepositoryIndexRequest()
 
 _SHARED = describe_errors(*PREDICTION_ERRORS, shape=OIP_ERRORS)
@@ -148,11 +149,9 @@ async def _infer(model: str, reference: str, body: InferRequest, request: Reques
     length = json_length(request)
     inputs = read_inputs(body, TEXTS[: task.num_texts], b"" if length is None else whole[length:])
     # Without this number the answer would have the scores of the best labels of a large task only.
-    num_labels = len(task.labels) if task.type == "classification" else None
-    parameters = read_parameters(body.parameters, num_labels)
-    generated = parameters.answer == "generate"
-    outputs = outputs_of(target.entry, dimensions=parameters.dimensions, generated=generated)
-    chosen = choose_outputs(outputs, body)
+    has_scores = task.type in _WITH_SCORES and not generates(task, body.parameters.get("answer"))
+    parameters = read_parameters(body.parameters, len(task.labels) if has_scores else None)
+    chosen = choose_outputs(outputs_of(target.entry, parameters), body)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, parameters))
     answer = InferAnswer(chosen, done.predictions, _head(model, body, done))
     return await _response(request, target, answer, done)

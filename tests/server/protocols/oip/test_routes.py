@@ -1,6 +1,7 @@
 """The Open Inference Protocol over a real socket, by bare requests. `test_clients.py` has its clients."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -187,3 +188,33 @@ def test_unknown_models_are_not_found(path: str, listening: Listening) -> None:
     """In the protocol's form."""
     answer = get(listening, path)
     assert (answer.status_code, list(answer.json())) == (404, ["error"])
+
+
+def test_large_tasks_have_the_scores_of_all_labels(
+    listening: Listening, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """The native route has those of the best 100 labels."""
+    labels = [f"intent {number}" for number in range(150)]
+    listening.upload(make_artifact(bert, "lora", name="intents", labels=labels))
+    listening.upload(make_artifact(bert, "lora", name="tags", labels=labels, task_type="multilabel"))
+    for model in ("intents", "tags"):
+        (scores,) = [one for one in infer(listening, model).json()["outputs"] if one["name"] == "scores"]
+        assert scores["shape"] == [3, 150]
+        right = predicted(listening, model, top_k=150)
+        assert scores["data"] == [value for one in right for value in one["scores"].values()]
+
+
+def test_a_t5_writes_texts_or_scores_labels(
+    listen: Listen, t5_directory: Path, t5: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """By the task, unless the parameter `answer` says otherwise."""
+    with listen(backbone=t5_directory) as started:
+        started.upload(make_artifact(t5, "lora", name="film", answer="score"))
+        started.upload(make_artifact(t5, "lora", name="words", answer="generate"))
+        named = {model: list(outputs(infer(started, model))) for model in ("film", "words")}
+        assert named == {"film": ["label", "score", "scores"], "words": ["text", "score", "finish_reason"]}
+        about = {model: get(started, f"/models/{model}").json()["outputs"] for model in named}
+        assert {model: [one["name"] for one in about[model]] for model in named} == named
+        other = {"film": {"answer": "generate", "max_new_tokens": 3}, "words": {"answer": "score"}}
+        turned = {model: list(outputs(infer(started, model, parameters=other[model]))) for model in named}
+        assert turned == {"film": named["words"], "words": named["film"]}
