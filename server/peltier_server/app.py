@@ -18,7 +18,7 @@ from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.protocols import embed, rerank
+from peltier_server.protocols import classify, embed, rerank
 from peltier_server.protocols.oip import routes as oip
 from peltier_server.protocols.oip.messages import OIP_ERRORS
 from peltier_server.protocols.openai import routes as openai
@@ -37,6 +37,7 @@ from peltier_server.routes import (
     operations,
     pages,
     predict,
+    sagemaker,
     tenants,
 )
 from peltier_server.service import Service
@@ -50,6 +51,9 @@ _ROUTERS = (
     openai.router,
     rerank.router,
     embed.router,
+    classify.router,
+    sagemaker.router,
+    sagemaker.probes,
     oip.router,
     oip.probes,
     adapters.router,

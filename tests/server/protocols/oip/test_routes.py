@@ -193,14 +193,14 @@ def test_unknown_models_are_not_found(path: str, listening: Listening) -> None:
 def test_large_tasks_have_the_scores_of_all_labels(
     listening: Listening, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
-    """The native route has those of the best 100 labels."""
-    labels = [f"intent {number}" for number in range(150)]
+    """The native route has those of the best 256 labels."""
+    labels = [f"intent {number}" for number in range(300)]
     listening.upload(make_artifact(bert, "lora", name="intents", labels=labels))
     listening.upload(make_artifact(bert, "lora", name="tags", labels=labels, task_type="multilabel"))
     for model in ("intents", "tags"):
         (scores,) = [one for one in infer(listening, model).json()["outputs"] if one["name"] == "scores"]
-        assert scores["shape"] == [3, 150]
-        right = predicted(listening, model, top_k=150)
+        assert scores["shape"] == [3, 300]
+        right = predicted(listening, model, top_k=300)
         assert scores["data"] == [value for one in right for value in one["scores"].values()]
 
 
