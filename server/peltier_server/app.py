@@ -18,7 +18,7 @@ from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.protocols import classify, embed, rerank
+from peltier_server.protocols import classify, embed, pooling, rerank
 from peltier_server.protocols.oip import routes as oip
 from peltier_server.protocols.oip.messages import OIP_ERRORS
 from peltier_server.protocols.openai import routes as openai
@@ -52,6 +52,7 @@ _ROUTERS = (
     rerank.router,
     embed.router,
     classify.router,
+    pooling.router,
     sagemaker.router,
     sagemaker.probes,
     oip.router,

@@ -1,9 +1,11 @@
 """Classifications in the shapes of text-embeddings-inference and vLLM, and SageMaker's routes, over a real socket."""
 
+import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 from peltier_backbone.backbone import Backbone
 
@@ -66,6 +68,19 @@ def test_vllms_shape_has_the_best_label_and_all_probabilities(listening: Listeni
     assert (answer["object"], answer["model"], answer["usage"]["completion_tokens"]) == ("list", "film", 0)
 
 
+@pytest.mark.parametrize("encoding_format", ["float", "base64"])
+def test_vllms_pooling_has_vectors_or_probabilities(encoding_format: str, listening: Listening) -> None:
+    """Embeddings of an embedding task, and the probabilities of a classification."""
+    right = {"vectors": [one["embedding"] for one in predicted(listening, "vectors", ["a", "bad"])]}
+    right["film"] = [list(one["scores"].values()) for one in predicted(listening, "film", ["a", "bad"])]
+    for model, vectors in right.items():
+        body = {"model": model, "input": ["a", "bad"], "encoding_format": encoding_format}
+        found = [one["data"] for one in post(listening, "/pooling", **body).json()["data"]]
+        if encoding_format == "base64":
+            found = [np.frombuffer(base64.b64decode(one), "<f4").tolist() for one in found]
+        np.testing.assert_array_equal(np.float32(found), np.float32(vectors))
+
+
 def test_sagemaker_names_the_task_in_a_header(listening: Listening) -> None:
     """The answer is that of the native route; the probe needs no key."""
     assert httpx2.get(f"{listening.url}/ping").status_code == 200
@@ -83,6 +98,8 @@ def test_sagemaker_names_the_task_in_a_header(listening: Listening) -> None:
         ("/predict", {"inputs": "good " * 99, "adapter_id": "film"}, "the input has 101 tokens; this task takes at"),
         ("/classify", {"model": "stars", "input": "a"}, "task 'stars' is of type regression; this address answers"),
         ("/classify", {"model": "film", "input": [1, 2]}, "input: must be a text or a non-empty list of texts, in"),
+        ("/pooling", {"model": "stars", "input": "a"}, "model 'stars' is a regression task; only embeddings and"),
+        ("/pooling", {"model": "film", "input": "a", "task": "embed"}, "task is 'embed': model 'film' is a classific"),
         ("/invocations", {"inputs": "a"}, "the header x-amzn-sagemaker-target-model is missing: it names the task"),
     ],
 )
