@@ -38,6 +38,7 @@ RUN = {
     "docs/guides/entities.md",
     "docs/guides/questions.md",
     "docs/guides/many-tasks.md",
+    "docs/guides/protocols.md",
     "docs/guides/publish.md",
     "docs/guides/score.md",
     "docs/guides/tenants.md",
@@ -222,6 +223,7 @@ def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone
     """The front page's question, a comparison, versions and their aliases, then keys and quotas, which close the
     server."""
     assert '"label":"card_arrival"' in run_page("README.md", clone, server.url)
+    assert "[b'card_arrival' b'topping_up_by_card'] (2, 77)" in run_page("docs/guides/protocols.md", clone, server.url)
     assert "banking77-adamix lost_or_stolen_card" in run_page("docs/guides/many-tasks.md", clone, server.url)
     assert '"better":"banking77@2 is better: accuracy 1.0000' in run_page("docs/guides/score.md", clone, server.url)
     output = run_page("docs/guides/publish.md", clone, server.url)

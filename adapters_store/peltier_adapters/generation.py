@@ -4,7 +4,7 @@ The search of a text, on the CPU, chooses its next token: greedily, by sampling,
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from peltier_backbone.backbone import Backbone
@@ -35,33 +35,13 @@ class Decoding:
     seed: int = 0
 
 
-class Search(Protocol):
-    """A text that grows by one token a step."""
-
-    @property
-    def tokens(self) -> list[int]:
-        """The input tokens of the next step, one per row of the search."""
-
-    @property
-    def ids(self) -> list[int]:
-        """The tokens of the text so far (of the best beam), without the start and end tokens."""
-
-    @property
-    def log_prob(self) -> float:
-        """Sum of the log-probabilities of the tokens, including the end token."""
-
-    @property
-    def finish(self) -> DraftFinish | None:
-        """Why the text has ended; None before its end."""
-
-    def advance(self, log_probs: Tensor) -> list[int] | None:
-        """Add one token, from log-probabilities [rows, vocab]. Returns for each row the row that it continues; None if
-        each row continues itself."""
-
-
 @dataclass
-class Line:
-    """One text, greedy or sampled."""
+class SampledText:
+    """One text that grows by one token a step, greedy or sampled.
+
+    `ids` are its tokens so far, without the start and end tokens. `log_prob` is the sum of the log-probabilities of the
+    tokens, including the end token. `finish` says why it has ended, and is None before its end.
+    """
 
     decoding: Decoding
     start: int
@@ -80,12 +60,13 @@ class Line:
 
     @property
     def tokens(self) -> list[int]:
+        """The input tokens of the next step, one per row: a text has one row."""
         return [self.ids[-1] if self.ids else self.start]
 
-    def advance(self, log_probs: Tensor) -> list[int] | None:
+    def advance(self, log_probs: Tensor) -> None:
+        """Add one token, from log-probabilities [1, vocab]."""
         token = int(log_probs[0].argmax()) if self.greedy else self._draw(log_probs[0])
         self.append(token, float(log_probs[0, token]))
-        return None
 
     def append(self, token: int, log_prob: float) -> None:
         """Add `token`. The end token finishes the text and is not part of `ids`."""
@@ -111,7 +92,8 @@ class Beams:
 
     Each step finds the 2 k likeliest continuations of the k running beams. Continuations among the first k that end are
     added to the finished beams. The first k continuations that do not end are the new running beams. The search ends
-    when no running beam can be better than the worst of k finished beams.
+    when no running beam can be better than the worst of k finished beams. `ids`, `log_prob` and `finish` are those of
+    the best beam (see `SampledText`); `tokens` are the input tokens of the next step, one per beam.
     """
 
     def __init__(self, decoding: Decoding, start: int, end: int) -> None:
@@ -134,7 +116,9 @@ class Beams:
         score, ids, reason = self._finished[0]
         return score * (len(ids) + (reason == "stop"))
 
-    def advance(self, log_probs: Tensor) -> list[int] | None:
+    def advance(self, log_probs: Tensor) -> list[int]:
+        """Add one token to each beam, from log-probabilities [beams, vocab]. Returns for each beam the one that it
+        continues."""
         vocabulary = log_probs.shape[-1]
         total = (log_probs + self._scores[:, None]).view(-1)
         scores, places = total.topk(2 * self._num)
@@ -165,9 +149,9 @@ class Beams:
         return float(self._scores[0] / length) > self._finished[-1][0]
 
 
-def create_search(decoding: Decoding, start: int, end: int) -> Line | Beams:
+def create_search(decoding: Decoding, start: int, end: int) -> SampledText | Beams:
     """The search for `decoding`."""
-    return Line(decoding, start, end) if decoding.num_beams == 1 else Beams(decoding, start, end)
+    return SampledText(decoding, start, end) if decoding.num_beams == 1 else Beams(decoding, start, end)
 
 
 @dataclass(eq=False)
@@ -176,7 +160,7 @@ class Draft:
 
     row: Row
     decoding: Decoding
-    search: Line | Beams
+    search: SampledText | Beams
     slots: list[int] = field(default_factory=list)
     failed: bool = False
 
@@ -276,7 +260,7 @@ class Generator:
             first, start = start, start + draft.decoding.num_beams
             if not all(math.isfinite(log_prob) for _, log_prob in chosen[first:start]):
                 draft.failed = True
-            elif isinstance(draft.search, Line) and draft.search.greedy:
+            elif isinstance(draft.search, SampledText) and draft.search.greedy:
                 draft.search.append(*chosen[first])
             else:
                 searching.append((draft, slice(first, start)))

@@ -18,7 +18,9 @@ from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.protocols import embed, rerank
+from peltier_server.protocols import classify, embed, pooling, rerank
+from peltier_server.protocols.oip import routes as oip
+from peltier_server.protocols.oip.messages import OIP_ERRORS
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.quotas.enforcer import QuotaEnforcer
@@ -35,6 +37,7 @@ from peltier_server.routes import (
     operations,
     pages,
     predict,
+    sagemaker,
     tenants,
 )
 from peltier_server.service import Service
@@ -48,6 +51,12 @@ _ROUTERS = (
     openai.router,
     rerank.router,
     embed.router,
+    classify.router,
+    pooling.router,
+    sagemaker.router,
+    sagemaker.probes,
+    oip.router,
+    oip.probes,
     adapters.router,
     adapters.changes,
     adapters.uploads,
@@ -75,7 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
     upload_turns = UploadTurns(settings.limits.max_artifact_bytes, settings.limits.stall_seconds)
     telemetry = create_telemetry(metrics)
     metrics.follow_readiness(lambda: lifecycle.problem is None)
-    state = AppState(lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS,))
+    state = AppState(lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS, OIP_ERRORS))
     app = Application(
         state,
         title="Peltier",

@@ -15,7 +15,7 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.runner import Runner
-from peltier_adapters.generation import Beams, Decoding, Draft, Generator, Line, create_draft, generate
+from peltier_adapters.generation import Beams, Decoding, Draft, Generator, SampledText, create_draft, generate
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache
@@ -35,10 +35,10 @@ def _log_probs(text: list[int], seed: int) -> Tensor:
     return torch.randn(VOCABULARY, generator=generator).log_softmax(-1)
 
 
-def _run_line(decoding: Decoding, language: int = 0) -> Line:
-    line = Line(decoding, START, END)
+def _run_line(decoding: Decoding, language: int = 0) -> SampledText:
+    line = SampledText(decoding, START, END)
     while line.finish is None:
-        assert line.advance(_log_probs(line.ids, language)[None]) is None
+        line.advance(_log_probs(line.ids, language)[None])
     return line
 
 
@@ -65,12 +65,12 @@ def test_greedy_takes_the_likeliest_token():
 
 def test_a_text_ends_at_its_end_or_its_limit():
     """The end token is not part of the text; the limit is."""
-    line = Line(Decoding(2), START, END)
+    line = SampledText(Decoding(2), START, END)
     line.append(3, -1.0)
     assert (line.finish, line.tokens) == (None, [3])
     line.append(END, -0.5)
     assert (line.finish, line.ids, line.log_prob) == ("stop", [3], -1.5)
-    line = Line(Decoding(1), START, END)
+    line = SampledText(Decoding(1), START, END)
     line.append(3, -1.0)
     assert (line.finish, line.ids) == ("length", [3])
 
@@ -88,7 +88,7 @@ def test_samples_follow_the_probabilities():
     expected = _log_probs([], 0).exp()
     counts = torch.zeros(VOCABULARY)
     for seed in range(draws):
-        line = Line(Decoding(1, temperature=1.0, seed=seed), START, END)
+        line = SampledText(Decoding(1, temperature=1.0, seed=seed), START, END)
         line.advance(_log_probs([], 0)[None])
         counts[line.ids[0] if line.ids else END] += 1
     deviation = (expected * (1 - expected) / draws).sqrt()
@@ -98,7 +98,7 @@ def test_samples_follow_the_probabilities():
 @given(st.integers(0, 1000), st.floats(0.01, 0.99))
 def test_top_p_draws_from_the_likeliest_tokens_alone(seed: int, top_p: float):
     """A token is drawn only if those likelier than it do not already hold top_p."""
-    line = Line(Decoding(1, temperature=1.0, top_p=top_p, seed=seed), START, END)
+    line = SampledText(Decoding(1, temperature=1.0, top_p=top_p, seed=seed), START, END)
     values = _log_probs([], 3)
     line.advance(values[None])
     drawn = line.ids[0] if line.ids else END

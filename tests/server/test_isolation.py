@@ -24,6 +24,7 @@ PRIVATE, MISSING = "private", "missing"
 # What is different in any two answers.
 VOLATILE = frozenset({"date", "x-request-id"})
 
+TENSORS = [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["good"]}]
 CALLS: list[tuple[str, str, object]] = [
     ("POST", "/v1/tasks/{reference}/predict", {"inputs": "good"}),
     ("POST", "/v1/tasks/{reference}/predict", {"inputs": "good", "stream": True}),
@@ -34,6 +35,12 @@ CALLS: list[tuple[str, str, object]] = [
     ("POST", "/v1/completions", {"model": "{reference}", "prompt": "good", "stream": True}),
     ("POST", "/v1/embeddings", {"model": "{reference}", "input": "good"}),
     ("GET", "/v1/models/{reference}", None),
+    ("POST", "/predict", {"adapter_id": "{reference}", "inputs": "good"}),
+    ("POST", "/classify", {"model": "{reference}", "input": "good"}),
+    ("POST", "/similarity", {"adapter_id": "{reference}", "inputs": {"source_sentence": "a", "sentences": ["b"]}}),
+    ("POST", "/v2/models/{reference}/infer", {"inputs": TENSORS}),
+    ("GET", "/v2/models/{reference}", None),
+    ("GET", "/v2/models/{reference}/ready", None),
 ]
 NAMED: list[tuple[str, str, object]] = [
     ("GET", "/v1/adapters/{name}", None),

@@ -21,6 +21,8 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 BodyModel = type[BaseModel] | None
 # Builds the dict of a JSON object from its names and values; None accepts any object.
 Hook = Callable[[list[tuple[str, Any]]], dict[str, Any]] | None
+# The length in bytes of the JSON at the start of a body; None if the whole body is JSON.
+JSONLength = Callable[[Request], int | None]
 
 # Much more than any request needs, even with three texts an input and every parameter set.
 _TOKENS_PER_INPUT = 64
@@ -37,7 +39,11 @@ _BYTES_PER_COST = 100
 _LISTS = {"inputs": "inputs", "requests": "requests", "tasks": "tasks", "prompt": "prompts", "input": "inputs"}
 
 
-def bounded(handle: Handler, model: BodyModel, hook: Hook = None) -> Handler:
+def _whole_body(_: Request) -> int | None:
+    return None
+
+
+def bounded(handle: Handler, model: BodyModel, hook: Hook = None, json_length: JSONLength = _whole_body) -> Handler:
     """Wraps a route's handler so that its body counts among the bytes in progress until the request is answered.
 
     Large bodies are parsed and validated in a thread, by turns between tenants. JSON with too many values, inputs or
@@ -51,7 +57,7 @@ def bounded(handle: Handler, model: BodyModel, hook: Hook = None) -> Handler:
             context.body_limit = BodyLimit(preparation.max_body_bytes, held)
             read = partial(read_json, model=model, hook=hook, max_inputs=preparation.max_inputs)
             try:
-                return await handle(JSONRequest(request, preparation, read))
+                return await handle(JSONRequest(request, preparation, read, json_length(request)))
             finally:
                 context.body_limit = None
 
@@ -69,10 +75,13 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class JSONRequest(Request):
-    """A request whose JSON is parsed by `read`."""
+    """A request whose JSON, the first `num_bytes` of its body or all of it, is parsed by `read`."""
 
-    def __init__(self, request: Request, preparation: Preparation, read: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self, request: Request, preparation: Preparation, read: Callable[[bytes], Any], num_bytes: int | None
+    ) -> None:
         super().__init__(request.scope, request.receive)
+        self._num_bytes = num_bytes
         self._whole: bytes | None = None
         self._read = read
         self._preparation = preparation
@@ -94,7 +103,7 @@ class JSONRequest(Request):
         """The body as an instance of its model, which the framework accepts without a further check. Raises
         `RefusedBody`.
         """
-        text = await self.body()
+        text = (await self.body())[: self._num_bytes]
         try:
             if len(text) <= _BYTES_ON_THE_LOOP:
                 return self._read(text)

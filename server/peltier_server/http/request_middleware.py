@@ -32,7 +32,7 @@ _UNTRACED = frozenset({"/metrics", "/v1/live"})
 
 logger = logging.getLogger(__name__)
 
-OPEN_PATHS = frozenset({"/", "/health", "/ready"})
+OPEN_PATHS = frozenset({"/", "/health", "/ready", "/ping", "/v2/health/live", "/v2/health/ready"})
 CONSOLE = "/console"
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _ID_BITS = 128

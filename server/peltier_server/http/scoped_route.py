@@ -68,6 +68,8 @@ class ScopedRoute(FrameworkRoute):
     bounded, and calls the endpoint.
     """
 
+    # Whether a body is read whatever its content type says.
+    reads_any_type = False
     # The handler of a plain endpoint, None for any other endpoint.
     _plain: Handler | None = None
 
@@ -89,8 +91,12 @@ class ScopedRoute(FrameworkRoute):
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
             return bounded(handle, None, hook)
         if self._is_plain:
-            self._plain = bounded(self._answer_plain, annotation, hook)
+            self._plain = bounded(self._answer_plain, annotation, hook, self.json_length)
         return bounded(handle, annotation, hook)
+
+    def json_length(self, request: Request) -> int | None:
+        """The length in bytes of the JSON at the start of the body; None if the whole body is JSON."""
+        return None
 
     @property
     def _is_plain(self) -> bool:
@@ -108,9 +114,11 @@ class ScopedRoute(FrameworkRoute):
 
     async def _answer_plain(self, request: Request) -> Response:
         (body,) = self.dependant.body_params
-        if not await request.body():
+        given = dict(request.path_params)
+        if await request.body():
+            given[body.name] = await request.json()
+        elif body.field_info.is_required():
             raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
-        given = {**request.path_params, body.name: await request.json()}
         response: Response = await self.endpoint(**given, **{str(self.dependant.request_param_name): request})
         return response
 
@@ -141,7 +149,8 @@ class ScopedRoute(FrameworkRoute):
         some 400 µs for the whole answer without the model. Any other content type than plain `application/json` is
         left to the framework, which accepts those that mean JSON and refuses the others.
         """
-        if self._plain is None or context_of(scope).headers.get("content-type") != _JSON:
+        is_json = self.reads_any_type or context_of(scope).headers.get("content-type") == _JSON
+        if self._plain is None or not is_json:
             await super().handle(scope, receive, send)
             return
         request = Request(scope, receive, send)

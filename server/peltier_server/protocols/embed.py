@@ -1,6 +1,7 @@
-"""The route `/embed` of text-embeddings-inference."""
+"""The routes `/embed` and `/similarity` of text-embeddings-inference."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -64,6 +65,30 @@ class TextEmbedRequest(RequestModel):
         return Parameters(dimensions=self.dimensions, truncate=bool(self.truncate), raw_scores=not self.normalize)
 
 
+class SimilarityInputs(RequestModel):
+    """A text, and the texts that are compared with it."""
+
+    source_sentence: Text
+    sentences: Annotated[list[Text], Field(min_length=1)]
+
+
+class SimilarityParameters(RequestModel):
+    """A text that is too long is refused, unless `truncate` is set. `prompt_name` must be null."""
+
+    truncate: StrictBool | None = False
+    truncation_direction: TruncationDirection = "right"
+    prompt_name: Annotated[None, state_rule("must be null: tasks have no prompts")] = None
+
+
+class SimilarityRequest(RequestModel):
+    """The request of text-embeddings-inference. `adapter_id` is a task reference, by default the backbone's own
+    task."""
+
+    inputs: SimilarityInputs
+    parameters: SimilarityParameters | None = None
+    adapter_id: str = BACKBONE_TASK
+
+
 def embedding_pieces(prediction: Prediction, *, normalize: bool) -> Iterator[bytes]:
     """The JSON of a list of embeddings. With `normalize` they are divided by their lengths."""
     before = b"["
@@ -93,3 +118,26 @@ async def embed(body: TextEmbedRequest, request: Request) -> Response:
     else:
         answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+
+
+@router.post("/similarity", response_model=list[float], responses=_RESPONSES)
+async def similarity(body: SimilarityRequest, request: Request) -> Response:
+    """The cosine of a text's embedding with that of each sentence, in their order."""
+    service = accept(request)
+    target = resolve_embedding(request, service, body.adapter_id)
+    texts = [body.inputs.source_sentence, *body.inputs.sentences]
+    parameters = Parameters(truncate=body.parameters is not None and bool(body.parameters.truncate))
+    done = await cancel_on_disconnect(request, service.predictor.predict(target, texts, parameters))
+    cosines = await request.app.state.preparation.run(
+        target.context.tenant, len(texts) * target.entry.num_dimensions, partial(_cosines, done)
+    )
+    return JSONBytes(to_json(cosines), truncation_header(done.opening.num_truncated))
+
+
+def _cosines(done: Prediction) -> list[float]:
+    """The cosine of the first vector with each of the others; 0 for a vector of length 0."""
+    vectors = np.array([one["embedding"] for one in done.predictions if isinstance(one, dict)])
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    source, *others = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    found: list[float] = (np.array(others) @ source).round(_DIGITS).tolist()
+    return found

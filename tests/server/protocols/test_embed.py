@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
+from huggingface_hub import InferenceClient
 from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Listen, Listening
@@ -76,3 +77,22 @@ def test_what_is_truncated_is_said(listening: Listening) -> None:
     """In a header, because the answer is a bare list."""
     answer = embed(listening, inputs=["good " * 99, "bad"], adapter_id="unit", truncate=True)
     assert (answer.status_code, answer.headers["x-truncated-inputs"]) == (200, "1")
+
+
+@pytest.mark.parametrize("task", ["unit", "raw", "_backbone"])
+def test_similarity_is_the_cosine(task: str, listening: Listening) -> None:
+    """Of the first text with each other, whatever the length of the vectors; by Hugging Face's client too."""
+    inputs = {"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}
+    answer = httpx2.post(f"{listening.url}/similarity", json={"inputs": inputs, "adapter_id": task}, timeout=30)
+    vectors = predicted(listening, task)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(answer.json(), unit[1:] @ unit[0], atol=1e-6)
+
+
+def test_hugging_faces_client_embeds_and_compares(listening: Listening) -> None:
+    """`InferenceClient` with the address of a route as its model."""
+    client = InferenceClient(token="plt_any")
+    vectors = client.feature_extraction(TEXTS, normalize=True, truncate=True, model=f"{listening.url}/embed")
+    np.testing.assert_allclose(vectors, predicted(listening, "_backbone"), atol=1e-6)
+    cosines = client.sentence_similarity(TEXTS[0], other_sentences=TEXTS[1:], model=f"{listening.url}/similarity")
+    np.testing.assert_allclose(cosines, vectors[1:] @ vectors[0], atol=1e-6)

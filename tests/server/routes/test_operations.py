@@ -26,6 +26,8 @@ async def test_info_describes_what_runs(running: Running, bert: Backbone, make_a
     assert info["limits"]["max_inputs"] == 1024
     assert info["num_adapters"] == 1
     assert info["experimental"] == []
+    # The fields of text-embeddings-inference.
+    assert (info["model_id"], info["model_dtype"], info["max_client_batch_size"]) == (bert.name, "float32", 1024)
 
 
 @pytest.mark.parametrize("kernels", [LEVELS[-1], "torch"])

@@ -1,0 +1,198 @@
+"""Routes of the Open Inference Protocol, version 2."""
+
+import asyncio
+from collections.abc import Mapping
+from importlib.metadata import version as release_of
+from typing import Literal
+
+from fastapi import Request, Response
+from peltier_client.errors import AdapterNotFound, Draining, InvalidInput, NotReady, VersionNotFound
+from pydantic_core import to_json
+
+from peltier_server.catalog.published import Entry
+from peltier_server.context import context_of
+from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
+from peltier_server.http.application import Accepted, AnyTime, Context, accept, resolve
+from peltier_server.http.disconnects import cancel_on_disconnect
+from peltier_server.http.scoped_route import ScopedRoute, open_router, scoped_router
+from peltier_server.inference.prediction import (
+    BYTES_ON_THE_LOOP,
+    TRUNCATION_HEADER,
+    JSONBytes,
+    Prediction,
+    truncation_header,
+    write_pieces,
+)
+from peltier_server.inference.prediction_request import ResolvedTask
+from peltier_server.protocols.oip.inputs import LENGTH_HEADER, TEXTS, json_length, read_inputs, read_parameters
+from peltier_server.protocols.oip.messages import (
+    OIP_ERRORS,
+    IndexedModel,
+    InferRequest,
+    InferResponse,
+    ModelMetadata,
+    ModelReady,
+    RepositoryIndexRequest,
+    ServerLive,
+    ServerMetadata,
+    ServerReady,
+    TensorMetadata,
+)
+from peltier_server.protocols.oip.outputs import InferAnswer, choose_outputs, generates, outputs_of
+
+PLATFORM = "peltier"
+EXTENSIONS = ("binary_tensor_data", "model_repository")
+_PAGE = 1000
+_WITH_SCORES = ("classification", "multilabel")
+_EVERY = RepositoryIndexRequest()
+
+_SHARED = describe_errors(*PREDICTION_ERRORS, shape=OIP_ERRORS)
+_OF_ONE_MODEL = describe_errors(*PREDICTION_ERRORS, AdapterNotFound, VersionNotFound, shape=OIP_ERRORS)
+_INFER = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS, shape=OIP_ERRORS)}
+
+
+class TensorRoute(ScopedRoute):
+    """A route whose body is JSON and perhaps the bytes of tensors after it. Clients name any content type, or none."""
+
+    reads_any_type = True
+
+    def json_length(self, request: Request) -> int | None:
+        """The bytes of the JSON; None for the whole body."""
+        return json_length(request)
+
+
+probes = open_router(tags=["oip"], prefix="/v2")
+router = scoped_router("predict", "oip", "/v2", TensorRoute)
+
+
+@probes.get("/health/live")
+async def server_live() -> ServerLive:
+    """Alive, also while loading and draining."""
+    return ServerLive()
+
+
+@probes.get("/health/ready", responses=describe_errors(NotReady, Draining, shape=OIP_ERRORS))
+async def server_ready(lifecycle: AnyTime) -> ServerReady:
+    """Ready to predict; 503 otherwise."""
+    lifecycle.require_ready()
+    return ServerReady()
+
+
+@router.get("", responses=_SHARED)
+async def server_metadata() -> ServerMetadata:
+    """The server's name, its release, and its extensions of the protocol."""
+    return ServerMetadata(name="peltier", version=release_of("peltier"), extensions=list(EXTENSIONS))
+
+
+@router.get("/models/{model}", responses=_OF_ONE_MODEL)
+async def model_metadata(model: str, context: Context, service: Accepted) -> ModelMetadata:
+    """A task with its tensors: `model` is a task reference."""
+    entry = service.predictor.resolve(context, model).entry
+    published = service.catalog.find(entry.version.tenant, entry.version.name)
+    numbers = [entry.number] if published is None else sorted(published.entries)
+    return _metadata(model, entry, [str(number) for number in numbers])
+
+
+@router.get("/models/{model}/versions/{version}", responses=_OF_ONE_MODEL)
+async def version_metadata(model: str, version: str, context: Context, service: Accepted) -> ModelMetadata:
+    """A version of a task with its tensors."""
+    return _metadata(model, service.predictor.resolve(context, _versioned(model, version)).entry, [version])
+
+
+@router.get("/models/{model}/ready", responses=_OF_ONE_MODEL)
+async def model_ready(model: str, context: Context, service: Accepted) -> ModelReady:
+    """Whether the task exists: every task is loaded when it is used."""
+    service.predictor.resolve(context, model)
+    return ModelReady(name=model)
+
+
+@router.get("/models/{model}/versions/{version}/ready", responses=_OF_ONE_MODEL)
+async def version_ready(model: str, version: str, context: Context, service: Accepted) -> ModelReady:
+    """Whether the version exists."""
+    service.predictor.resolve(context, _versioned(model, version))
+    return ModelReady(name=model)
+
+
+@router.post("/models/{model}/infer", response_model=InferResponse, responses=_INFER)
+async def infer(model: str, body: InferRequest, request: Request) -> Response:
+    """Answer the texts of the tensors `text`, `text_pair` and `text_third` with one task."""
+    return await _infer(model, model, body, request)
+
+
+@router.post("/models/{model}/versions/{version}/infer", response_model=InferResponse, responses=_INFER)
+async def infer_version(model: str, version: str, body: InferRequest, request: Request) -> Response:
+    """Answer with a version of a task."""
+    return await _infer(model, _versioned(model, version), body, request)
+
+
+@router.post("/repository/index", response_model=list[IndexedModel], responses=_SHARED)
+async def repository_index(request: Request, body: RepositoryIndexRequest = _EVERY) -> Response:
+    """Every version of the caller's adapters, in order of name. A version in quarantine is not available."""
+    service = accept(request)
+    tenant = context_of(request.scope).tenant
+    failing = {(one.adapter.name, one.adapter.version): one.reason for one in service.quarantine.of(tenant)}
+    models, last = list[IndexedModel](), ""
+    while page := service.catalog.page(tenant, after=last, containing="", limit=_PAGE):
+        for published in page:
+            models += [_indexed(published.name, number, failing) for number in sorted(published.entries)]
+        last = page[-1].name
+        # Lets other tasks of the event loop run between two pages.
+        await asyncio.sleep(0)
+    return JSONBytes(to_json([one for one in models if one.state == "READY" or not body.ready]), {})
+
+
+async def _infer(model: str, reference: str, body: InferRequest, request: Request) -> Response:
+    service = accept(request)
+    target = resolve(request, service, reference)
+    task = target.entry.task
+    whole = await request.body()
+    length = json_length(request)
+    inputs = read_inputs(body, TEXTS[: task.num_texts], b"" if length is None else whole[length:])
+    # Without this number the answer would have the scores of the best labels of a large task only.
+    has_scores = task.type in _WITH_SCORES and not generates(task, body.parameters.get("answer"))
+    parameters = read_parameters(body.parameters, len(task.labels) if has_scores else None)
+    chosen = choose_outputs(outputs_of(target.entry, parameters), body)
+    done = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, parameters))
+    answer = InferAnswer(chosen, done.predictions, _head(model, body, done))
+    return await _response(request, target, answer, done)
+
+
+def _head(model: str, body: InferRequest, done: Prediction) -> dict[str, object]:
+    opening = done.opening
+    head: dict[str, object] = {"model_name": model, "model_version": str(opening.adapter.version)}
+    if body.id is not None:
+        head["id"] = body.id
+    if opening.num_truncated:
+        head["parameters"] = {"truncated_inputs": opening.num_truncated}
+    return head
+
+
+async def _response(request: Request, target: ResolvedTask, answer: InferAnswer, done: Prediction) -> Response:
+    headers = truncation_header(done.opening.num_truncated)
+    preparation, tenant = request.app.state.preparation, target.context.tenant
+    is_small = done.max_bytes <= BYTES_ON_THE_LOOP
+    head = b"".join(answer.json()) if is_small else await write_pieces(preparation, tenant, answer.json())
+    if not answer.is_binary:
+        return JSONBytes(head, headers)
+    tail = b"".join(answer.tail()) if is_small else await write_pieces(preparation, tenant, answer.tail())
+    headers = {LENGTH_HEADER: str(len(head)), **headers}
+    return Response(head + tail, media_type="application/octet-stream", headers=headers)
+
+
+def _versioned(model: str, version: str) -> str:
+    """The reference to a version."""
+    if "@" in model:
+        raise InvalidInput(f"model {model[:80]!r} names a version already; the path names another one")
+    return f"{model}@{version}"
+
+
+def _metadata(model: str, entry: Entry, versions: list[str]) -> ModelMetadata:
+    inputs = [TensorMetadata(name=name, datatype="BYTES", shape=[-1]) for name in TEXTS[: entry.task.num_texts]]
+    outputs = [output.metadata for output in outputs_of(entry)]
+    return ModelMetadata(name=model, versions=versions, platform=PLATFORM, inputs=inputs, outputs=outputs)
+
+
+def _indexed(name: str, number: int, failing: Mapping[tuple[str, int], str]) -> IndexedModel:
+    reason = failing.get((name, number))
+    state: Literal["READY", "UNAVAILABLE"] = "READY" if reason is None else "UNAVAILABLE"
+    return IndexedModel(name=name, version=str(number), state=state, reason=reason or "")

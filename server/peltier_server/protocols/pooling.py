@@ -1,0 +1,102 @@
+"""The route `/pooling` of vLLM."""
+
+import base64
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from fastapi import Request, Response
+from peltier_adapters.spec.tasks import TaskSpec
+from peltier_client.errors import InvalidInput
+from peltier_client.protocol import ResponseModel
+from pydantic_core import to_json
+
+from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.http.application import accept, resolve
+from peltier_server.http.disconnects import cancel_on_disconnect
+from peltier_server.http.scoped_route import scoped_router
+from peltier_server.inference.prediction import (
+    BYTES_ON_THE_LOOP,
+    TRUNCATION_HEADER,
+    JSONBytes,
+    Prediction,
+    truncation_header,
+    write_pieces,
+)
+from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingUsage
+
+_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
+
+router = scoped_router("predict", "classify")
+
+
+class PoolingRequest(EmbeddingRequest):
+    """The request of vLLM: `model` is an embedding or a classification task. `task` must be that of the answer."""
+
+    task: Literal["embed", "classify"] | None = None
+
+
+class Pooled(ResponseModel):
+    """The vector of the text at `index`; in base64 its float32 values, little-endian."""
+
+    object: Literal["pooling"] = "pooling"
+    index: int
+    data: list[float] | str
+
+
+class PoolingResponse(ResponseModel):
+    """One vector for each text, in their order."""
+
+    id: str
+    object: Literal["list"] = "list"
+    created: int
+    model: str
+    data: list[Pooled]
+    usage: EmbeddingUsage
+
+
+@router.post("/pooling", response_model=PoolingResponse, responses=_RESPONSES)
+async def pool(body: PoolingRequest, request: Request) -> Response:
+    """The embeddings of texts, or the probabilities of all labels, in the shape of vLLM."""
+    service = accept(request)
+    target = resolve(request, service, body.model)
+    task = target.entry.task
+    parameters = body.parameters.model_copy(update=_scores_of(task, body))
+    done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, parameters))
+    pieces = _pieces(body, done, f"pool-{target.context.request_id}")
+    if done.max_bytes <= BYTES_ON_THE_LOOP:
+        answer = b"".join(pieces)
+    else:
+        answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces)
+    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+
+
+def _scores_of(task: TaskSpec, asked: PoolingRequest) -> dict[str, Any]:
+    """The parameters for all scores of a classification; none for an embedding."""
+    kinds = {"embedding": "embed", "classification": "classify"}
+    if task.type not in kinds:
+        raise InvalidInput(
+            f"model {asked.model!r} is a {task.type} task; only embeddings and classifications are pooled"
+        )
+    if asked.task not in (None, kinds[task.type]):
+        raise InvalidInput(
+            f"task is {asked.task!r}: model {asked.model!r} is a {task.type} task, so it must be "
+            f"{kinds[task.type]!r} or absent"
+        )
+    if task.type == "embedding":
+        return {}
+    return {"top_k": len(task.labels), "answer": "score" if task.decoding else None}
+
+
+def _pieces(asked: PoolingRequest, done: Prediction, answer_id: str) -> Iterator[bytes]:
+    head = {"id": answer_id, "object": "list", "created": int(time.time()), "model": asked.model}
+    before = to_json(head).removesuffix(b"}") + b',"data":['
+    for index, one in enumerate(done.predictions):
+        assert isinstance(one, dict), "only generated texts are models"
+        values = one["embedding"] if "embedding" in one else list(one["scores"].values())
+        shown = values if asked.encoding_format == "float" else base64.b64encode(np.array(values, "<f4").tobytes()).decode()
+        yield before + b'{"object":"pooling","index":%d,"data":%s}' % (index, to_json(shown))
+        before = b","
+    num_tokens = done.opening.num_tokens
+    yield b'],"usage":%s}' % to_json({"prompt_tokens": num_tokens, "total_tokens": num_tokens})

@@ -1,0 +1,32 @@
+"""The two routes that SageMaker calls in a container."""
+
+from fastapi import Request, Response
+from peltier_client.errors import Draining, InvalidInput, NotReady
+from peltier_client.protocol import PredictRequest, PredictResponse
+
+from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.http.application import AnyTime, get_context
+from peltier_server.http.scoped_route import open_router, scoped_router
+from peltier_server.routes.predict import predict
+
+# SageMaker passes it on from the parameter TargetModel of InvokeEndpoint.
+_TARGET = "x-amzn-sagemaker-target-model"
+
+router = scoped_router("predict", "sagemaker")
+probes = open_router(tags=["sagemaker"])
+
+
+@probes.get("/ping", responses=describe_errors(NotReady, Draining))
+async def ping(lifecycle: AnyTime) -> Response:
+    """Ready to predict; 503 otherwise."""
+    lifecycle.require_ready()
+    return Response()
+
+
+@router.post("/invocations", response_model=PredictResponse, responses=describe_errors(*TASK_ERRORS))
+async def invoke(body: PredictRequest, request: Request) -> Response:
+    """Answer inputs with the task that the header `x-amzn-sagemaker-target-model` names."""
+    task = get_context(request).headers.get(_TARGET)
+    if task is None:
+        raise InvalidInput(f"the header {_TARGET} is missing: it names the task (TargetModel of InvokeEndpoint)")
+    return await predict(task, body, request)

@@ -1,0 +1,220 @@
+"""The Open Inference Protocol over a real socket, by bare requests. `test_clients.py` has its clients."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+from peltier_backbone.backbone import Backbone
+from peltier_server.protocols.oip.inputs import LENGTH_HEADER
+from pydantic_core import from_json, to_json
+
+from tests.server.conftest import Listen, Listening
+
+TEXTS = ["a good film", "the plot was not very good", "bad"]
+TASKS = {
+    "film": ("compacter", {}),
+    "topics": ("lora", {"task_type": "multilabel"}),
+    "stars": ("lora", {"task_type": "regression", "labels": ("stars",)}),
+    "vectors": ("lora", {"task_type": "embedding", "labels": ()}),
+    "names": ("lora", {"task_type": "token-classification"}),
+}
+
+
+@pytest.fixture(scope="module")
+def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Listening]:
+    """One task of each type that has single texts; film has two versions."""
+    with listen() as started:
+        for name, (preset, given) in TASKS.items():
+            started.upload(make_artifact(bert, preset, name=name, **given))
+        started.upload(make_artifact(bert, "lora", name="film"))
+        yield started
+
+
+def get(listening: Listening, path: str) -> httpx2.Response:
+    return httpx2.get(f"{listening.url}/v2{path}", timeout=30)
+
+
+def tensor(texts: list[str], name: str = "text") -> dict[str, Any]:
+    return {"name": name, "shape": [len(texts)], "datatype": "BYTES", "data": texts}
+
+
+def infer(listening: Listening, model: str, **body: object) -> httpx2.Response:
+    return httpx2.post(
+        f"{listening.url}/v2/models/{model}/infer", content=to_json({"inputs": [tensor(TEXTS)], **body}), timeout=30
+    )
+
+
+def outputs(answer: httpx2.Response) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    return {one["name"]: one["data"] for one in answer.json()["outputs"]}
+
+
+def predicted(listening: Listening, task: str, **parameters: object) -> list[dict[str, Any]]:
+    body = {"inputs": TEXTS, "parameters": parameters}
+    answer = httpx2.post(f"{listening.url}/v1/tasks/{task}/predict", json=body, timeout=30)
+    found: list[dict[str, Any]] = answer.json()["predictions"]
+    return found
+
+
+def test_the_server_says_what_it_is(listening: Listening) -> None:
+    """Alive and ready without a key, its name and its extensions."""
+    assert get(listening, "/health/live").json() == {"live": True}
+    assert get(listening, "/health/ready").json() == {"ready": True}
+    about = get(listening, "").json()
+    assert (about["name"], about["extensions"]) == ("peltier", ["binary_tensor_data", "model_repository"])
+
+
+def test_a_model_says_its_versions_and_tensors(listening: Listening) -> None:
+    """Each version by its number, and the labels beside the scores."""
+    about = get(listening, "/models/film").json()
+    scores = {
+        "name": "scores",
+        "datatype": "FP32",
+        "shape": [-1, 2],
+        "parameters": {"labels": ["negative", "positive"]},
+    }
+    assert (about["name"], about["versions"], about["platform"]) == ("film", ["1", "2"], "peltier")
+    assert about["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+    assert [one["name"] for one in about["outputs"]] == ["label", "score", "scores"]
+    assert about["outputs"][2] == scores
+    assert get(listening, "/models/film/versions/1").json()["versions"] == ["1"]
+    assert get(listening, "/models/film/versions/2/ready").json() == {"name": "film", "ready": True}
+
+
+def test_classifications_are_those_of_the_native_route(listening: Listening) -> None:
+    """Labels, their scores, and the scores of all labels in row-major order, by the version of the path."""
+    answer = infer(listening, "film/versions/1", id="first", parameters={"raw_scores": True})
+    found, right = outputs(answer), predicted(listening, "film@1", raw_scores=True)
+    assert {**answer.json(), "outputs": None} == {
+        "model_name": "film", "model_version": "1", "id": "first", "outputs": None,
+    }  # fmt: skip
+    assert found["label"] == [one["label"] for one in right]
+    assert found["score"] == [one["score"] for one in right]
+    assert found["scores"] == [value for one in right for value in one["scores"].values()]
+
+
+def test_other_types_have_tensors_too(listening: Listening) -> None:
+    """Vectors are a matrix, numbers a vector, and lists of different lengths are JSON texts."""
+    assert outputs(infer(listening, "stars"))["value"] == [one["value"] for one in predicted(listening, "stars")]
+    vectors = infer(listening, "vectors", parameters={"dimensions": 5})
+    assert vectors.json()["outputs"][0]["shape"] == [3, 5]
+    right = [value for one in predicted(listening, "vectors", dimensions=5) for value in one["embedding"]]
+    assert outputs(vectors)["embedding"] == right
+    for model, name in [("topics", "labels"), ("names", "entities")]:
+        found = [from_json(one) for one in outputs(infer(listening, model))[name]]
+        assert found == [one[name] for one in predicted(listening, model)]
+
+
+def test_tensors_may_follow_the_json_as_bytes(listening: Listening) -> None:
+    """In both directions; each output in the form that the request names."""
+    elements = b"".join(len(text.encode()).to_bytes(4, "little") + text.encode() for text in TEXTS)
+    given = {"name": "text", "shape": [3, 1], "datatype": "BYTES", "parameters": {"binary_data_size": len(elements)}}
+    asked = [{"name": "scores", "parameters": {"binary_data": True}}, {"name": "label"}, {"name": "score"}]
+    head = to_json({"inputs": [given], "outputs": asked})
+    answer = httpx2.post(
+        f"{listening.url}/v2/models/film/infer", content=head + elements, headers={LENGTH_HEADER: str(len(head))}
+    )
+    length = int(answer.headers[LENGTH_HEADER])
+    found = {one["name"]: one for one in from_json(answer.content[:length])["outputs"]}
+    right = predicted(listening, "film")
+    scores = np.frombuffer(answer.content[length:], "<f4").reshape(found["scores"]["shape"])
+    assert found["scores"]["parameters"] == {"binary_data_size": 24}
+    np.testing.assert_array_equal(scores, np.float32([list(one["scores"].values()) for one in right]))
+    assert found["label"]["data"] == [one["label"] for one in right]
+
+
+def test_many_rows_are_written_in_a_thread(listening: Listening) -> None:
+    """In the same form, as JSON and as bytes."""
+    given = {"inputs": [tensor(TEXTS * 80)]}
+    plain = outputs(infer(listening, "vectors", **given))["embedding"]
+    answer = infer(listening, "vectors", **given, parameters={"binary_data_output": True})
+    length = int(answer.headers[LENGTH_HEADER])
+    assert len(plain) == 240 * 48
+    np.testing.assert_array_equal(np.frombuffer(answer.content[length:], "<f4"), np.float32(plain))
+
+
+def test_the_index_names_every_version(listening: Listening) -> None:
+    """In order of name."""
+    answer = httpx2.post(f"{listening.url}/v2/repository/index", content=b"{}")
+    named = [(one["name"], one["version"], one["state"]) for one in answer.json()]
+    assert named == sorted((name, str(n), "READY") for name in TASKS for n in ((1, 2) if name == "film" else (1,)))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"inputs": [tensor(TEXTS, "args")]}, "the input tensors are args: this task has text"),
+        ({"inputs": [tensor(TEXTS) | {"shape": [2]}]}, "input text: its shape is [2], and it has 3 texts: the shape"),
+        ({"inputs": [tensor(TEXTS) | {"datatype": "FP32"}]}, "input text: its datatype is 'FP32': texts are BYTES"),
+        ({"inputs": [tensor([])]}, "the input tensors are empty: they must have at least one text"),
+        ({"inputs": [tensor(TEXTS) | {"data": ["a", 1, "b"]}]}, "input text: element 1 must be a text"),
+        ({"inputs": [tensor(TEXTS) | {"data": None}]}, "input text: must have either data or binary_data_size"),
+        ({"outputs": [{"name": "logits"}]}, "output 'logits' does not exist: this task has label, score, scores"),
+        ({"parameters": {"top_k": 1}}, "parameter 'top_k' is unknown here; known are binary_data_output, timeout, "),
+        ({"parameters": {"priority": 99}}, "parameter priority is 99: input should be less than or equal to 10"),
+        ({"inputs": []}, "inputs: list should have at least 1 item after validation, not 0"),
+    ],
+)
+def test_bad_requests_are_one_sentence(body: dict[str, Any], message: str, listening: Listening) -> None:
+    """With the status 400 and the protocol's form."""
+    answer = infer(listening, "film", **body)
+    assert (answer.status_code, answer.json()["error"][: len(message)]) == (400, message)
+
+
+@pytest.mark.parametrize(
+    ("length", "tail", "message"),
+    [
+        ("x", b"", "inference-header-content-length is 'x': must be the number of bytes of the JSON in the body"),
+        ("all", b"", "input text: binary_data_size is 9, and 0 bytes follow in the body"),
+        ("all", b"\x05\0\0\0a good", "the body has 1 bytes after its last tensor"),
+        ("all", b"\x09\0\0\0a goo", "input text: element 0 is longer than the tensor's bytes"),
+        ("all", b"\x05\0\0\0a \xffod", "input text: element 0 is not UTF-8"),
+    ],
+)
+def test_bad_bytes_are_one_sentence(length: str, tail: bytes, message: str, listening: Listening) -> None:
+    """The lengths that a request claims are checked against its bytes."""
+    given = {"name": "text", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 9}}
+    head = to_json({"inputs": [given]})
+    headers = {LENGTH_HEADER: str(len(head)) if length == "all" else length}
+    answer = httpx2.post(f"{listening.url}/v2/models/film/infer", content=head + tail, headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (400, message)
+
+
+@pytest.mark.parametrize("path", ["/models/none", "/models/none/ready", "/models/film/versions/9"])
+def test_unknown_models_are_not_found(path: str, listening: Listening) -> None:
+    """In the protocol's form."""
+    answer = get(listening, path)
+    assert (answer.status_code, list(answer.json())) == (404, ["error"])
+
+
+def test_large_tasks_have_the_scores_of_all_labels(
+    listening: Listening, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """The native route has those of the best 256 labels."""
+    labels = [f"intent {number}" for number in range(300)]
+    listening.upload(make_artifact(bert, "lora", name="intents", labels=labels))
+    listening.upload(make_artifact(bert, "lora", name="tags", labels=labels, task_type="multilabel"))
+    for model in ("intents", "tags"):
+        (scores,) = [one for one in infer(listening, model).json()["outputs"] if one["name"] == "scores"]
+        assert scores["shape"] == [3, 300]
+        right = predicted(listening, model, top_k=300)
+        assert scores["data"] == [value for one in right for value in one["scores"].values()]
+
+
+def test_a_t5_writes_texts_or_scores_labels(
+    listen: Listen, t5_directory: Path, t5: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """By the task, unless the parameter `answer` says otherwise."""
+    with listen(backbone=t5_directory) as started:
+        started.upload(make_artifact(t5, "lora", name="film", answer="score"))
+        started.upload(make_artifact(t5, "lora", name="words", answer="generate"))
+        named = {model: list(outputs(infer(started, model))) for model in ("film", "words")}
+        assert named == {"film": ["label", "score", "scores"], "words": ["text", "score", "finish_reason"]}
+        about = {model: get(started, f"/models/{model}").json()["outputs"] for model in named}
+        assert {model: [one["name"] for one in about[model]] for model in named} == named
+        other = {"film": {"answer": "generate", "max_new_tokens": 3}, "words": {"answer": "score"}}
+        turned = {model: list(outputs(infer(started, model, parameters=other[model]))) for model in named}
+        assert turned == {"film": named["words"], "words": named["film"]}
