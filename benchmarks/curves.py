@@ -81,7 +81,7 @@ def start_servers(stack: ExitStack, store: Path, tasks: Sequence[str], dtype: st
 
     def start(name: str, device_bytes: int, host_bytes: int) -> Server:
         flags = "--dtype", dtype, "--device-bytes", str(device_bytes), "--host-bytes", str(host_bytes)
-        server = stack.enter_context(serving(store, "--log-level", "warning", *flags))
+        server = stack.enter_context(serving("--log-level", "warning", *flags, store=store))
         run(ask_all(server.url, [predict_bytes(task, "ok") for task in tasks], CALLERS))
         print(f"{dtype}, {name}: {STORED} adapters have answered", file=sys.stderr, flush=True)
         return server
@@ -129,10 +129,8 @@ def report_servers(dtype: str, crowds: Mapping[str, LoadedServer]) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
+    parser = create_parser(__doc__, rounds=5, seconds=2.0)
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=["float32", "int8"])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of requests to a server in each round")
     add_level(parser)
     add_json(parser, "the ratios of each round")
     given = parser.parse_args()

@@ -12,16 +12,14 @@ the scheduler alone with 100,000 waiting rows of 10, 1,000 and 10,000 tenants: m
 import asyncio
 import random
 import statistics
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
 from common.adapters import make_bytes
-from common.options import create_parser
+from common.options import add_data, create_parser
 from common.sentences import load_sentences
 from common.serving import serving
 from common.tenants import ENVIRONMENT, TenantClients, flooding
@@ -157,17 +155,13 @@ async def show_server(url: str, sentences: list[str], data: bytes, seconds: floa
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--seconds", type=float, default=12.0, help="for each line of the table")
-    parser.add_argument("--max-batch-tokens", type=int, default=1024, help="of the server; a flood is felt by batches")
-    parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
+    parser = create_parser(__doc__, seconds=12.0, max_batch_tokens=1024)
+    add_data(parser)
     given = parser.parse_args()
     sentences = load_sentences(given.data, 800)
     data = make_bytes(load_backbone("minilm"), "compacter", 0)
-    with tempfile.TemporaryDirectory() as directory:
-        flags = ("--max-batch-tokens", str(given.max_batch_tokens))
-        with serving(Path(directory) / "store", *flags, environment=ENVIRONMENT) as server:
-            asyncio.run(show_server(server.url, sentences, data, given.seconds))
+    with serving("--max-batch-tokens", str(given.max_batch_tokens), environment=ENVIRONMENT) as server:
+        asyncio.run(show_server(server.url, sentences, data, given.seconds))
     print()
     for num_tenants in (10, 1_000, 10_000):
         show_scheduler(num_tenants)

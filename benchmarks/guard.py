@@ -32,7 +32,7 @@ from common.passes import FOUR, Adapters, bare_pass, batches_of, mixed_pass, tra
 from common.sentences import load_sentences
 from common.serving import Server, serving, started
 from common.shelf import Shelf
-from common.stock import stock, variant
+from common.stock import serving_stock, variant
 from common.texts import ours, theirs
 from common.turns import cpu_seconds
 from overhead import BARE, INSTANT
@@ -184,27 +184,26 @@ def loads(models: Models) -> Iterator[Round]:
 @contextmanager
 def requests(models: Models) -> Iterator[Round]:
     """CPU time of a request whose model answers at once, against FastAPI alone."""
-    with tempfile.TemporaryDirectory() as directory:
-        tasks = stock(Path(directory) / "store", {"compacter": models.originals["compacter"]}, _TASKS)
+    stored = serving_stock({"compacter": models.originals["compacter"]}, _TASKS, *_QUIET, command=INSTANT)
+    with stored as (server, tasks), started(BARE) as bare:
         asked = [
             predict_bytes(tasks[number % _TASKS], text) for number, text in enumerate(load_sentences(None, _REQUESTS))
         ]
-        with serving(Path(directory) / "store", *_QUIET, command=INSTANT) as server, started(BARE) as bare:
 
-            def spent(one: Server, some: Sequence[bytes]) -> float:
-                before = one.cpu_seconds
-                run(ask_all(one.url, some, _CALLERS))
-                return one.cpu_seconds - before
+        def spent(one: Server, some: Sequence[bytes]) -> float:
+            before = one.cpu_seconds
+            run(ask_all(one.url, some, _CALLERS))
+            return one.cpu_seconds - before
 
-            def measure() -> dict[str, float]:
-                base = own = 0.0
-                for first in range(0, len(asked), _REQUESTS_IN_TURN):
-                    some = asked[first : first + _REQUESTS_IN_TURN]
-                    base += spent(bare, some)
-                    own += spent(server, some)
-                return {"request / FastAPI alone": base / own}
+        def measure() -> dict[str, float]:
+            base = own = 0.0
+            for first in range(0, len(asked), _REQUESTS_IN_TURN):
+                some = asked[first : first + _REQUESTS_IN_TURN]
+                base += spent(bare, some)
+                own += spent(server, some)
+            return {"request / FastAPI alone": base / own}
 
-            yield measure
+        yield measure
 
 
 @contextmanager
@@ -214,8 +213,7 @@ def uploads(models: Models) -> Iterator[Round]:
     plain = partial(transformers_pass, models.plain, [golden] * _UPLOADS_IN_TURN)
     numbers = itertools.count(1)
     with (
-        tempfile.TemporaryDirectory() as directory,
-        serving(Path(directory) / "store", *_QUIET) as server,
+        serving(*_QUIET) as server,
         Client(server.url, timeout=60) as client,
         ThreadPoolExecutor(4) as callers,
     ):
@@ -271,8 +269,7 @@ def show(found: Ratios, committed: Figures) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = create_parser(__doc__, rounds=7)
     parser.add_argument("--record", action="store_true", help="write the figures of this processor to guard.json")
     add_level(parser)
     given = parser.parse_args()

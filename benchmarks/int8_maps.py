@@ -95,12 +95,9 @@ def agreement(found: Sequence[Evaluation], exact: Sequence[Evaluation]) -> float
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
+    parser = create_parser(__doc__, backbone="minilm", preset="compacter", rows=500)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--backbone", default="minilm")
     parser.add_argument("--results", type=Path, help="the output of a sweep")
-    parser.add_argument("--preset", default="compacter", help="of the artifacts")
-    parser.add_argument("--rows", type=int, default=500)
     options = parser.parse_args()
     torch.set_num_threads(1)
     exact, rounded = (load_backbone(options.backbone, dtype=dtype) for dtype in ("float32", "int8"))

@@ -46,12 +46,8 @@ def check(backbone: Backbone, shared: Sequence[Row], separate: Sequence[Row]) ->
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--tasks", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50, 100])
-    parser.add_argument("--tokens", type=int, default=25, help="tokens of the text")
+    parser = create_parser(__doc__, tasks=(1, 2, 5, 10, 20, 50, 100), tokens=25, rounds=15, threads=1)
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "int8"))
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     backbone = load_backbone("minilm", dtype=options.dtype)

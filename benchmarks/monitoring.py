@@ -11,17 +11,15 @@ import asyncio
 import gc
 import itertools
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import httpx2
 from common.adapters import make_bytes
 from common.callers import ask_all, predict_bytes, run
 from common.options import create_parser
-from common.serving import Server, serving
-from common.stock import stock
+from common.serving import Server
+from common.stock import serving_stock
 from common.turns import seconds_of
 from peltier_backbone.load import load_backbone
 from peltier_server.context import VersionLabels
@@ -90,20 +88,14 @@ async def polled_share(server: Server, tabs: int, seconds: float) -> float:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, default=10_000)
-    parser.add_argument("--tabs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    options = parser.parse_args()
+    options = create_parser(__doc__, adapters=10_000, tabs=5, seconds=20.0).parse_args()
     metrics = full_metrics(options.adapters)
     for name, accept in FORMATS.items():
         page = milliseconds(lambda accept=accept: metrics.exposition(accept), time.thread_time)
         print(f"page of all labels, {name:12} {page}")
-    with tempfile.TemporaryDirectory() as directory:
-        originals = {"bitfit": make_bytes(load_backbone("minilm"), "bitfit", 0)}
-        tasks = stock(Path(directory) / "store", originals, options.adapters)
-        with serving(Path(directory) / "store") as server:
-            over_http(server, tasks, options.tabs, options.seconds)
+    originals = {"bitfit": make_bytes(load_backbone("minilm"), "bitfit", 0)}
+    with serving_stock(originals, options.adapters) as (server, tasks):
+        over_http(server, tasks, options.tabs, options.seconds)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -243,18 +242,13 @@ async def settle_in(url: str, backbone: Backbone, kinds: Collection[str]) -> tup
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each attack in its endless form")
-    parser.add_argument("--most", type=float, default=60.0, help="seconds of an attack that is sent once")
+    parser = create_parser(__doc__, seconds=20.0, most=60.0)
     parser.add_argument("--attack", choices=list(ATTACKS), action="append", help="these alone")
     parser.add_argument("--form", choices=FORMS, action="append", help="this one alone")
     given = parser.parse_args()
     backbone, names = load_backbone("minilm"), given.attack or list(ATTACKS)
     budgets = ("--device-bytes", str(DEVICE_MIB * 2**20), "--host-bytes", str(HOST_MIB * 2**20))
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        serving(Path(directory) / "store", *budgets, environment=ENVIRONMENT) as server,
-    ):
+    with serving(*budgets, environment=ENVIRONMENT) as server:
         empty = ProcessMemory(server.process.pid).now_mib
         kinds = {kind for name in names for kind in ATTACKS[name].adapters}
         victim, attacker = asyncio.run(settle_in(server.url, backbone, kinds))

@@ -25,8 +25,8 @@ from common.adapters import make_bytes
 from common.callers import ask_all, predict_bytes, request_bytes, run
 from common.options import create_parser
 from common.sentences import load_sentences
-from common.serving import Server, serving, started
-from common.stock import stock
+from common.serving import Server, started
+from common.stock import serving_stock
 from common.turns import by_turns, median_ratio
 from peltier_backbone.load import load_backbone
 
@@ -41,28 +41,24 @@ _ROW_CALLERS = (1, 4)
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--callers", type=int, nargs="+", default=[1, 16, 64])
-    parser.add_argument("--requests", type=int, default=3000, help="of each round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = create_parser(__doc__, callers=(1, 16, 64), requests=3000, rounds=3)
     parser.add_argument("--profile", action="store_true", help="also say where the time goes")
     given = parser.parse_args()
     originals = {"compacter": make_bytes(load_backbone("minilm"), "compacter", 0)}
-    with tempfile.TemporaryDirectory() as directory:
-        tasks = stock(Path(directory) / "store", originals, NUM_TASKS)
-        draw, sentences = random.Random(0), load_sentences(None, given.requests)
+    draw, sentences = random.Random(0), load_sentences(None, given.requests)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        serving_stock(originals, NUM_TASKS, command=INSTANT, environment={"SAMPLES": f"{directory}/samples.json"}) as (
+            server,
+            tasks,
+        ),
+        started(BARE) as bare,
+    ):
         requests = [predict_bytes(draw.choice(tasks), text) for text in sentences]
-        samples = Path(directory) / "samples.json"
-        environment = {"SAMPLES": str(samples)}
-        with (
-            serving(Path(directory) / "store", command=INSTANT, environment=environment) as server,
-            started(BARE) as bare,
-        ):
-            servers = {"peltier": server, FASTAPI: bare}
-            report(measure(servers, requests, given.callers, given.rounds), given.requests)
-            report_rows(server, row_requests(draw, tasks, sentences), given.rounds)
-            if given.profile:
-                show_profile(server, requests, max(given.callers), samples)
+        report(measure({"peltier": server, FASTAPI: bare}, requests, given.callers, given.rounds), given.requests)
+        report_rows(server, row_requests(draw, tasks, sentences), given.rounds)
+        if given.profile:
+            show_profile(server, requests, max(given.callers), Path(directory) / "samples.json")
 
 
 def measure(servers: dict[str, Server], requests: list[bytes], callers: list[int], rounds: int) -> CostSamples:

@@ -193,11 +193,7 @@ async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) 
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--loaded", type=int, nargs="+", default=[10, 1000, 10_000])
-    parser.add_argument("--presets", nargs="+", default=PRESETS, help="whose loads are timed")
-    parser.add_argument("--many", type=int, default=1000, help="adapters of each preset whose memory is measured")
-    parser.add_argument("--cycles", type=int, default=20)
+    parser = create_parser(__doc__, loaded=(10, 1000, 10_000), presets=PRESETS, many=1000, cycles=20)
     add_json(parser, "what was measured")
     options = parser.parse_args()
     # Both as the server does.

@@ -174,10 +174,7 @@ def report(callers: Sequence[RestartCaller]) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--callers", type=int, default=16)
-    parser.add_argument("--backbone", default="minilm")
+    parser = create_parser(__doc__, rounds=3, callers=16, backbone="minilm")
     parser.add_argument("--kill", action="store_true")
     asked = parser.parse_args()
     assert shutil.which("haproxy"), "haproxy is not installed"

@@ -12,10 +12,9 @@ the upper bound of the rate. Rates count rows.
 import random
 import statistics
 from functools import partial
-from pathlib import Path
 
 import torch
-from common.options import add_json, create_parser, write_json
+from common.options import add_data, add_json, create_parser, write_json
 from common.passes import BATCH, FOUR, Adapters, Batches, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
 from common.turns import Call, Rounds, median_ratio, time_by_turns
@@ -94,11 +93,9 @@ def report(title: str, seconds: Rounds, batches: Batches) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
+    parser = create_parser(__doc__, sentences=96, rounds=3)
+    add_data(parser)
     parser.add_argument("--dtype", choices=list(DTYPES), default="float32")
-    parser.add_argument("--sentences", type=int, default=96)
-    parser.add_argument("--rounds", type=int, default=3)
     add_json(parser, "the seconds of each round")
     options = parser.parse_args()
     keep_freed_memory()

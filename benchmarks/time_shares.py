@@ -10,16 +10,14 @@ its rate alone, so the shares are equal if both are slowed down equally. The tar
 
 import asyncio
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from common.adapters import make_bytes, make_task
-from common.options import create_parser
+from common.options import add_data, create_parser
 from common.sentences import load_sentences
 from common.serving import Server, serving
 from common.tenants import ENVIRONMENT, TenantClients, flooding
@@ -110,18 +108,14 @@ def _print(one: RowKind, other: RowKind, alone: tuple[float, float], both: tuple
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--seconds", type=float, default=15.0, help="for each rate")
-    parser.add_argument("--max-batch-tokens", type=int, default=1024, help="of the server")
-    parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
+    parser = create_parser(__doc__, seconds=15.0, max_batch_tokens=1024)
+    add_data(parser)
     given = parser.parse_args()
     backbone, sentences = load_backbone("minilm"), load_sentences(given.data, 800)
     task = make_task(backbone, max_length=_MAX_LENGTH)
     files = {adapter_name(kind): make_bytes(backbone, kind.preset, 0, task=task, **kind.settings) for kind in KINDS}
-    with tempfile.TemporaryDirectory() as directory:
-        flags = ("--max-batch-tokens", str(given.max_batch_tokens))
-        with serving(Path(directory) / "store", *flags, environment=ENVIRONMENT) as server:
-            asyncio.run(show(server, sentences, files, given.seconds))
+    with serving("--max-batch-tokens", str(given.max_batch_tokens), environment=ENVIRONMENT) as server:
+        asyncio.run(show(server, sentences, files, given.seconds))
 
 
 if __name__ == "__main__":

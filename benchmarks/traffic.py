@@ -107,7 +107,7 @@ def gather(stack: ExitStack, directory: Path, given: argparse.Namespace) -> list
     tasks = [stock(store, originals, max(count, len(SMALL) if count == 1 else 0))
              for store, count in zip(stores, counts, strict=True)]  # fmt: skip
     with ThreadPoolExecutor(2) as starting:
-        servers = list(starting.map(lambda store: stack.enter_context(serving(store, *flags)), stores))
+        servers = list(starting.map(lambda store: stack.enter_context(serving(*flags, store=store)), stores))
     crowds = [LoadedServer(*one) for one in zip(servers, tasks, counts, strict=True)]
     for crowd in crowds:
         run(ask_all(crowd.server.url, [predict_bytes(task, "ok") for task in crowd.tasks], CALLERS))
@@ -149,12 +149,7 @@ def report(crowds: Sequence[LoadedServer], rate: float, given: argparse.Namespac
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, nargs="+", default=[1, 10, 100, 1000])
-    parser.add_argument("--alpha", type=float, default=1.0, help="exponent of the power law")
-    parser.add_argument("--load", type=float, default=0.5, help="arrivals, as a part of the first server's rate")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of saturation in each round; twice as much of load")
+    parser = create_parser(__doc__, adapters=(1, 10, 100, 1000), alpha=1.0, load=0.5, rounds=5, seconds=2.0)
     parser.add_argument("--device-mib", type=int, help="of each server's memory for adapters")
     add_json(parser, "everything that was measured")
     given = parser.parse_args()

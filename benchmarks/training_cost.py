@@ -184,11 +184,7 @@ def report(found: dict[str, Measured], num_rows: int, title: str) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--rows", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=2)
-    options = parser.parse_args()
+    options = create_parser(__doc__, rows=4, tokens=128, rounds=2).parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with TemporaryDirectory() as folder:

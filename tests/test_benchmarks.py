@@ -81,7 +81,7 @@ def test_every_benchmark_has_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     for path in FILES:
-        if "create_parser(__doc__)" in path.read_text():
+        if "create_parser(__doc__" in path.read_text():
             monkeypatch.setattr(sys, "argv", [path.name, "--help"])
             with pytest.raises(SystemExit) as end:
                 runpy.run_path(str(path), run_name="__main__")

@@ -5,9 +5,24 @@ import json
 from pathlib import Path
 
 
-def create_parser(doc: str | None) -> argparse.ArgumentParser:
-    """A parser whose help begins with the docstring of the benchmark, as it is written."""
-    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+def create_parser(doc: str | None, **defaults: int | float | str | tuple[int, ...]) -> argparse.ArgumentParser:
+    """A parser whose help begins with the docstring of the benchmark, as it is written. It has a flag for each of
+    `defaults`, whose value has the same type; a tuple stands for one value or several."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(default, tuple):
+            parser.add_argument(
+                flag, type=type(default[0]), nargs="+", default=list(default), help=f"default: {default}"
+            )
+        else:
+            parser.add_argument(flag, type=type(default), default=default, help=f"default: {default}")
+    return parser
+
+
+def add_data(parser: argparse.ArgumentParser, what: str = "SST-2's validation.jsonl.gz") -> None:
+    """The flag of a benchmark that reads sentences."""
+    parser.add_argument("--data", type=Path, help=f"{what}; without it, sentences of such lengths")
 
 
 def add_json(parser: argparse.ArgumentParser, what: str = "what was measured in each round") -> None:

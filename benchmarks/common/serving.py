@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,12 +65,17 @@ class Server:
 
 @contextmanager
 def serving(
-    store: Path, *flags: str, command: Sequence[str] = PELTIER, environment: Mapping[str, str] | None = None
+    *flags: str,
+    store: Path | None = None,
+    command: Sequence[str] = PELTIER,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """`peltier serve` with MiniLM over `store` while the block runs; `command` stands in for `peltier`."""
-    fixed = ["--backbone", "minilm", "--store", str(store), "--threads", "1", "--lame-duck-seconds", "0"]
-    with started([*command, "serve", *fixed, *flags], environment) as server:
-        yield server
+    """`peltier serve` with MiniLM over `store`, or a new one; `command` stands in for `peltier`."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = store or Path(directory) / "store"
+        fixed = ["--backbone", "minilm", "--store", str(place), "--threads", "1", "--lame-duck-seconds", "0"]
+        with started([*command, "serve", *fixed, *flags], environment) as server:
+            yield server
 
 
 @contextmanager

@@ -3,11 +3,14 @@
 import asyncio
 import json
 import struct
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from common.serving import PELTIER, Server, serving
 from peltier_adapters.artifact.manifest import read_header
 from peltier_adapters.artifact.source import digest_of
 from peltier_server.auth.keyring import TENANT
@@ -49,6 +52,19 @@ def stock(store: Path, originals: Mapping[str, bytes], count: int) -> list[str]:
     stocked = list(_shelve(Path(place.blobs), originals, count))
     asyncio.run(register(place.registry, stocked))
     return [one.name for one in stocked]
+
+
+@contextmanager
+def serving_stock(
+    originals: Mapping[str, bytes], count: int, *flags: str, command: Sequence[str] = PELTIER,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[tuple[Server, list[str]]]:  # fmt: skip
+    """A server over such a store while the block runs, and the names of its tasks."""
+    with tempfile.TemporaryDirectory() as directory:
+        store = Path(directory) / "store"
+        tasks = stock(store, originals, count)
+        with serving(*flags, store=store, command=command, environment=environment) as server:
+            yield server, tasks
 
 
 def _shelve(blobs: Path, originals: Mapping[str, bytes], count: int) -> Iterator[Stocked]:

@@ -93,9 +93,7 @@ def report(crowds: Sequence[LibraryCrowd], counts: Sequence[int]) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, nargs="+", default=[1, 10, 100, 300, 1_000, 10_000])
-    parser.add_argument("--rounds", type=int, default=8)
+    parser = create_parser(__doc__, adapters=(1, 10, 100, 300, 1_000, 10_000), rounds=8)
     add_json(parser, "the ratios of each round")
     given = parser.parse_args()
     counts, checkpoint = sorted(given.adapters), str(find_checkpoint("minilm"))

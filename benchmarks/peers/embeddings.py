@@ -27,7 +27,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from common.options import add_json, create_parser, write_json
+from common.options import add_data, add_json, create_parser, write_json
 from common.sentences import load_sentences
 from common.turns import by_turns, median_ratio
 
@@ -56,10 +56,8 @@ def product_rate() -> float:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--data", type=Path, help="a .jsonl.gz with a sentence column; else sentences of such lengths")
-    parser.add_argument("--sentences", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = create_parser(__doc__, sentences=400, rounds=5)
+    add_data(parser)
     add_json(parser, "the seconds of each round")
     options = parser.parse_args()
     sentences = load_sentences(options.data, options.sentences)

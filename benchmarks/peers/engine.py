@@ -38,6 +38,11 @@ class Arguments:
         return cls(name, precision, int(num_threads), checkpoint, Path(folder), Path(model))
 
     @property
+    def library(self) -> str:
+        """The first word of the name."""
+        return self.name.partition(" ")[0]
+
+    @property
     def states(self) -> Path:
         """Where the hidden states go."""
         return self.folder / f"{self.name}.npy"

@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from contender import Contender, Engine
+from contender import COMPILED, Contender, Engine
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import DTYPES, load_backbone
 from rich.console import Console
@@ -43,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
 from common.committed import processor
 from common.forced import add_level, multiplies_bfloat16, own_level
-from common.options import add_json, create_parser, write_json
+from common.options import add_data, add_json, create_parser, write_json
 from common.sentences import load_sentences
 
 ROWS, CALIBRATION = 32, 200
@@ -63,8 +63,6 @@ FOREIGN = [
     }.items()
     for precision in precisions
 ]
-# They take longest to start.
-COMPILED = {"torchao", "zentorch"}
 # They choose instructions by the processor alone; OpenVINO does so for its float32 products and its norms.
 NOT_HELD = {"onnxruntime", "onnxruntime-openvino", "openvino"}
 PELTIER = [Engine("engine", "peltier", dtype, flags=flags) for dtype in DTYPES for flags in ((), ("--adapters",))]
@@ -235,11 +233,8 @@ def report(found: dict[Engine, EngineResult], options: argparse.Namespace) -> No
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--sentences", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = create_parser(__doc__, threads=1, sentences=64, rounds=3)
+    add_data(parser)
     parser.add_argument(
         "--engines", nargs="+", default=[one.name for one in FOREIGN + PELTIER], help="only these; all by default"
     )

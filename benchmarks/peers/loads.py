@@ -69,8 +69,7 @@ def report(found: Sequence[Loads], num_adapters: int) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, default=200)
+    parser = create_parser(__doc__, adapters=200)
     add_json(parser, "every load")
     given = parser.parse_args()
     checkpoint = str(find_checkpoint("minilm"))

@@ -160,13 +160,8 @@ def report(found: dict[Engine, TextResult], num_threads: int, level: str | None)
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--backbone", default=str(SMALL))
+    parser = create_parser(__doc__, backbone=str(SMALL), inputs=128, limit=64, threads=1, rounds=6)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--inputs", type=int, default=128)
-    parser.add_argument("--limit", type=int, default=64, help="tokens of a text")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=6)
     add_level(parser)
     add_json(parser, "the ratios of each round")
     options = parser.parse_args()

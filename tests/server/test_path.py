@@ -1,4 +1,7 @@
-"""The files that one request enters: a reader of the request's path has to open no more."""
+"""The files that one request, one row and one step enter: a reader of their paths has to open no more.
+
+`pytest -rP tests/server/test_path.py` prints them.
+"""
 
 import json
 import threading
@@ -9,7 +12,13 @@ from typing import Any
 
 import httpx2
 import pytest
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation import Decoding, Generator, create_draft
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 
 from tests.server.conftest import Listen
 
@@ -41,7 +50,9 @@ class EnteredFiles:
         for _ in range(3):
             work()
         first, *others = [self._record(work) for _ in range(_NUM_RUNS)]
-        return [file for file in first if all(file in other for other in others)]
+        found = [file for file in first if all(file in other for other in others)]
+        print(_listed(found))
+        return found
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         if self._recording and event == "call":
@@ -55,6 +66,14 @@ class EnteredFiles:
         work()
         self._recording = False
         return list(self._files)
+
+    def in_thread(self, work: Callable[[], object]) -> list[str]:
+        """The same of work that uses no other thread; it runs in a new one."""
+        files: list[str] = []
+        thread = threading.Thread(target=lambda: files.extend(self.of(work)))
+        thread.start()
+        thread.join()
+        return files
 
 
 @contextmanager
@@ -110,3 +129,23 @@ def test_a_streamed_text_enters_few_files(
     assert len(_of_server(files)) <= 39, _listed(files)
     # 39 of the server, and 33 below it.
     assert len(files) <= 72, _listed(files)
+
+
+def test_a_row_enters_few_files(entered: EnteredFiles, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """A batch of one row of a Compacter on the CPU. This number may fall, but not rise."""
+    row = _row(bert, make_artifact(bert, "compacter"))
+    files = entered.in_thread(lambda: forward(bert, [row]))
+    assert 0 < len(files) <= 22, _listed(files)
+
+
+def test_a_step_enters_few_files(entered: EnteredFiles, t5: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """One token of a text with a Compacter. This number may fall, but not rise."""
+    generator = Generator(t5)
+    generator.join([create_draft(t5, _row(t5, make_artifact(t5, "compacter")), Decoding(max_new_tokens=32))])
+    files = entered.in_thread(generator.step)
+    assert 0 < len(files) <= 16, _listed(files)
+
+
+def _row(backbone: Backbone, artifact: bytes) -> Row:
+    resident = Banks(backbone).add(read_artifact(artifact, backbone))
+    return Row(Encoded((5, 8, 13, 21, 34), (0,) * 5), resident)
