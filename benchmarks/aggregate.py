@@ -24,6 +24,7 @@ from common.passes import FOUR
 from common.sentences import load_sentences
 from common.serving import Server
 from common.stock import serving_stock, variant
+from common.tables import Table, median
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -88,16 +89,16 @@ def report(rounds: list[tuple[UsedTime, UsedTime]], sizes: Counter[int], clients
     """Prints rates and their ratios: medians of the rounds."""
     mean_rows = sum(size * count for size, count in sizes.items()) / sizes.total()
     print(f"{clients} clients, one text each, {NUM_TASKS} tasks of {len(FOUR)} presets; {mean_rows:.1f} rows a batch")
-    print(f"{'':18}{'a second of CPU time':>22}{'a second by the clock':>24}")
-    found = {"rows_a_batch": mean_rows}
+    table = Table("", "a second of CPU time", "a second by the clock")
     for place, name in enumerate(("server, requests", "engine, rows")):
-        per_core = statistics.median(pair[place].per_core for pair in rounds)
-        by_clock = statistics.median(pair[place].by_clock for pair in rounds)
-        print(f"{name:18}{per_core:22.1f}{by_clock:24.1f}")
-    for clock in ("per_core", "by_clock"):
-        found[clock] = statistics.median(getattr(one, clock) / getattr(other, clock) for one, other in rounds)
-    print(f"{'server / engine':18}{found['per_core']:22.2f}{found['by_clock']:24.2f}")
-    return found
+        used = [pair[place] for pair in rounds]
+        table.row(name, median([one.per_core for one in used], ".1f"), median([one.by_clock for one in used], ".1f"))
+    found = {
+        clock: statistics.median(getattr(one, clock) / getattr(other, clock) for one, other in rounds)
+        for clock in ("per_core", "by_clock")
+    }
+    table.row("server / engine", *(f"{ratio:.2f}" for ratio in found.values()))
+    return {"rows_a_batch": mean_rows, **found}
 
 
 def main() -> None:

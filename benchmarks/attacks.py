@@ -90,7 +90,8 @@ async def hang_up(attacker: Attacker) -> None:
     for request in attacker.requests:
         async with connections(attacker.url, 1) as (connection,):
             try:
-                status = await asyncio.wait_for(_status(connection.ask(request)), _HANG_UP_SECONDS)
+                async with asyncio.timeout(_HANG_UP_SECONDS):
+                    status = await _status(connection.ask(request))
             except TimeoutError:
                 status = "left"
             attacker.statuses[status] += 1

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from common.adapters import INPUTS, make_bytes
+from common.adapters import INPUTS, create_trained, make_bytes
 from common.callers import ask_all, predict_bytes, run
 from common.committed import Figures, Ratios, losses, processor, read_figures, record_figures
 from common.forced import add_level, hold_process, own_level
@@ -36,7 +36,6 @@ from common.stock import serving_stock, variant
 from common.texts import ours, theirs
 from common.turns import cpu_seconds
 from overhead import BARE, INSTANT
-from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import load_backbone
@@ -143,10 +142,7 @@ def _plain_loss(plain: BertModel, batch: Sequence[Encoded]) -> Callable[[], torc
 
 
 def _adapter_loss(backbone: Backbone, batch: Sequence[Encoded]) -> Callable[[], torch.Tensor]:
-    preset = find_preset("compacter")
-    settings = preset.settings({}, backbone.config)
-    parts = preset.compose(settings, backbone.config, outputs=2)
-    model = HeadedAdapter(backbone, parts, settings, seed=0).train()
+    model = create_trained(HeadedAdapter, backbone, "compacter")
     labels = torch.tensor([number % 2 for number in range(len(batch))])
     return lambda: F.cross_entropy(model(backbone.pack(batch)), labels)
 

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,62 +89,41 @@ def in_seconds(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > end
 
 
-class Publisher:
-    """Publishes the adapters that the attacks need."""
+def candidates(backbone: Backbone, kind: str) -> Iterator[Iterator[tuple[str, bytes]]]:
+    """Ways to make the adapters of `kind`, from the highest cost down: pairs of their names and their files."""
 
-    def __init__(self, backbone: Backbone, client: AsyncClient) -> None:
-        self._backbone = backbone
-        self._client = client
+    def several(name: str, count: int, preset: str, **settings: str | int) -> Iterator[tuple[str, bytes]]:
+        return ((f"{name}-{number}", make_bytes(backbone, preset, number, **settings)) for number in range(count))
 
-    async def publish(self, kinds: Collection[str]) -> None:
-        """Publishes the adapters of `kinds`."""
-        making = {
-            "plain": self._publish_plain,
-            "prefix": self._publish_prefix,
-            "labels": self._publish_labels,
-            "costly": self._publish_costly,
-            "hogs": self._publish_hogs,
-        }
-        for kind in sorted(kinds):
-            await making[kind]()
-
-    async def _publish_plain(self) -> None:
-        await self._client.upload(make_bytes(self._backbone, "compacter", 1), name="plain")
-
-    async def _publish_prefix(self) -> None:
-        await self._client.upload(make_bytes(self._backbone, "prefix", 2, length=512), name="prefix")
-
-    async def _publish_hogs(self) -> None:
-        for number in range(NUM_HOGS):
-            data = make_bytes(self._backbone, "houlsby", number, bottleneck=240)
-            await self._client.upload(data, name=f"hog-{number}")
-
-    async def _publish_labels(self) -> None:
-        for count, length in _LABELS:
-            labels = [f"{number:04}".ljust(length, "x") for number in range(count)]
-            data = make_bytes(self._backbone, "bitfit", 3, task=make_task(self._backbone, labels))
-            if not await self._refused("labels", data, f"{count} labels of {length} characters"):
-                for number in range(NUM_LISTED):
-                    await self._client.upload(data, name=f"listed-{number}")
-                return
-
-    async def _publish_costly(self) -> None:
+    if kind == "plain":
+        yield iter([("plain", make_bytes(backbone, "compacter", 1))])
+    elif kind == "prefix":
+        yield iter([("prefix", make_bytes(backbone, "prefix", 2, length=512))])
+    elif kind == "hogs":
+        yield several("hog", NUM_HOGS, "houlsby", bottleneck=240)
+    elif kind == "costly":
         for preset, settings in _COSTLY:
-            data = make_bytes(self._backbone, preset, 0, **settings)
-            if not await self._refused("costly-0", data, f"{preset} {dict(settings)}"):
-                for number in range(1, NUM_COSTLY):
-                    data = make_bytes(self._backbone, preset, number, **settings)
-                    await self._client.upload(data, name=f"costly-{number}")
-                return
+            yield several("costly", NUM_COSTLY, preset, **settings)
+    else:
+        for count, length in _LABELS:
+            task = make_task(backbone, [f"{number:04}".ljust(length, "x") for number in range(count)])
+            data = make_bytes(backbone, "bitfit", 3, task=task)
+            yield iter((name, data) for name in ("labels", *(f"listed-{number}" for number in range(NUM_LISTED))))
 
-    async def _refused(self, name: str, data: bytes, what: str) -> bool:
+
+async def publish(backbone: Backbone, client: AsyncClient, kind: str) -> None:
+    """Publishes the adapters of `kind`, of the highest cost that the server accepts."""
+    for adapters in candidates(backbone, kind):
+        name, data = next(adapters)
         try:
-            await self._client.upload(data, name=name)
+            await client.upload(data, name=name)
         except PeltierError as error:
-            print(f"refused: {what}: {str(error)[:200]}")
-            return True
-        print(f"accepted: {what}, {len(data) / 2**20:.1f} MiB")
-        return False
+            print(f"refused: {name}, {len(data) / 2**20:.1f} MiB: {str(error)[:200]}")
+            continue
+        print(f"accepted: {name}, {len(data) / 2**20:.1f} MiB", flush=True)
+        for name, data in adapters:
+            await client.upload(data, name=name)
+        return
 
 
 class Attackers:
@@ -237,7 +216,8 @@ async def settle_in(url: str, backbone: Backbone, kinds: Collection[str]) -> tup
     async with AsyncClient(url, keys[0], timeout=300) as victim:
         await victim.upload(make_bytes(backbone, "compacter", 0), name="demo")
     async with AsyncClient(url, keys[1], timeout=300) as attacker:
-        await Publisher(backbone, attacker).publish(kinds)
+        for kind in sorted(kinds):
+            await publish(backbone, attacker, kind)
     return keys[0], keys[1]
 
 

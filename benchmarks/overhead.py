@@ -27,6 +27,7 @@ from common.options import create_parser
 from common.sentences import load_sentences
 from common.serving import Server, started
 from common.stock import serving_stock
+from common.tables import Table, median
 from common.turns import by_turns, median_ratio
 from peltier_backbone.load import load_backbone
 
@@ -78,13 +79,13 @@ def measure(servers: dict[str, Server], requests: list[bytes], callers: list[int
 def report(found: CostSamples, num_requests: int) -> None:
     """A line for each server and number of callers: medians of the rounds, with the range."""
     print(f"{num_requests} requests a round, {NUM_TASKS} tasks, one sentence each")
-    print(f"{'callers at a time':20}{'':14}{'CPU, µs a request':>20}{'range':>14}{'x fastapi':>12}{'requests/s':>12}")
+    table = Table("callers at a time", "CPU, µs a request", "range", "x fastapi", "requests/s")
     for (count, name), samples in found.items():
         micros = [1e6 * cpu / num_requests for cpu, _ in samples]
         ratio = median_ratio(*([cpu for cpu, _ in one] for one in (samples, found[count, FASTAPI])))
-        rate = statistics.median(num_requests / seconds for _, seconds in samples)
+        rates = [num_requests / seconds for _, seconds in samples]
         spread = f"{min(micros):.0f} to {max(micros):.0f}"
-        print(f"{count:<20}{name:14}{statistics.median(micros):20.0f}{spread:>14}{ratio:12.2f}{rate:12.0f}")
+        table.row(f"{count}, {name}", median(micros, ".0f"), spread, f"{ratio:.2f}", median(rates, ".0f"))
 
 
 def row_requests(draw: random.Random, tasks: list[str], sentences: list[str]) -> list[bytes]:

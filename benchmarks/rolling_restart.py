@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,35 +38,26 @@ START_SECONDS = 120
 NOTICED_SECONDS = 1.5
 
 
-@dataclass(frozen=True)
 class Replica:
     """One server process at a fixed port, which may end and begin again."""
 
-    port: int
-    flags: Sequence[str]
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+    def __init__(self, flags: Sequence[str]) -> None:
+        self.address = f"127.0.0.1:{(port := free_port())}"
+        self._command = [*PELTIER, "serve", "--port", str(port), "--threads", "1", *flags]
+        self._processes = ExitStack()
 
     def start(self) -> None:
         """Starts the process; returns when it is ready."""
-        command = [*PELTIER, "serve", "--port", str(self.port), "--threads", "1", *self.flags]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
-        Server(f"http://{self.address}", self.processes[-1]).wait_until_ready()
+        self._process = self._processes.enter_context(running(self._command, self.address, {"OMP_NUM_THREADS": "1"}))
 
     def stop(self, sign: signal.Signals) -> int:
         """Stops the process; returns its exit status."""
-        self.processes[-1].send_signal(sign)
-        return self.processes[-1].wait(START_SECONDS)
+        self._process.send_signal(sign)
+        return self._process.wait(START_SECONDS)
 
     def end(self) -> None:
         """Kills every process of the replica."""
-        for process in self.processes:
-            process.kill()
-            process.wait()
+        self._processes.close()
 
 
 @dataclass(frozen=True)
@@ -107,20 +98,27 @@ class RestartCaller:
 
 
 @contextmanager
+def running(
+    command: Sequence[str], address: str, environment: Mapping[str, str]
+) -> Iterator["subprocess.Popen[bytes]"]:  # fmt: skip
+    """A process that answers at `address`, from the moment in which it is ready; it is killed at the end."""
+    process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
+    try:
+        Server(f"http://{address}", process).wait_until_ready()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
 def balanced(replicas: Sequence[Replica]) -> Iterator[str]:
     """The URL of a HAProxy in front of `replicas`."""
     bind = f"127.0.0.1:{free_port()}"
-    environment = {"PELTIER_BIND": bind}
-    environment |= {f"PELTIER_REPLICA_{number}": one.address for number, one in enumerate(replicas, 1)}
+    addresses = {f"PELTIER_REPLICA_{number}": one.address for number, one in enumerate(replicas, 1)}
     command = [str(shutil.which("haproxy")), "-f", str(ROOT / "deploy" / "haproxy.cfg")]
-    haproxy = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
-    try:
-        server = Server(f"http://{bind}", haproxy)
-        server.wait_until_ready()
-        yield server.url
-    finally:
-        haproxy.kill()
-        haproxy.wait()
+    with running(command, bind, {"PELTIER_BIND": bind, **addresses}):
+        yield f"http://{bind}"
 
 
 @contextmanager
@@ -150,7 +148,7 @@ def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None
 
 def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[RestartCaller]:
     """The answers that callers got while replicas with `flags` were restarted."""
-    replicas = [Replica(free_port(), flags) for _ in range(2)]
+    replicas = [Replica(flags) for _ in range(2)]
     with ExitStack() as started:
         for replica in replicas:
             started.callback(replica.end)

@@ -20,6 +20,7 @@ from common.adapters import make_bytes, make_task
 from common.options import add_data, create_parser
 from common.sentences import load_sentences
 from common.serving import Server, serving
+from common.tables import Table
 from common.tenants import ENVIRONMENT, TenantClients, flooding
 from peltier_backbone.load import load_backbone
 
@@ -89,22 +90,20 @@ async def show(server: Server, sentences: Sequence[str], files: dict[str, bytes]
         for name in TENANTS:
             await tenants.add(name, files)
         rates = FloodRates(server, tenants, sentences)
-        print(f"{'rows a CPU second':40}{'alone':>16}{'together':>16}{'shares of time':>18}{'ratio':>8}")
+        table = Table("rows a CPU second", "alone", "together", "shares of time", "ratio", first=40)
         alone: dict[str, float] = {}
         for one, other in PAIRS:
             for kind in (one, other):
                 if kind.name not in alone:
                     alone[kind.name] = (await rates.measure({"one": kind}, seconds))["one"]
             both = await rates.measure({"one": one, "two": other}, seconds)
-            _print(one, other, (alone[one.name], alone[other.name]), (both["one"], both["two"]))
-
-
-def _print(one: RowKind, other: RowKind, alone: tuple[float, float], both: tuple[float, float]) -> None:
-    shares = [rate / base for rate, base in zip(both, alone, strict=True)]
-    ratio = max(shares) / min(shares) if all(shares) else float("inf")
-    rates = [f"{first:.0f} / {second:.0f}" for first, second in (alone, both)]
-    shown = " / ".join(f"{100 * share:.0f} %" for share in shares)
-    print(f"{one.name + ' / ' + other.name:40}{rates[0]:>16}{rates[1]:>16}{shown:>18}{ratio:8.2f}", flush=True)
+            rates_alone = alone[one.name], alone[other.name]
+            shares = [rate / base for rate, base in zip(both.values(), rates_alone, strict=True)]
+            ratio = max(shares) / min(shares) if all(shares) else float("inf")
+            cells = [f"{first:.0f} / {second:.0f}" for first, second in (rates_alone, both.values())]
+            table.row(
+                f"{one.name} / {other.name}", *cells, " / ".join(f"{share:.0%}" for share in shares), f"{ratio:.2f}"
+            )
 
 
 def main() -> None:

@@ -21,10 +21,11 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
+from common.adapters import create_trained
 from common.options import create_parser
+from common.tables import Table
 from common.turns import by_turns, median_ratio
 from peltier_adapters.presets.baselines import BASELINES
-from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.load import load_backbone
@@ -32,8 +33,6 @@ from peltier_backbone.text.packing import Encoded
 from peltier_training.data.dataset import IGNORED, TextRow, pad_texts
 from peltier_training.models.model import TextAdapter
 from peltier_training.models.tuned_model import TunedT5, create_body
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import T5Config, T5ForConditionalGeneration
@@ -76,11 +75,8 @@ class TrainingBatch:
 
 def adapter_step(backbone: Backbone, preset: str, batch: TrainingBatch) -> tuple[nn.Module, Callable[[], Tensor]]:
     """The trainable adapter, and a forward pass to its loss."""
-    found = find_preset(preset)
-    settings = found.settings({}, backbone.config)
-    parts = found.compose(settings, backbone.config, outputs=2)
-    model = TextAdapter(backbone, parts, settings, seed=0).train()
-    soft = next((part.length for part in parts if part.kind == "prompt"), 0)
+    model = create_trained(TextAdapter, backbone, preset)
+    soft = next((part.length for part in model.parts if part.kind == "prompt"), 0)
 
     def loss() -> Tensor:
         rows = [Encoded((0,) * soft + row.encoded.ids, (0,) * soft + row.encoded.types) for row in batch.rows]
@@ -171,16 +167,14 @@ def measure(directory: Path, batch: TrainingBatch, rounds: int) -> dict[str, Mea
 def report(found: dict[str, Measured], num_rows: int, title: str) -> None:
     """Prints one row per method."""
     full = found["T5-base, full"]
+    print(title)
     table = Table("", "parameters", "activations, MB an example", "x full", "training state, MB", "s a step", "x full")
     for name, (method, kept, seconds) in found.items():
-        table.add_row(
+        table.row(
             name, f"{method.num_parameters / full.method.num_parameters:.3%}", f"{kept / num_rows / 1e6:.1f}",
             f"{kept / full.kept_bytes:.2f}", f"{12 * method.num_parameters / 1e6:,.1f}",
             f"{statistics.median(seconds):.2f}", f"{median_ratio(seconds, full.seconds):.2f}",
         )  # fmt: skip
-    console = Console(width=120)
-    console.print(title)
-    console.print(table)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """The cases of every library, in one of three sets, which the first argument of a script `library_*.py` chooses.
 
-`mixed DTYPE` has batches of 32 adapters of one or of several methods, for `throughput.py`; `crowd METHOD` adds adapters
-and computes batches of all that are loaded, for `crowds.py`; `loads METHOD` loads one more adapter from its file or
-folder, for `loads.py`.
+`mixed DTYPE CHECKPOINT [METHOD ...]` has batches of 32 adapters of one or of several methods, for `throughput.py`;
+`crowd METHOD CHECKPOINT` adds adapters and computes batches of all that are loaded, for `crowds.py`; `loads METHOD
+CHECKPOINT` loads one more adapter from its file or folder, for `loads.py`.
 
 It uses only the standard library, because the interpreters of AdapterHub and PEFT cannot import the rest of this
 project.
@@ -12,7 +12,7 @@ import itertools
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from answering import Cases, answer
@@ -33,6 +33,11 @@ def answer_set(mixed: Callable[[], Cases], crowd: Callable[[], Cases], loads: Ca
     """Answers the cases of the chosen set until standard input ends. `loads` gets a new folder."""
     with tempfile.TemporaryDirectory() as folder:
         answer({"mixed": mixed, "crowd": crowd, "loads": lambda: loads(folder)}[WHICH]())
+
+
+def asked(methods: Iterable[str]) -> list[str]:
+    """Those of `methods` that the rest of the command line names; all if it names none."""
+    return [method for method in methods if method in (sys.argv[4:] or METHODS)]
 
 
 def most_rows(method: str) -> int:

@@ -36,8 +36,6 @@ import numpy as np
 from contender import COMPILED, Contender, Engine
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import DTYPES, load_backbone
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
@@ -45,6 +43,7 @@ from common.committed import processor
 from common.forced import add_level, multiplies_bfloat16, own_level
 from common.options import add_data, add_json, create_parser, write_json
 from common.sentences import load_sentences
+from common.tables import Table, median
 
 ROWS, CALIBRATION = 32, 200
 PRESETS = ("compacter", "unipelt-apl", "lora", "adamix")
@@ -79,13 +78,9 @@ class EngineResult:
     load_mib: float | None = None
     left_out: str | None = None
 
-    def middle(self, case: str) -> str:
-        """The median ratio of a case, empty before it was measured."""
-        return f"{statistics.median(self.ratios[case]):.2f}" if case in self.ratios else ""
-
     def cells(self) -> list[str]:
         """Its line in the table."""
-        middles = map(self.middle, CASES)
+        middles = (median(self.ratios.get(case)) for case in CASES)
         cosine = f"{statistics.mean(self.cosines):.4f} / {min(self.cosines):.3f}" if self.cosines else ""
         return [*middles, *("" if one is None else f"{one:.1f}" for one in (self.load_ms, self.load_mib)), cosine]
 
@@ -190,7 +185,7 @@ class Race:
                     ratio = reference / others[engine].seconds(case)
                     if number:
                         self._found[engine].ratios.setdefault(case, []).append(ratio)
-        middles = (f"{one.name} {own.middle(case)}" for one, own in self._found.items() if one in others)
+        middles = (f"{one.name} {median(own.ratios.get(case))}" for one, own in self._found.items() if one in others)
         self._progress(f"{case}: {', '.join(middles)}")
 
     def _progress(self, text: str) -> None:
@@ -218,17 +213,15 @@ def why_left_out(engine: Engine, level: str | None) -> str | None:
 def report(found: dict[Engine, EngineResult], options: argparse.Namespace) -> None:
     """A line for each engine."""
     kind, name = processor()
+    print(f"{name} ({kind}), {options.level or own_level()}, threads: {options.threads}")
+    print("times as fast as plain transformers in float32; cost of one more tenant")
     table = Table("", *CASES, "load ms", "MiB", "cosine, mean / min")
     for engine, own in found.items():
         if own.left_out is None or own.ratios:
-            table.add_row(engine.name, *own.cells())
-    console = Console(width=140, soft_wrap=True)
-    console.print(f"{name} ({kind}), {options.level or own_level()}, threads: {options.threads}")
-    console.print("times as fast as plain transformers in float32; cost of one more tenant")
-    console.print(table)
+            table.row(engine.name, *own.cells())
     for engine, own in found.items():
         if own.left_out is not None:
-            console.print(f"left out: {engine.name}, because {own.left_out}")
+            print(f"left out: {engine.name}, because {own.left_out}")
     write_json(options, {engine.name: asdict(own) for engine, own in found.items()})
 
 

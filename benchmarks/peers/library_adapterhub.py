@@ -8,7 +8,7 @@ import torch
 from adapters import CompacterConfig, DoubleSeqBnConfig, LoRAConfig, PrefixTuningConfig, SeqBnConfig, UniPELTConfig
 from adapters.composition import BatchSplit
 from answering import Cases
-from batches import CHECKPOINT, KIND, answer_set, crowd_cases, mixed_cases, most_rows
+from batches import CHECKPOINT, KIND, answer_set, asked, crowd_cases, mixed_cases, most_rows
 from transformers import BertModel
 
 # `eject_prefix_tuning` makes a flat prefix of a trained one. The library has no AdaMix and no BitFit.
@@ -46,7 +46,7 @@ def add(method: str, number: int) -> str:
 
 def mixed() -> Cases:
     """AdapterHub fails with any two of these methods in one batch, so they run one after another."""
-    names = {method: [add(method, number) for number in range(most_rows(method))] for method in CONFIGS}
+    names = {method: [add(method, number) for number in range(most_rows(method))] for method in asked(CONFIGS)}
     model.to(getattr(torch, KIND))
     return mixed_cases(names, run, apart=True)
 

@@ -34,7 +34,7 @@ def run(names: list[str], width: int) -> None:
 
 
 def mixed() -> Cases:
-    names = list(map(add, range(ROWS)))
+    names = list(map(add, range(ROWS)))  # whichever methods are asked for
     models[0].to(getattr(torch, KIND)).eval()
     return mixed_cases({"lora": names}, run)
 

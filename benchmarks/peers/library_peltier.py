@@ -4,7 +4,19 @@ from pathlib import Path
 
 import torch
 from answering import Cases
-from batches import CHECKPOINT, KIND, METHODS, ROWS, WHICH, WIDTHS, answer_set, crowd_cases, mixed_cases, most_rows
+from batches import (
+    CHECKPOINT,
+    KIND,
+    METHODS,
+    ROWS,
+    WHICH,
+    WIDTHS,
+    answer_set,
+    asked,
+    crowd_cases,
+    mixed_cases,
+    most_rows,
+)
 from common.adapters import make_bytes
 from common.stock import variant
 from peltier_adapters.artifact.artifact import read_artifact
@@ -58,7 +70,7 @@ def add(data: bytes, number: int) -> Resident:
 
 
 def mixed() -> Cases:
-    originals = {method: make_bytes(exact, PRESETS.get(method, method), 0) for method in METHODS}
+    originals = {method: make_bytes(exact, PRESETS.get(method, method), 0) for method in asked(METHODS)}
     residents = {
         method: [add(data, number) for number in range(most_rows(method))] for method, data in originals.items()
     }

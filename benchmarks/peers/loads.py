@@ -17,11 +17,10 @@ from pathlib import Path
 
 from contender import Contender
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.options import add_json, create_parser, write_json
+from common.tables import Table
 
 SCRIPTS = (
     ("peltier", "compacter", None),
@@ -64,8 +63,7 @@ def report(found: Sequence[Loads], num_adapters: int) -> None:
     for one in found:
         ratio = one.near(counts[-1]) / one.near(counts[0])
         cells = (f"{one.near(count):.1f}" for count in counts)
-        table.add_row(one.contender.name, *cells, f"{ratio:.2f}", f"{one.adapter_bytes / 1e3:.0f}")
-    Console(width=100).print(table)
+        table.row(one.contender.name, *cells, f"{ratio:.2f}", f"{one.adapter_bytes / 1e3:.0f}")
 
 
 def main() -> None:

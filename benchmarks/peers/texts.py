@@ -31,8 +31,6 @@ from pathlib import Path
 
 from contender import Contender, Engine
 from peltier_backbone.load import DTYPES, load_backbone
-from rich.console import Console
-from rich.table import Table
 from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -42,6 +40,7 @@ from common.forced import add_level, multiplies_bfloat16, own_level
 from common.libraries import kept
 from common.options import add_json, create_parser, write_json
 from common.sentences import load_sentences
+from common.tables import Table, median
 from common.turns import by_turns, ratios
 
 SMALL = Path(__file__).parents[2] / "examples/backbones/t5-mini"
@@ -70,7 +69,7 @@ class TextResult:
     def cells(self) -> list[str]:
         """Its line in the table."""
         kinds = self.ratios, self.first, self.further
-        middles = [" / ".join(f"{statistics.median(kind[str(size)]):.2f}" for kind in kinds) for size in SIZES]
+        middles = [" / ".join(median(kind[str(size)]) for kind in kinds) for size in SIZES]
         return [*middles, ", ".join(str(self.same[str(size)]) for size in SIZES)]
 
 
@@ -150,13 +149,11 @@ def compare(
 
 def report(found: dict[Engine, TextResult], num_threads: int, level: str | None) -> None:
     """A line for each engine."""
-    table = Table("", *(f"{size} rows" for size in SIZES), "same texts")
+    print(f"{processor()[1]}, {level or own_level()}, threads: {num_threads}")
+    print("x plain transformers in float32: whole texts / first tokens / further tokens")
+    table = Table("", *(f"{size} rows".rjust(20) for size in SIZES), "same texts")
     for engine, own in found.items():
-        table.add_row(engine.name, *own.cells())
-    console = Console(width=150)
-    console.print(f"{processor()[1]}, {level or own_level()}, threads: {num_threads}")
-    console.print("x plain transformers in float32: whole texts / first tokens / further tokens")
-    console.print(table)
+        table.row(engine.name, *own.cells())
 
 
 def main() -> None:
