@@ -19,12 +19,10 @@ from dataclasses import dataclass
 import torch
 from common.adapters import make_bytes
 from common.callers import ask_for, predict_bytes, run
-from common.options import add_json, create_parser, write_json
+from common.harness import Table, add_json, create_parser, median, write_json
 from common.passes import FOUR
 from common.sentences import load_sentences
-from common.serving import Server
-from common.stock import serving_stock, variant
-from common.tables import Table, median
+from common.serving import Server, serving_stock, variant
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row

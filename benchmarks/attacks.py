@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from common.callers import connections, request_bytes, run, status_of
-from common.options import create_parser
+from common.harness import create_parser
 
 Sender = Callable[["Attacker"], Awaitable[None]]
 NUM_COSTLY, NUM_HOGS, NUM_LISTED = 32, 64, 100

@@ -20,10 +20,8 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+from common.harness import Table, by_turns, create_parser, median_ratio
 from common.memory import ProcessMemory
-from common.options import create_parser
-from common.tables import Table
-from common.turns import by_turns, median_ratio
 from peers.contender import Contender
 
 SIDES = ("native", "onednn")

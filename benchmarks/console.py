@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.chromium import chromium
-from common.options import create_parser
+from common.harness import create_parser
 from common.serving import Server, serving
 from playwright.sync_api import Browser, Page
 

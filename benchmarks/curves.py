@@ -13,11 +13,9 @@ from itertools import product
 
 import torch
 from common.forced import add_level, hold_process
-from common.options import add_json, create_parser, write_json
+from common.harness import Call, Rounds, Table, add_json, create_parser, median, ratios, time_by_turns, write_json
 from common.passes import FOUR, Adapters, bare_pass, mixed_pass
 from common.sentences import load_sentences
-from common.tables import Table, median
-from common.turns import Call, Rounds, ratios, time_by_turns
 from peltier_adapters.batch.row import Row
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import DTYPES, load_backbone

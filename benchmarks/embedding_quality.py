@@ -17,8 +17,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from common.options import create_parser
-from common.tables import Table
+from common.harness import Table, create_parser
 from peers.contender import Contender
 from peltier_adapters.artifact.artifact import load_artifact
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint

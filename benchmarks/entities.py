@@ -15,9 +15,8 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
-from common.options import create_parser
+from common.harness import Table, create_parser
 from common.sweeps import artifact_path, mean_metric, measure_artifact, read_results, read_rows
-from common.tables import Table
 from peltier_backbone.load import load_backbone
 from peltier_training.data.data import read_file
 from peltier_training.sweep.description import create_description, read_description

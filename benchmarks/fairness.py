@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from common.adapters import make_bytes
-from common.options import add_data, create_parser
+from common.harness import Table, add_data, cpu_seconds, create_parser, percentile
 from common.sentences import load_sentences
 from common.serving import serving
-from common.tables import Table
 from common.tenants import ENVIRONMENT, TenantClients, flooding
-from common.turns import cpu_seconds, percentile
 from peltier_backbone.load import load_backbone
 from peltier_server.fairness.scheduler import Scheduler
 

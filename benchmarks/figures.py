@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from common.options import create_parser
-from common.turns import percentile
+from common.harness import create_parser, percentile
 
 mpl.use("svg")
 

@@ -26,15 +26,13 @@ from common.adapters import INPUTS, create_trained, make_bytes
 from common.callers import ask_all, predict_bytes, run
 from common.committed import Figures, Ratios, losses, processor, read_figures, record_figures
 from common.forced import add_level, hold_process, own_level
-from common.options import create_parser
+from common.harness import cpu_seconds, create_parser
 from common.padding import pad
 from common.passes import FOUR, Adapters, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
-from common.serving import Server, serving, started
+from common.serving import Server, serving, serving_stock, started, variant
 from common.shelf import Shelf
-from common.stock import serving_stock, variant
 from common.texts import ours, theirs
-from common.turns import cpu_seconds
 from overhead import BARE, INSTANT
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint

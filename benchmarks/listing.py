@@ -16,10 +16,8 @@ from pathlib import Path
 
 import httpx2
 from common.adapters import make_bytes
-from common.options import create_parser
-from common.serving import serving
-from common.stock import Stocked, manifest_text, register
-from common.turns import cpu_seconds, percentile
+from common.harness import cpu_seconds, create_parser, print_milliseconds
+from common.serving import Stocked, manifest_text, register, serving
 from peltier_backbone.load import load_backbone
 from peltier_client.protocol import TaskReference
 from peltier_server.auth.keyring import LOCAL, TENANT
@@ -92,8 +90,7 @@ def over_http(url: str) -> None:
                 answer = client.get("/v1/adapters", params={"limit": PAGE, "cursor": cursor, **query})
                 seconds.append(time.perf_counter() - start)
                 cursor = json.loads(answer.content)["next_cursor"]
-            middle, p90 = (1e3 * percentile(seconds, percent) for percent in (50, 90))
-            print(f"{what:20} over HTTP   median {middle:6.2f} ms   p90 {p90:6.2f} ms   n {len(seconds)}")
+            print_milliseconds(f"{what} over HTTP", seconds)
 
 
 def main() -> None:

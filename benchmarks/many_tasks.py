@@ -17,9 +17,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from common.adapters import make_bytes
-from common.options import create_parser
+from common.harness import by_turns, create_parser, seconds_of
 from common.passes import FOUR
-from common.turns import by_turns, seconds_of
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row

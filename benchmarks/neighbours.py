@@ -27,12 +27,10 @@ from pathlib import Path
 from attacks import ATTACKS, NUM_COSTLY, NUM_HOGS, NUM_LISTED
 from common.adapters import INPUTS, make_bytes, make_task
 from common.callers import connections, request_bytes, run, status_of
+from common.harness import Table, create_parser, percentile
 from common.memory import ProcessMemory
-from common.options import create_parser
 from common.serving import Server, serving
-from common.tables import Table
 from common.tenants import ENVIRONMENT, create_tenant
-from common.turns import percentile
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError

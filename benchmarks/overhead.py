@@ -23,12 +23,9 @@ from pathlib import Path
 
 from common.adapters import make_bytes
 from common.callers import ask_all, predict_bytes, request_bytes, run
-from common.options import create_parser
+from common.harness import Table, by_turns, create_parser, median, median_ratio
 from common.sentences import load_sentences
-from common.serving import Server, started
-from common.stock import serving_stock
-from common.tables import Table, median
-from common.turns import by_turns, median_ratio
+from common.serving import Server, serving_stock, started
 from peltier_backbone.load import load_backbone
 
 INSTANT = (sys.executable, str(Path(__file__).with_name("instant.py")))

@@ -28,11 +28,9 @@ from typing import NamedTuple
 import torch
 from common.adapters import make_bytes
 from common.callers import run as run_on_uvloop
+from common.harness import Table, add_json, create_parser, median, percentile, write_json
 from common.memory import ProcessMemory
-from common.options import add_json, create_parser, write_json
 from common.shelf import Seconds, Shelf
-from common.tables import Table, median
-from common.turns import percentile
 from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
@@ -161,9 +159,8 @@ def show_memory(memory: dict[str, tuple[float, float]], tensors: dict[str, int])
 def show_cycles(cycles: list[EvictionCycle]) -> None:
     """Prints some of the cycles, with bytes in MB."""
     print(f"\n{len(cycles)} cycles of {_CYCLE_LOADS} loads; bytes in MB, the process's more than before")
-    table = Table(
-        "cycle", *(field.replace("_", " ").removesuffix(" bytes") for field in EvictionCycle._fields), first=8
-    )
+    names = (field.replace("_", " ").removesuffix(" bytes") for field in EvictionCycle._fields)
+    table = Table("cycle", *names, first=8)
     for number in sorted({0, 1, len(cycles) // 2, len(cycles) - 1} & set(range(len(cycles)))):
         counts, sizes = cycles[number][:3], cycles[number][3:]
         table.row(number + 1, *counts, *(f"{size / 1e6:.1f}" for size in sizes))

@@ -25,9 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
-from common.options import create_parser
+from common.harness import create_parser, percentile
 from common.serving import PELTIER, Server, free_port
-from common.turns import percentile
 
 ROOT = Path(__file__).parent.parent
 TEXT = "my card was stolen and somebody is paying with it"

@@ -14,11 +14,20 @@ import statistics
 from functools import partial
 
 import torch
-from common.options import add_data, add_json, create_parser, write_json
+from common.harness import (
+    Call,
+    Rounds,
+    Table,
+    add_data,
+    add_json,
+    create_parser,
+    median,
+    ratios,
+    time_by_turns,
+    write_json,
+)
 from common.passes import BATCH, FOUR, Adapters, Batches, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
-from common.tables import Table, median
-from common.turns import Call, Rounds, ratios, time_by_turns
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import DTYPES, load_backbone

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from common.adapters import make_bytes, make_task
-from common.options import add_data, create_parser
+from common.harness import Table, add_data, create_parser
 from common.sentences import load_sentences
 from common.serving import Server, serving
-from common.tables import Table
 from common.tenants import ENVIRONMENT, TenantClients, flooding
 from peltier_backbone.load import load_backbone
 
@@ -101,9 +100,8 @@ async def show(server: Server, sentences: Sequence[str], files: dict[str, bytes]
             shares = [rate / base for rate, base in zip(both.values(), rates_alone, strict=True)]
             ratio = max(shares) / min(shares) if all(shares) else float("inf")
             cells = [f"{first:.0f} / {second:.0f}" for first, second in (rates_alone, both.values())]
-            table.row(
-                f"{one.name} / {other.name}", *cells, " / ".join(f"{share:.0%}" for share in shares), f"{ratio:.2f}"
-            )
+            cells.append(" / ".join(f"{share:.0%}" for share in shares))
+            table.row(f"{one.name} / {other.name}", *cells, f"{ratio:.2f}")
 
 
 def main() -> None:

@@ -35,12 +35,9 @@ from pathlib import Path
 from common.adapters import make_bytes
 from common.callers import ask_all, ask_at, ask_for, poisson, predict_bytes, run
 from common.forced import add_level, hold_process
-from common.options import add_json, create_parser, write_json
+from common.harness import Table, add_json, create_parser, median, percentile, ratios, write_json
 from common.sentences import load_sentences
-from common.serving import Server, serving
-from common.stock import stock
-from common.tables import Table, median
-from common.turns import percentile, ratios
+from common.serving import Server, serving, stock
 from peltier_backbone.load import DTYPES, load_backbone
 
 SMALL: dict[str, dict[str, int]] = {

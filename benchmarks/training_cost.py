@@ -22,9 +22,7 @@ from typing import NamedTuple
 
 import torch
 from common.adapters import create_trained
-from common.options import create_parser
-from common.tables import Table
-from common.turns import by_turns, median_ratio
+from common.harness import Table, by_turns, create_parser, median_ratio
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets

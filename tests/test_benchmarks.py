@@ -17,8 +17,8 @@ from peltier_adapters.presets.baselines import find_method
 from peltier_backbone.native.levels import processor_levels
 from peltier_training.sweep.description import create_description, read_description
 
+from benchmarks.common.harness import by_turns, median_ratio, percentile
 from benchmarks.common.libraries import kept
-from benchmarks.common.turns import by_turns, median_ratio, percentile
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 FILES = sorted(FOLDER.rglob("*.py"))

@@ -24,10 +24,8 @@ from peltier_backbone.load import load_backbone
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from common.options import add_data, add_json, create_parser, write_json
+from common.harness import Table, add_data, add_json, by_turns, cpu_seconds, create_parser, median_ratio, write_json
 from common.sentences import load_sentences
-from common.tables import Table
-from common.turns import by_turns, cpu_seconds, median_ratio
 
 OURS, THEIRS = "peltier", "sentence-transformers"
 

@@ -5,7 +5,7 @@ import sys
 import torch
 from answering import answer
 from common.forced import hold_kernels
-from common.stock import variant
+from common.serving import variant
 from engine import Arguments, Array, Batch, run_all, save_states
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward

@@ -41,9 +41,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
 from common.committed import processor
 from common.forced import add_level, multiplies_bfloat16, own_level
-from common.options import add_data, add_json, create_parser, write_json
+from common.harness import Table, add_data, add_json, create_parser, median, write_json
 from common.sentences import load_sentences
-from common.tables import Table, median
 
 ROWS, CALIBRATION = 32, 200
 PRESETS = ("compacter", "unipelt-apl", "lora", "adamix")

@@ -18,7 +18,7 @@ from batches import (
     most_rows,
 )
 from common.adapters import make_bytes
-from common.stock import variant
+from common.serving import variant
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row

@@ -19,8 +19,7 @@ from contender import Contender
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.options import add_json, create_parser, write_json
-from common.tables import Table
+from common.harness import Table, add_json, create_parser, write_json
 
 SCRIPTS = (
     ("peltier", "compacter", None),

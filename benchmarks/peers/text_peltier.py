@@ -4,7 +4,7 @@ import sys
 
 import torch
 from common.forced import hold_kernels
-from common.stock import variant
+from common.serving import variant
 from common.texts import ours
 from engine import Arguments, Batch
 from peltier_adapters.artifact.artifact import read_artifact

@@ -37,11 +37,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
 from common.committed import processor
 from common.forced import add_level, multiplies_bfloat16, own_level
+from common.harness import Table, add_json, by_turns, create_parser, median, ratios, write_json
 from common.libraries import kept
-from common.options import add_json, create_parser, write_json
 from common.sentences import load_sentences
-from common.tables import Table, median
-from common.turns import by_turns, ratios
 
 SMALL = Path(__file__).parents[2] / "examples/backbones/t5-mini"
 SIZES = (8, 16, 32, 64)

@@ -23,9 +23,7 @@ from contender import Contender
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.options import add_json, create_parser, write_json
-from common.tables import Table, median
-from common.turns import by_turns, ratios
+from common.harness import Table, add_json, by_turns, create_parser, median, ratios, write_json
 
 CASES = {
     "bare": "none",

@@ -20,10 +20,8 @@ from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.text.tokenizer import load_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.options import add_data, create_parser
+from common.harness import Table, add_data, by_turns, create_parser, median, median_ratio
 from common.sentences import load_sentences
-from common.tables import Table, median
-from common.turns import by_turns, median_ratio
 
 MAX_TOKENS = 64
 
