@@ -15,7 +15,7 @@ import itertools
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -60,6 +60,12 @@ _TEXT_TOKENS, _TEXT_ROWS = 24, 16
 Round = Callable[[], dict[str, float]]
 
 
+def total_ratio(pairs: Iterable[tuple[float, ...]]) -> float:
+    """The sum of the reference's seconds divided by the sum of ours, which take turns."""
+    base, own = map(sum, zip(*pairs, strict=True))
+    return base / own
+
+
 class Models:
     """What several figures need: MiniLM in each precision, and in transformers; sentences of SST-2's lengths."""
 
@@ -94,11 +100,11 @@ def single_rows(models: Models) -> Iterator[Round]:
     (adapted,) = Adapters(models.exact, models.exact).mix([rows], FOUR)
 
     def measure() -> dict[str, float]:
-        base = own = 0.0
-        for row, with_adapter in zip(rows, adapted, strict=True):
-            base += cpu_seconds(partial(transformers_pass, models.plain, [[row]]))
-            own += cpu_seconds(partial(mixed_pass, models.exact, [[with_adapter]]))
-        return {"single row / transformers": base / own}
+        calls = (
+            (partial(transformers_pass, models.plain, [[row]]), partial(mixed_pass, models.exact, [[with_adapter]]))
+            for row, with_adapter in zip(rows, adapted, strict=True)
+        )
+        return {"single row / transformers": total_ratio(tuple(map(cpu_seconds, pair)) for pair in calls)}
 
     yield measure
 
@@ -155,19 +161,20 @@ def loads(models: Models) -> Iterator[Round]:
         shelf = Shelf.create(loader, Path(directory), models.originals)
         loop = asyncio.new_event_loop()
 
+        def path_of(key: AdapterKey) -> Path:
+            return Path(directory) / key.digest.replace(":", "/")
+
         async def load(key: AdapterKey) -> float:
             seconds = await shelf.load(key)
             shelf.slots.retire(key)
             return seconds.cpu
 
         def measure() -> dict[str, float]:
-            base = own = 0.0
-            for preset in [*FOUR] * _LOADS:
-                key = shelf.store(preset)
-                path = Path(directory) / key.digest.replace(":", "/")
-                base += cpu_seconds(partial(load_file, path))
-                own += loop.run_until_complete(load(key))
-            return {"load / safetensors": base / own}
+            keys = map(shelf.store, [*FOUR] * _LOADS)
+            pairs = (
+                (cpu_seconds(partial(load_file, path_of(one))), loop.run_until_complete(load(one))) for one in keys
+            )
+            return {"load / safetensors": total_ratio(pairs)}
 
         try:
             yield measure
@@ -190,12 +197,8 @@ def requests(models: Models) -> Iterator[Round]:
             return one.cpu_seconds - before
 
         def measure() -> dict[str, float]:
-            base = own = 0.0
-            for first in range(0, len(asked), _REQUESTS_IN_TURN):
-                some = asked[first : first + _REQUESTS_IN_TURN]
-                base += spent(bare, some)
-                own += spent(server, some)
-            return {"request / FastAPI alone": base / own}
+            parts = (asked[first : first + _REQUESTS_IN_TURN] for first in range(0, len(asked), _REQUESTS_IN_TURN))
+            return {"request / FastAPI alone": total_ratio((spent(bare, some), spent(server, some)) for some in parts)}
 
         yield measure
 

@@ -20,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,31 +70,31 @@ class Load:
 
 
 @dataclass
-class RestartCaller:
-    """Sends requests one after another, over a connection that stays open as long as the balancer keeps it."""
+class CallerAnswers:
+    """The seconds of each answer that a caller got, and its failed requests."""
 
-    url: str
-    load: Load
-    seed: int
     seconds: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
 
-    def ask_until(self, end: threading.Event) -> None:
-        draw = random.Random(self.seed)
-        with httpx2.Client(timeout=120) as client:
-            while not end.is_set():
-                task, size = draw.choice(self.load.tasks), draw.choice(SIZES)
-                body = {"inputs": [LONG if size == max(SIZES) else TEXT] * size}
-                started = time.monotonic()
-                try:
-                    answer = client.post(f"{self.url}/v1/tasks/{task}/predict", json=body)
-                    failure = "" if answer.status_code == 200 else f"{answer.status_code} {answer.text[:200]}"
-                except httpx2.HTTPError as error:
-                    failure = repr(error)
-                self.seconds.append(time.monotonic() - started)
-                if failure:
-                    self.failures[failure] += 1
-                time.sleep(self.load.pause_seconds)
+
+def ask_until(end: threading.Event, url: str, load: Load, seed: int) -> CallerAnswers:
+    """Sends requests one after another, over a connection that stays open as long as the balancer keeps it."""
+    draw, found = random.Random(seed), CallerAnswers()
+    with httpx2.Client(timeout=120) as client:
+        while not end.is_set():
+            task, size = draw.choice(load.tasks), draw.choice(SIZES)
+            body = {"inputs": [LONG if size == max(SIZES) else TEXT] * size}
+            started = time.monotonic()
+            try:
+                answer = client.post(f"{url}/v1/tasks/{task}/predict", json=body)
+                failure = "" if answer.status_code == 200 else f"{answer.status_code} {answer.text[:200]}"
+            except httpx2.HTTPError as error:
+                failure = repr(error)
+            found.seconds.append(time.monotonic() - started)
+            if failure:
+                found.failures[failure] += 1
+            time.sleep(load.pause_seconds)
+    return found
 
 
 @contextmanager
@@ -120,21 +121,6 @@ def balanced(replicas: Sequence[Replica]) -> Iterator[str]:
         yield f"http://{bind}"
 
 
-@contextmanager
-def calling(callers: Sequence[RestartCaller]) -> Iterator[None]:
-    """All of `callers` send requests until the block ends."""
-    end = threading.Event()
-    threads = [threading.Thread(target=caller.ask_until, args=(end,)) for caller in callers]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        for thread in threads:
-            thread.join()
-
-
 def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None:
     """Restarts every replica `rounds` times, one after the other."""
     for _ in range(rounds):
@@ -145,22 +131,24 @@ def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None
             time.sleep(NOTICED_SECONDS)
 
 
-def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[RestartCaller]:
+def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[CallerAnswers]:
     """The answers that callers got while replicas with `flags` were restarted."""
-    replicas = [Replica(flags) for _ in range(2)]
+    replicas, end = [Replica(flags) for _ in range(2)], threading.Event()
     with ExitStack() as started:
         for replica in replicas:
             started.callback(replica.end)
             replica.start()
         url = started.enter_context(balanced(replicas))
-        callers = [RestartCaller(url, load, seed) for seed in range(load.num_callers)]
-        with calling(callers):
-            time.sleep(NOTICED_SECONDS)
-            roll(replicas, rounds, sign)
-    return callers
+        callers = started.enter_context(ThreadPoolExecutor(load.num_callers))
+        started.callback(end.set)
+        answers = [callers.submit(ask_until, end, url, load, seed) for seed in range(load.num_callers)]
+        time.sleep(NOTICED_SECONDS)
+        roll(replicas, rounds, sign)
+        end.set()
+        return [one.result() for one in answers]
 
 
-def report(callers: Sequence[RestartCaller]) -> None:
+def report(callers: Sequence[CallerAnswers]) -> None:
     seconds = [one for caller in callers for one in caller.seconds]
     failures = sum((caller.failures for caller in callers), Counter())
     print(f"{len(seconds)} requests, {failures.total()} failed")

@@ -5,7 +5,6 @@ bfloat16.
 """
 
 import os
-import sys
 
 import torch
 import torch._inductor.config
@@ -41,9 +40,8 @@ def load() -> Run:
     return run
 
 
-if "--convert" not in sys.argv:
-    # Each level has a cache of its own, because the cache does not know the level.
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(arguments.model / held_level())
-    torch.set_num_threads(arguments.num_threads)
-    torch._inductor.config.freezing = True
-    serve(arguments, load, has_tenants=False)
+# Each level has a cache of its own, because the cache does not know the level.
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(arguments.model / held_level())
+torch.set_num_threads(arguments.num_threads)
+torch._inductor.config.freezing = True
+serve(arguments, load, has_tenants=False)
