@@ -161,9 +161,9 @@ ATTACKS = {
     "prefix": Attack(16, (predict("prefix", [_SENTENCE] * 32),), ("prefix",)),
     # Another number of tokens in each request.
     "shapes": Attack(1, tuple(random_lengths("plain", 2000))),
-    # 1,024 inputs for a task of many long labels; the same, and all labels asked for.
-    "labels": Attack(4, (predict("labels", ["a b"] * 1024),), ("labels",)),
-    "all labels": Attack(4, (predict("labels", ["a b"] * 1024, top_k=4096),), ("labels",)),
+    # As many inputs for a task of 4,096 long labels as an answer has room for: with the best labels, and with all.
+    "labels": Attack(4, (predict("labels", ["a b"] * 200),), ("labels",)),
+    "all labels": Attack(4, (predict("labels", ["a b"] * 12, top_k=4096),), ("labels",)),
     # Pages of adapters with many long labels.
     "lists": Attack(8, _PAGES, ("labels",)),
     # Texts of 1.9 MB; as many bytes in 1,024 texts.

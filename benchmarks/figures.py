@@ -27,26 +27,6 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 BLUE, ORANGE, GREY, GREEN = "#1f5fa8", "#d9722b", "#8a8f98", "#3a8f5c"
 LABEL_PIXELS = 20
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 11,
-    "axes.titlesize": 13,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 14,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#555555",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "lines.linewidth": 2,
-    "lines.markersize": 6,
-    "figure.figsize": (7.2, 4.2),
-    "savefig.bbox": "tight",
-    # Text stays text, so that a figure is small and can be searched; the same bytes for the same figures.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "peltier",
-}
 
 
 def draw_throughput(axes: Axes, found: dict[str, Any]) -> None:
@@ -228,7 +208,7 @@ def main() -> None:
     parser.add_argument("--format", choices=("svg", "png"), default="svg")
     given = parser.parse_args()
     given.to.mkdir(parents=True, exist_ok=True)
-    plt.rcParams.update(STYLE)
+    plt.style.use(Path(__file__).with_suffix(".mplstyle"))
     for name, (source, draw) in FIGURES.items():
         files = sorted(given.source.glob(source), key=lambda file: len(file.name))
         if not files:
