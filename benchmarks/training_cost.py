@@ -1,6 +1,6 @@
 """Time and memory of a training step on T5-base's shapes: the methods of Table 3 of Compacter (2021).
 
-    .venv/bin/python benchmarks/training_cost.py [--rows 4] [--tokens 128] [--rounds 2]
+    .venv/bin/python benchmarks/training_cost.py [--rows 4] [--tokens 128] [--rounds 2] [--layers 12]
 
 The backbone has random weights of T5-base's sizes (12 + 12 blocks, hidden size 768); presets have their defaults. Runs
 are in float32, on one thread, without dropout. Time is the CPU time of one step (forward, backward, AdamW), as the
@@ -53,10 +53,10 @@ METHODS = {
 }
 
 
-def write_backbone(directory: Path) -> None:
-    """A checkpoint of T5-base's sizes with random weights."""
+def write_backbone(directory: Path, num_layers: int) -> None:
+    """A checkpoint of T5-base's sizes, but for the number of its blocks, with random weights."""
     config = T5Config(
-        vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0
+        vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=num_layers, num_heads=12, decoder_start_token_id=0
     )
     T5ForConditionalGeneration(config).save_pretrained(directory)
     copy(TOKENIZER, directory)
@@ -176,11 +176,11 @@ def report(found: dict[str, Measured], num_rows: int, title: str) -> None:
 
 
 def main() -> None:
-    options = create_parser(__doc__, rows=4, tokens=128, rounds=2).parse_args()
+    options = create_parser(__doc__, rows=4, tokens=128, rounds=2, layers=12).parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with TemporaryDirectory() as folder:
-        write_backbone(Path(folder))
+        write_backbone(Path(folder), options.layers)
         found = measure(Path(folder), TrainingBatch(options.rows, options.tokens), options.rounds)
     report(
         found, options.rows, f"T5-base's shapes, float32, {options.rows} rows of {options.tokens} tokens, one thread"
