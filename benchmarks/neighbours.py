@@ -34,6 +34,7 @@ from common.tenants import ENVIRONMENT, create_tenant
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError
+from peltier_client.errors import ConnectionFailed
 
 DEVICE_MIB, HOST_MIB = 192, 64
 SHORT, LONG = "my card was stolen", " ".join([INPUTS[-1]] * 40)[:5000]
@@ -116,7 +117,9 @@ async def publish(backbone: Backbone, client: AsyncClient, kind: str) -> None:
         try:
             await client.upload(data, name=name)
         except PeltierError as error:
-            print(f"refused: {name}, {len(data) / 2**20:.1f} MiB: {str(error)[:200]}")
+            # The server may close the connection of a body that is too large before its answer is read.
+            outcome = "no answer" if isinstance(error, ConnectionFailed) else "refused"
+            print(f"{outcome}: {name}, {len(data) / 2**20:.1f} MiB: {str(error)[:200]}")
             continue
         print(f"accepted: {name}, {len(data) / 2**20:.1f} MiB", flush=True)
         for name, data in adapters:
