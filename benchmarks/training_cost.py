@@ -2,12 +2,12 @@
 
     .venv/bin/python benchmarks/training_cost.py [--rows 4] [--tokens 128] [--rounds 2] [--layers 12]
 
-The backbone has random weights of T5-base's sizes (12 + 12 blocks, hidden size 768); presets have their defaults. Runs
-are in float32, on one thread, without dropout. Time is the CPU time of one step (forward, backward, AdamW), as the
-median of the ratios to full fine-tuning; methods take turns. Memory is counted, not sampled: `activations` is the
-memory per example that a step keeps for its backward pass, without weights; `training state` is the gradients and
-AdamW's two moments. Full fine-tuning and SAID use transformers' model, which pads; all rows are equally long, so there
-is no padding.
+The backbone has random weights of T5-base's sizes (12 + 12 blocks, hidden size 768); presets have their defaults. With
+`--layers` it has fewer blocks, but six at least, because AdapterDrop leaves the first five alone. Runs are in float32,
+on one thread, without dropout. Time is the CPU time of one step (forward, backward, AdamW), as the median of the ratios
+to full fine-tuning; methods take turns. Memory is counted, not sampled: `activations` is the memory per example that a
+step keeps for its backward pass, without weights; `training state` is the gradients and AdamW's two moments. Full fine-
+tuning and SAID use transformers' model, which pads; all rows are equally long, so there is no padding.
 """
 
 import gc
