@@ -6,8 +6,8 @@ The backbone has random weights of T5-base's sizes (12 + 12 blocks, hidden size 
 `--layers` it has fewer blocks, but six at least, because AdapterDrop leaves the first five alone. Runs are in float32,
 on one thread, without dropout. Time is the CPU time of one step (forward, backward, AdamW), as the median of the ratios
 to full fine-tuning; methods take turns. Memory is counted, not sampled: `activations` is the memory per example that a
-step keeps for its backward pass, without weights; `training state` is the gradients and AdamW's two moments. Full fine-
-tuning and SAID use transformers' model, which pads; all rows are equally long, so there is no padding.
+step keeps for its backward pass, without weights; `training state` is the gradients and AdamW's two moments. Full
+fine-tuning and SAID use transformers' model, which pads; all rows are equally long, so there is no padding.
 """
 
 import gc
@@ -182,9 +182,8 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         write_backbone(Path(folder), options.layers)
         found = measure(Path(folder), TrainingBatch(options.rows, options.tokens), options.rounds)
-    report(
-        found, options.rows, f"T5-base's shapes, float32, {options.rows} rows of {options.tokens} tokens, one thread"
-    )
+    size = f"{options.rows} rows of {options.tokens} tokens, {options.layers} + {options.layers} blocks"
+    report(found, options.rows, f"T5-base's shapes, float32, {size}, one thread")
 
 
 if __name__ == "__main__":
