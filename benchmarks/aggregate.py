@@ -12,20 +12,17 @@ while the event loop and the callers use a second core.
 import json
 import random
 import statistics
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from common.adapters import make_bytes
 from common.callers import ask_for, predict_bytes, run
-from common.options import add_json, create_parser, write_json
+from common.harness import Table, add_json, create_parser, median, write_json
 from common.passes import FOUR
 from common.sentences import load_sentences
-from common.serving import Server, serving
-from common.stock import stock, variant
+from common.serving import Server, serving_stock, variant
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -90,23 +87,20 @@ def report(rounds: list[tuple[UsedTime, UsedTime]], sizes: Counter[int], clients
     """Prints rates and their ratios: medians of the rounds."""
     mean_rows = sum(size * count for size, count in sizes.items()) / sizes.total()
     print(f"{clients} clients, one text each, {NUM_TASKS} tasks of {len(FOUR)} presets; {mean_rows:.1f} rows a batch")
-    print(f"{'':18}{'a second of CPU time':>22}{'a second by the clock':>24}")
-    found = {"rows_a_batch": mean_rows}
+    table = Table("", "a second of CPU time", "a second by the clock")
     for place, name in enumerate(("server, requests", "engine, rows")):
-        per_core = statistics.median(pair[place].per_core for pair in rounds)
-        by_clock = statistics.median(pair[place].by_clock for pair in rounds)
-        print(f"{name:18}{per_core:22.1f}{by_clock:24.1f}")
-    for clock in ("per_core", "by_clock"):
-        found[clock] = statistics.median(getattr(one, clock) / getattr(other, clock) for one, other in rounds)
-    print(f"{'server / engine':18}{found['per_core']:22.2f}{found['by_clock']:24.2f}")
-    return found
+        used = [pair[place] for pair in rounds]
+        table.row(name, median([one.per_core for one in used], ".1f"), median([one.by_clock for one in used], ".1f"))
+    found = {
+        clock: statistics.median(getattr(one, clock) / getattr(other, clock) for one, other in rounds)
+        for clock in ("per_core", "by_clock")
+    }
+    table.row("server / engine", *(f"{ratio:.2f}" for ratio in found.values()))
+    return {"rows_a_batch": mean_rows, **found}
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each, in each round")
+    parser = create_parser(__doc__, clients=64, rounds=4, seconds=5.0)
     add_json(parser, "the ratios")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -114,19 +108,15 @@ def main() -> None:
     banks = Banks(backbone)
     originals = {preset: make_bytes(backbone, preset, 0) for preset in FOUR}
     sentences, draw = load_sentences(None, NUM_SENTENCES), random.Random(0)
-    with tempfile.TemporaryDirectory() as directory:
-        tasks = stock(Path(directory) / "store", originals, NUM_TASKS)
-        files = [variant(originals[FOUR[number % len(FOUR)]], number) for number in range(NUM_TASKS)]
-        engine = ForwardPasses(backbone, [banks.add(read_artifact(data, backbone)) for data in files], sentences)
+    files = [variant(originals[FOUR[number % len(FOUR)]], number) for number in range(NUM_TASKS)]
+    engine = ForwardPasses(backbone, [banks.add(read_artifact(data, backbone)) for data in files], sentences)
+    with serving_stock(originals, NUM_TASKS) as (server, tasks):
         requests = [predict_bytes(draw.choice(tasks), text) for text in sentences]
-        with serving(Path(directory) / "store") as server:
-            _, sizes = ask(server, requests, given.clients, given.seconds)
-            engine.compute(sizes, given.seconds / 2)
-            rounds = []
-            for _ in range(given.rounds):
-                taken, sizes = ask(server, requests, given.clients, given.seconds)
-                rounds.append((taken, engine.compute(sizes, given.seconds)))
-    found = report(rounds, sizes, given.clients)
+        rounds = []
+        for _ in range(given.rounds + 1):
+            taken, sizes = ask(server, requests, given.clients, given.seconds)
+            rounds.append((taken, engine.compute(sizes, given.seconds)))
+    found = report(rounds[1:], sizes, given.clients)  # the first one warms up
     write_json(given, found)
 
 

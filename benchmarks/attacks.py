@@ -1,9 +1,10 @@
 """The attacks that one tenant runs against a server in benchmarks/neighbours.py, each in its own process.
 
-    python benchmarks/attacks.py NAME --url URL --key KEY
+    python benchmarks/attacks.py NAME --url URL --key KEY [--once]
 
-It prints a line when it begins, runs until SIGTERM, and prints how many answers of each status it read. A refused
-caller sends its request again at once and ignores `Retry-After`.
+It prints a line when it begins, runs until SIGTERM, and prints how many answers of each status it read. After an answer
+a caller sends its next request at once, and ignores `Retry-After`. With `--once` each caller sends one request, and the
+program ends with the last answer.
 """
 
 import asyncio
@@ -13,20 +14,20 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
-from common.callers import HttpConnection, connections, request_bytes, run
-from common.options import create_parser
+from common.callers import connections, request_bytes, run, status_of
+from common.harness import create_parser
 
-Sender = Callable[["Attacker"], Coroutine[Any, Any, None]]
+Sender = Callable[["Attacker"], Awaitable[None]]
 NUM_COSTLY, NUM_HOGS, NUM_LISTED = 32, 64, 100
 _SENTENCE = (
     "what begins as a modest story about two brothers and their farm grows, almost without one false note, into one "
     "of the warmest and funniest films of the year"
 )
+_SIXTY_WORDS = " ".join((_SENTENCE.split() * 3)[:60])
 # As much as a body may have.
 _LONG_TEXT = (" ".join([_SENTENCE] * 20_000))[:1_900_000]
 _HANG_UP_SECONDS = 0.05
@@ -61,76 +62,75 @@ def random_lengths(task: str, count: int) -> list[Callable[[str], bytes]]:
 
 @dataclass(frozen=True)
 class Attacker:
-    """A caller in a loop: its address, its requests, and the statuses it has read."""
+    """A caller: its address, its requests, which never end or are one, and the statuses it has read. A connection that
+    breaks before an answer is `broken`; one that the attacker closes first is `left`."""
 
     url: str
     requests: Iterator[bytes]
     statuses: Counter[str]
 
+    async def attack(self, send: Sender) -> None:
+        """Sends all requests. After a broken connection it goes on with the next request over a new one."""
+        while True:
+            try:
+                return await send(self)
+            except OSError:
+                self.statuses["broken"] += 1
+
 
 async def ask(attacker: Attacker) -> None:
     """Sends the next request as soon as the last one is answered."""
-    while True:
-        try:
-            async with connections(attacker.url, 1) as (connection,):
-                while True:
-                    attacker.statuses[await _status(connection, next(attacker.requests))] += 1
-        except OSError:
-            attacker.statuses["broken"] += 1
+    async with connections(attacker.url, 1) as (connection,):
+        for request in attacker.requests:
+            attacker.statuses[await _status(connection.ask(request))] += 1
 
 
 async def hang_up(attacker: Attacker) -> None:
     """Sends a whole request, and closes the connection before it can be answered."""
-    while True:
-        try:
-            async with connections(attacker.url, 1) as (connection,):
-                answer = connection.ask(next(attacker.requests))
-                done, _ = await asyncio.wait([answer], timeout=_HANG_UP_SECONDS)
-                attacker.statuses["answered" if done else "left"] += 1
-            if not done:
-                answer.cancel()
-            elif answer.exception() is not None:
-                attacker.statuses["refused"] += 1
-        except OSError:
-            attacker.statuses["broken"] += 1
+    for request in attacker.requests:
+        async with connections(attacker.url, 1) as (connection,):
+            try:
+                async with asyncio.timeout(_HANG_UP_SECONDS):
+                    status = await _status(connection.ask(request))
+            except TimeoutError:
+                status = "left"
+            attacker.statuses[status] += 1
 
 
 async def read_slowly(attacker: Attacker) -> None:
     """Reads an answer in small pieces, and disconnects in the middle of it."""
-    host, _, port = urlsplit(attacker.url).netloc.partition(":")
-    while True:
-        try:
-            reader, writer = await asyncio.open_connection(host, int(port), limit=4096)
-            writer.write(next(attacker.requests))
-            for _ in range(4):
-                await reader.read(1024)
-                await asyncio.sleep(_SLOW_PIECE_SECONDS)
-            writer.transport.abort()
-            attacker.statuses["left"] += 1
-        except OSError:
-            attacker.statuses["broken"] += 1
+    for request in attacker.requests:
+        reader, writer = await _open(attacker.url)
+        writer.write(request)
+        for _ in range(4):
+            await reader.read(1024)
+            await asyncio.sleep(_SLOW_PIECE_SECONDS)
+        writer.transport.abort()
+        attacker.statuses["left"] += 1
 
 
 async def send_slowly(attacker: Attacker) -> None:
     """Sends a body byte by byte until the server closes the connection."""
-    host, _, port = urlsplit(attacker.url).netloc.partition(":")
-    while True:
-        try:
-            _, writer = await asyncio.open_connection(host, int(port))
-            for byte in next(attacker.requests):
-                writer.write(bytes([byte]))
-                await writer.drain()
-                await asyncio.sleep(_SLOW_PIECE_SECONDS / 10)
-            writer.close()
-        except OSError:
-            attacker.statuses["broken"] += 1
+    for request in attacker.requests:
+        _, writer = await _open(attacker.url)
+        for byte in request:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(_SLOW_PIECE_SECONDS / 10)
+        writer.close()
+        attacker.statuses["left"] += 1
 
 
-async def _status(connection: HttpConnection, request: bytes) -> str:
+async def _open(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = urlsplit(url).netloc.partition(":")
+    return await asyncio.open_connection(host, int(port), limit=4096)
+
+
+async def _status(answer: Awaitable[bytes]) -> str:
     try:
-        await connection.ask(request)
+        await answer
     except RuntimeError as error:
-        return str(error).split(" ", 2)[1]
+        return status_of(error)
     return "200"
 
 
@@ -161,17 +161,19 @@ ATTACKS = {
     "prefix": Attack(16, (predict("prefix", [_SENTENCE] * 32),), ("prefix",)),
     # Another number of tokens in each request.
     "shapes": Attack(1, tuple(random_lengths("plain", 2000))),
-    # 1,024 inputs for a task of many long labels; the same, and all labels asked for.
-    "labels": Attack(4, (predict("labels", ["a b"] * 1024),), ("labels",)),
-    "all labels": Attack(4, (predict("labels", ["a b"] * 1024, top_k=4096),), ("labels",)),
+    # As many inputs for a task of 4,096 long labels as an answer has room for: with the best labels, and with all.
+    "labels": Attack(4, (predict("labels", ["a b"] * 200),), ("labels",)),
+    "all labels": Attack(4, (predict("labels", ["a b"] * 12, top_k=4096),), ("labels",)),
     # Pages of adapters with many long labels.
     "lists": Attack(8, _PAGES, ("labels",)),
     # Texts of 1.9 MB; as many bytes in 1,024 texts.
     "texts": Attack(32, (predict("plain", _LONG_TEXT),)),
     "many texts": Attack(32, (predict("plain", [_LONG_TEXT[:1800]] * 1024),)),
+    # 380 texts of 60 words in one request.
+    "one request": Attack(1, (predict("plain", [_SIXTY_WORDS] * 380),)),
     # Mixed requests of 1,024 items; of 1,024 names that do not exist.
     "mixed": Attack(16, (mixed(["plain"] * 1024, "a b"),)),
-    "unknown": Attack(16, (mixed(_UNKNOWN, "a b"),)),
+    "unknown names": Attack(16, (mixed(_UNKNOWN, "a b"),)),
     # Large requests of callers who do not wait for the answer.
     "hang-up": Attack(48, (predict("plain", _LONG_TEXT),), send=hang_up),
     "mixed hang-up": Attack(48, (mixed(["plain"] * 1024, _SENTENCE),), send=hang_up),
@@ -183,22 +185,20 @@ ATTACKS = {
 }
 
 
-async def run_attack(attack: Attack, url: str, key: str) -> Counter[str]:
-    """Runs until SIGTERM; returns the statuses that all its callers read."""
+async def run_attack(attack: Attack, url: str, key: str, *, once: bool) -> Counter[str]:
+    """Runs until SIGTERM, or until each caller has sent one request; returns the statuses that all have read."""
     statuses: Counter[str] = Counter()
-    stopped = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     requests = [make(key) for make in attack.requests]
     # Every caller begins at a request of its own.
-    turns = [itertools.cycle(requests[number % len(requests) :] + requests[: number % len(requests)])
-             for number in range(attack.callers)]  # fmt: skip
-    callers = [asyncio.ensure_future(attack.send(Attacker(url, one, statuses))) for one in turns]
+    turns = (
+        itertools.islice(itertools.cycle(requests), number % len(requests), None) for number in range(attack.callers)
+    )
+    attackers = [Attacker(url, itertools.islice(turn, 1) if once else turn, statuses) for turn in turns]
+    callers = [asyncio.ensure_future(one.attack(attack.send)) for one in attackers]
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: [one.cancel() for one in callers])
     print("begun", flush=True)
-    await stopped.wait()
-    for caller in callers:
-        caller.cancel()
-    failed = [one for one in await asyncio.gather(*callers, return_exceptions=True) if isinstance(one, Exception)]
-    if failed:
+    ends = await asyncio.gather(*callers, return_exceptions=True)
+    if failed := [one for one in ends if isinstance(one, Exception)]:
         raise failed[0]
     return statuses
 
@@ -208,9 +208,10 @@ def main() -> None:
     parser.add_argument("name", choices=list(ATTACKS))
     parser.add_argument("--url", required=True)
     parser.add_argument("--key", required=True)
+    parser.add_argument("--once", action="store_true", help="each caller sends one request and stops")
     given = parser.parse_args()
     os.nice(10)  # in production the attacker has a machine of its own
-    print(json.dumps(run(run_attack(ATTACKS[given.name], given.url, given.key))), flush=True)
+    print(json.dumps(run(run_attack(ATTACKS[given.name], given.url, given.key, once=given.once))), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ that of as many seconds before, is given as a share of one core.
 """
 
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from common.chromium import chromium
-from common.options import create_parser
+from common.harness import create_parser
 from common.serving import Server, serving
 from playwright.sync_api import Browser, Page
 
@@ -83,16 +82,8 @@ def measure(browser: Browser, server: Server, rounds: int, num_tabs: int, second
 
 def main() -> None:
     """Starts a server and a browser."""
-    parser = create_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--tabs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=60)
-    options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        serving(Path(scratch, "store"), "--publish", str(EXAMPLES)) as server,
-        chromium() as browser,
-    ):
+    options = create_parser(__doc__, rounds=7, tabs=5, seconds=60.0).parse_args()
+    with serving("--publish", str(EXAMPLES)) as server, chromium() as browser:
         measure(browser, server, options.rounds, options.tabs, options.seconds)
 
 

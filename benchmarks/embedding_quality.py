@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from common.options import create_parser
+from common.harness import Table, create_parser
 from peers.contender import Contender
 from peltier_adapters.artifact.artifact import load_artifact
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
@@ -26,8 +26,6 @@ from peltier_server.inference.backbone_task import BackboneTask
 from peltier_training.data.examples import Example, inputs_of, read_examples
 from peltier_training.evaluate.examination import evaluate
 from peltier_training.evaluate.metrics import embedding
-from rich.console import Console
-from rich.table import Table
 
 # The scripts of `peers/`, and the library that each needs beside the environment's own.
 SCRIPTS = {"peltier": None, "sentence-transformers": "sentence-transformers"}
@@ -64,8 +62,7 @@ def main() -> None:
         assert abs(found[0] - found[1]) < 1e-3, found
         loaded = (load_artifact(path, backbone) for path in options.artifacts)
         found += [evaluate(backbone, artifact, examples)["spearman"] for artifact in loaded]
-        table.add_row(f"{part}, {len(examples)}", *(f"{value:.4f}" for value in found))
-    Console(width=100).print(table)
+        table.row(f"{part}, {len(examples)}", *(f"{value:.4f}" for value in found))
 
 
 if __name__ == "__main__":

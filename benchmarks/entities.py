@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
-from common.options import create_parser
+from common.harness import Table, create_parser
 from common.sweeps import artifact_path, mean_metric, measure_artifact, read_results, read_rows
 from peltier_backbone.load import load_backbone
 from peltier_training.data.data import read_file
@@ -23,8 +23,6 @@ from peltier_training.sweep.description import create_description, read_descript
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import TrialResult
 from peltier_training.train import train
-from rich.console import Console
-from rich.table import Table
 
 SWEEP = Path(__file__).with_name("grids") / "entities.toml"
 
@@ -67,8 +65,7 @@ def main() -> None:
         numbers = best[0].hyperparameters
         shown = f"{numbers['learning_rate']:g}, {numbers['epochs']}, {numbers['batch_size']}"
         test = fmean(measure_on_test(one, options.data, options.results) for one in best)
-        table.add_row(method, shown, str(len(best)), f"{mean_metric(best):.3f}", f"{test:.3f}")
-    Console(width=100).print(table)
+        table.row(method, shown, str(len(best)), f"{mean_metric(best):.3f}", f"{test:.3f}")
 
 
 if __name__ == "__main__":

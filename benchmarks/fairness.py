@@ -12,20 +12,18 @@ the scheduler alone with 100,000 waiting rows of 10, 1,000 and 10,000 tenants: m
 import asyncio
 import random
 import statistics
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from common.adapters import make_bytes
-from common.options import create_parser
+from common.harness import Table, add_data, cpu_seconds, create_parser, percentile
 from common.sentences import load_sentences
 from common.serving import serving
 from common.tenants import ENVIRONMENT, TenantClients, flooding
-from common.turns import percentile
 from peltier_backbone.load import load_backbone
 from peltier_server.fairness.scheduler import Scheduler
 
@@ -79,28 +77,27 @@ class Waiting:
     rank: float
 
 
-async def measure(traffic: Traffic, what: str, *asking: Awaitable[list[float]]) -> None:
+async def measure(table: Table, traffic: Traffic, what: str, *asking: Awaitable[list[float]]) -> None:
     """Prints how long answers took, and how much was computed meanwhile."""
     before, begun = await traffic.served(), time.monotonic()
     seconds = [one for answers in await asyncio.gather(*asking) for one in answers]
     taken, served = time.monotonic() - begun, await traffic.served() - before
     p50, p99 = (1e3 * percentile(seconds, percent) for percent in (50, 99))
     little, flood = sum(served[name] for name in LITTLE), served["flood"]
-    print(f"{what:34}{len(seconds):6}{p50:9.0f}{p99:9.0f}{little:10,}{flood:10,}{(little + flood) / taken:10,.0f}")
+    rate = (little + flood) / taken
+    table.row(what, len(seconds), f"{p50:.0f}", f"{p99:.0f}", f"{little:,}", f"{flood:,}", f"{rate:,.0f}")
 
 
 async def show_little(traffic: Traffic, seconds: float) -> None:
     """Prints the table of the tenants that send little."""
-    names = f"{'n':>6}{'p50 ms':>9}{'p99 ms':>9}{'tokens':>10}{'flood':>10}{'a second':>10}"
-    print(f"{'sentences every 200 ms, asked':34}{names}")
-    await measure(traffic, "by two tenants, no flood", *(traffic.ask_little(name, seconds) for name in LITTLE))
+    table = Table("sentences every 200 ms, asked", "n", "p50 ms", "p99 ms", "tokens", "flood", "a second", first=34)
+    show = partial(measure, table, traffic)
+    await show("by two tenants, no flood", *(traffic.ask_little(name, seconds) for name in LITTLE))
     async with traffic.flood("flood"):
         await asyncio.sleep(3)
-        await measure(
-            traffic, "by two tenants, beside a flood", *(traffic.ask_little(name, seconds) for name in LITTLE)
-        )
-        await measure(traffic, "by the flooding tenant itself", traffic.ask_little("flood", seconds))
-        await measure(traffic, "by it, with priority 5", traffic.ask_little("flood", seconds, priority=5))
+        await show("by two tenants, beside a flood", *(traffic.ask_little(name, seconds) for name in LITTLE))
+        await show("by the flooding tenant itself", traffic.ask_little("flood", seconds))
+        await show("by it, with priority 5", traffic.ask_little("flood", seconds, priority=5))
 
 
 async def show_weights(traffic: Traffic, seconds: float) -> None:
@@ -123,14 +120,8 @@ def show_scheduler(num_tenants: int, num_rows: int = 100_000) -> None:
     draw = random.Random(0)
     rows = [Waiting(str(number % num_tenants), draw.randint(5, 512), number) for number in range(num_rows)]
     scheduler = Scheduler[Waiting](_BATCH_TOKENS, lambda _: 1.0)
-    start = time.process_time()
-    for row in rows:
-        scheduler.put(row)
-    put = time.process_time() - start
-    start = time.process_time()
-    while take_batch(scheduler):
-        pass
-    taken = time.process_time() - start
+    put = cpu_seconds(lambda: [scheduler.put(row) for row in rows])
+    taken = cpu_seconds(lambda: [*iter(partial(take_batch, scheduler), 0)])
     print(
         f"{num_tenants:>7,} tenants, {num_rows:,} rows wait: {put / num_rows * 1e6:5.1f} µs to put a row, "
         f"{taken / num_rows * 1e6:5.1f} µs to take one"
@@ -157,17 +148,13 @@ async def show_server(url: str, sentences: list[str], data: bytes, seconds: floa
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--seconds", type=float, default=12.0, help="for each line of the table")
-    parser.add_argument("--max-batch-tokens", type=int, default=1024, help="of the server; a flood is felt by batches")
-    parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
+    parser = create_parser(__doc__, seconds=12.0, max_batch_tokens=1024)
+    add_data(parser)
     given = parser.parse_args()
     sentences = load_sentences(given.data, 800)
     data = make_bytes(load_backbone("minilm"), "compacter", 0)
-    with tempfile.TemporaryDirectory() as directory:
-        flags = ("--max-batch-tokens", str(given.max_batch_tokens))
-        with serving(Path(directory) / "store", *flags, environment=ENVIRONMENT) as server:
-            asyncio.run(show_server(server.url, sentences, data, given.seconds))
+    with serving("--max-batch-tokens", str(given.max_batch_tokens), environment=ENVIRONMENT) as server:
+        asyncio.run(show_server(server.url, sentences, data, given.seconds))
     print()
     for num_tenants in (10, 1_000, 10_000):
         show_scheduler(num_tenants)

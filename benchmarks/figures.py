@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from common.options import create_parser
-from common.turns import percentile
+from common.harness import create_parser, percentile
 
 mpl.use("svg")
 
@@ -28,26 +27,6 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 BLUE, ORANGE, GREY, GREEN = "#1f5fa8", "#d9722b", "#8a8f98", "#3a8f5c"
 LABEL_PIXELS = 20
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 11,
-    "axes.titlesize": 13,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 14,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#555555",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "lines.linewidth": 2,
-    "lines.markersize": 6,
-    "figure.figsize": (7.2, 4.2),
-    "savefig.bbox": "tight",
-    # Text stays text, so that a figure is small and can be searched; the same bytes for the same figures.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "peltier",
-}
 
 
 def draw_throughput(axes: Axes, found: dict[str, Any]) -> None:
@@ -121,34 +100,36 @@ def draw_crowds(axes: Axes, found: dict[str, Any]) -> None:
     axes.legend(frameon=False, loc="lower left", ncols=3, fontsize=9)
 
 
+def draw_ends(axes: Axes, curves: Mapping[str, Sequence[float]]) -> None:
+    """A line for each name, against the adapters that are loaded, with the name at its end."""
+    for name, values in curves.items():
+        axes.plot(range(len(values)), values, **look(name))
+    label_ends(axes, {name: (len(values) - 1, values[-1]) for name, values in curves.items()})
+
+
 def draw_loads(axes: Axes, found: dict[str, Any]) -> None:
     """Load time against adapters that are loaded already."""
-    ends = {}
-    for name, own in found.items():
-        milliseconds = [1e3 * one for one in own["seconds"]]
-        smooth = [statistics.median(milliseconds[max(0, n - 5) : n + 6]) for n in range(len(milliseconds))]
-        axes.plot(range(len(smooth)), smooth, **look(name))
-        ends[name] = (len(smooth) - 1, smooth[-1])
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel("adapters loaded already")
     axes.set_ylabel("CPU time of one more load, ms")
     axes.set_title("Only Peltier loads the last adapter as fast as the first")
-    label_ends(axes, ends)
+    draw_ends(axes, {name: smooth(own["seconds"], 1e3) for name, own in found.items()})
 
 
 def draw_memory(axes: Axes, found: dict[str, Any]) -> None:
     """Memory against adapters that are loaded."""
-    ends = {}
-    for name, own in found.items():
-        megabytes = [(one - own["peak_bytes"][0]) / 1e6 for one in own["peak_bytes"]]
-        axes.plot(range(len(megabytes)), megabytes, **look(name))
-        ends[name] = (len(megabytes) - 1, megabytes[-1])
-    axes.set_ylim(bottom=0)
     axes.set_xlabel("adapters loaded")
     axes.set_ylabel("memory above that with one, MB")
     axes.set_title("What an adapter takes in memory: in Peltier its tensors, and nothing more")
-    label_ends(axes, ends)
+    bytes_of = {name: own["peak_bytes"] for name, own in found.items()}
+    axes.set_ylim(0, 1.05 * max(own[-1] - own[0] for own in bytes_of.values()) / 1e6)
+    draw_ends(axes, {name: [(one - own[0]) / 1e6 for one in own] for name, own in bytes_of.items()})
+
+
+def smooth(values: Sequence[float], factor: float) -> list[float]:
+    """The median of eleven neighbours, times `factor`."""
+    return [factor * statistics.median(values[max(0, place - 5) : place + 6]) for place in range(len(values))]
 
 
 def draw_line(
@@ -227,7 +208,7 @@ def main() -> None:
     parser.add_argument("--format", choices=("svg", "png"), default="svg")
     given = parser.parse_args()
     given.to.mkdir(parents=True, exist_ok=True)
-    plt.rcParams.update(STYLE)
+    plt.style.use(Path(__file__).with_suffix(".mplstyle"))
     for name, (source, draw) in FIGURES.items():
         files = sorted(given.source.glob(source), key=lambda file: len(file.name))
         if not files:

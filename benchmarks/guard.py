@@ -15,28 +15,25 @@ import itertools
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import torch
-from common.adapters import INPUTS, make_bytes
+from common.adapters import INPUTS, create_trained, make_bytes
 from common.callers import ask_all, predict_bytes, run
 from common.committed import Figures, Ratios, losses, processor, read_figures, record_figures
 from common.forced import add_level, hold_process, own_level
-from common.options import create_parser
+from common.harness import cpu_seconds, create_parser
 from common.padding import pad
 from common.passes import FOUR, Adapters, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
-from common.serving import Server, serving, started
+from common.serving import Server, serving, serving_stock, started, variant
 from common.shelf import Shelf
-from common.stock import stock, variant
 from common.texts import ours, theirs
-from common.turns import cpu_seconds
 from overhead import BARE, INSTANT
-from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import load_backbone
@@ -61,6 +58,12 @@ _TEXT_TOKENS, _TEXT_ROWS = 24, 16
 
 # Measures one ratio of each of its figures.
 Round = Callable[[], dict[str, float]]
+
+
+def total_ratio(pairs: Iterable[tuple[float, ...]]) -> float:
+    """The sum of the reference's seconds divided by the sum of ours, which take turns."""
+    base, own = map(sum, zip(*pairs, strict=True))
+    return base / own
 
 
 class Models:
@@ -97,11 +100,11 @@ def single_rows(models: Models) -> Iterator[Round]:
     (adapted,) = Adapters(models.exact, models.exact).mix([rows], FOUR)
 
     def measure() -> dict[str, float]:
-        base = own = 0.0
-        for row, with_adapter in zip(rows, adapted, strict=True):
-            base += cpu_seconds(partial(transformers_pass, models.plain, [[row]]))
-            own += cpu_seconds(partial(mixed_pass, models.exact, [[with_adapter]]))
-        return {"single row / transformers": base / own}
+        calls = (
+            (partial(transformers_pass, models.plain, [[row]]), partial(mixed_pass, models.exact, [[with_adapter]]))
+            for row, with_adapter in zip(rows, adapted, strict=True)
+        )
+        return {"single row / transformers": total_ratio(tuple(map(cpu_seconds, pair)) for pair in calls)}
 
     yield measure
 
@@ -143,10 +146,7 @@ def _plain_loss(plain: BertModel, batch: Sequence[Encoded]) -> Callable[[], torc
 
 
 def _adapter_loss(backbone: Backbone, batch: Sequence[Encoded]) -> Callable[[], torch.Tensor]:
-    preset = find_preset("compacter")
-    settings = preset.settings({}, backbone.config)
-    parts = preset.compose(settings, backbone.config, outputs=2)
-    model = HeadedAdapter(backbone, parts, settings, seed=0).train()
+    model = create_trained(HeadedAdapter, backbone, "compacter")
     labels = torch.tensor([number % 2 for number in range(len(batch))])
     return lambda: F.cross_entropy(model(backbone.pack(batch)), labels)
 
@@ -161,19 +161,20 @@ def loads(models: Models) -> Iterator[Round]:
         shelf = Shelf.create(loader, Path(directory), models.originals)
         loop = asyncio.new_event_loop()
 
+        def path_of(key: AdapterKey) -> Path:
+            return Path(directory) / key.digest.replace(":", "/")
+
         async def load(key: AdapterKey) -> float:
             seconds = await shelf.load(key)
             shelf.slots.retire(key)
             return seconds.cpu
 
         def measure() -> dict[str, float]:
-            base = own = 0.0
-            for preset in [*FOUR] * _LOADS:
-                key = shelf.store(preset)
-                path = Path(directory) / key.digest.replace(":", "/")
-                base += cpu_seconds(partial(load_file, path))
-                own += loop.run_until_complete(load(key))
-            return {"load / safetensors": base / own}
+            keys = map(shelf.store, [*FOUR] * _LOADS)
+            pairs = (
+                (cpu_seconds(partial(load_file, path_of(one))), loop.run_until_complete(load(one))) for one in keys
+            )
+            return {"load / safetensors": total_ratio(pairs)}
 
         try:
             yield measure
@@ -184,27 +185,22 @@ def loads(models: Models) -> Iterator[Round]:
 @contextmanager
 def requests(models: Models) -> Iterator[Round]:
     """CPU time of a request whose model answers at once, against FastAPI alone."""
-    with tempfile.TemporaryDirectory() as directory:
-        tasks = stock(Path(directory) / "store", {"compacter": models.originals["compacter"]}, _TASKS)
+    stored = serving_stock({"compacter": models.originals["compacter"]}, _TASKS, *_QUIET, command=INSTANT)
+    with stored as (server, tasks), started(BARE) as bare:
         asked = [
             predict_bytes(tasks[number % _TASKS], text) for number, text in enumerate(load_sentences(None, _REQUESTS))
         ]
-        with serving(Path(directory) / "store", *_QUIET, command=INSTANT) as server, started(BARE) as bare:
 
-            def spent(one: Server, some: Sequence[bytes]) -> float:
-                before = one.cpu_seconds
-                run(ask_all(one.url, some, _CALLERS))
-                return one.cpu_seconds - before
+        def spent(one: Server, some: Sequence[bytes]) -> float:
+            before = one.cpu_seconds
+            run(ask_all(one.url, some, _CALLERS))
+            return one.cpu_seconds - before
 
-            def measure() -> dict[str, float]:
-                base = own = 0.0
-                for first in range(0, len(asked), _REQUESTS_IN_TURN):
-                    some = asked[first : first + _REQUESTS_IN_TURN]
-                    base += spent(bare, some)
-                    own += spent(server, some)
-                return {"request / FastAPI alone": base / own}
+        def measure() -> dict[str, float]:
+            parts = (asked[first : first + _REQUESTS_IN_TURN] for first in range(0, len(asked), _REQUESTS_IN_TURN))
+            return {"request / FastAPI alone": total_ratio((spent(bare, some), spent(server, some)) for some in parts)}
 
-            yield measure
+        yield measure
 
 
 @contextmanager
@@ -214,8 +210,7 @@ def uploads(models: Models) -> Iterator[Round]:
     plain = partial(transformers_pass, models.plain, [golden] * _UPLOADS_IN_TURN)
     numbers = itertools.count(1)
     with (
-        tempfile.TemporaryDirectory() as directory,
-        serving(Path(directory) / "store", *_QUIET) as server,
+        serving(*_QUIET) as server,
         Client(server.url, timeout=60) as client,
         ThreadPoolExecutor(4) as callers,
     ):
@@ -271,8 +266,7 @@ def show(found: Ratios, committed: Figures) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = create_parser(__doc__, rounds=7)
     parser.add_argument("--record", action="store_true", help="write the figures of this processor to guard.json")
     add_level(parser)
     given = parser.parse_args()

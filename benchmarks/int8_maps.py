@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.options import create_parser
+from common.harness import create_parser
 from common.sweeps import artifact_path, read_results, read_rows
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
 from peltier_backbone.backbone import Backbone
@@ -59,11 +59,7 @@ def _join(path: str, name: str) -> str:
 
 def keeps(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Whether a path ends in one of the patterns, or begins with one that ends in `.*`."""
-
-    def is_kept(path: str) -> bool:
-        return any(_matches(path, pattern) for pattern in patterns)
-
-    return is_kept
+    return lambda path: any(_matches(path, pattern) for pattern in patterns)
 
 
 def _matches(path: str, pattern: str) -> bool:
@@ -95,12 +91,9 @@ def agreement(found: Sequence[Evaluation], exact: Sequence[Evaluation]) -> float
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
+    parser = create_parser(__doc__, backbone="minilm", preset="compacter", rows=500)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--backbone", default="minilm")
     parser.add_argument("--results", type=Path, help="the output of a sweep")
-    parser.add_argument("--preset", default="compacter", help="of the artifacts")
-    parser.add_argument("--rows", type=int, default=500)
     options = parser.parse_args()
     torch.set_num_threads(1)
     exact, rounded = (load_backbone(options.backbone, dtype=dtype) for dtype in ("float32", "int8"))
@@ -120,13 +113,8 @@ def main() -> None:
         backbone = replace(rounded, model=mix(exact.model, rounded.model, keeps(patterns)))
         cosine = torch.cosine_similarity(states(backbone, texts), wanted)
         found = measure(backbone, artifacts, rows)
-        quality = " | "
-        if found:
-            metrics = [
-                one.metrics[BEST_METRICS[artifact.manifest.task.type]]
-                for one, artifact in zip(found, artifacts, strict=True)
-            ]
-            quality = f"{100 * statistics.mean(metrics):.2f} | {agreement(found, answers):.2f}"
+        metrics = [one.metrics[BEST_METRICS[own.manifest.task.type]] for one, own in zip(found, artifacts, strict=True)]
+        quality = f"{100 * statistics.mean(metrics):.2f} | {agreement(found, answers):.2f}" if found else " | "
         print(f"| {kind} | {cosine.mean():.5f} | {cosine.min():.4f} | {quality} |", flush=True)
 
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import torch
-from common.options import create_parser
+from common.harness import create_parser
 from common.sweeps import artifact_path, measure_artifact, read_results, read_rows
 from peltier_backbone.load import load_backbone
 from peltier_training.sweep.trial import TrialResult

@@ -10,16 +10,14 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx2
 from common.adapters import make_bytes
-from common.options import create_parser
-from common.serving import serving
-from common.stock import Stocked, manifest_text, register
-from common.turns import percentile
+from common.harness import cpu_seconds, create_parser, print_milliseconds
+from common.serving import Stocked, manifest_text, register, serving
 from peltier_backbone.load import load_backbone
 from peltier_client.protocol import TaskReference
 from peltier_server.auth.keyring import LOCAL, TENANT
@@ -62,25 +60,23 @@ async def read(url: str) -> Catalog:
     return catalog
 
 
-def cpu_seconds(call: Callable[[int], object], repeats: int) -> float:
-    """CPU seconds of one call, on average."""
-    start = time.process_time()
-    for number in range(repeats):
-        call(number)
-    return (time.process_time() - start) / repeats
+def mean_cpu_seconds(call: Callable[..., object], *arguments: Sequence[object]) -> float:
+    """CPU seconds of one call, on average of those with each of the arguments."""
+    return cpu_seconds(lambda: list(map(call, *arguments))) / len(arguments[0])
 
 
 def in_memory(catalog: Catalog, count: int) -> None:
     texts = [f"task-{number * 7919 % count:05}" for number in range(20_000)]
     references = [TaskReference.parse(text) for text in texts]
     origins = [RequestContext(f"{number:032x}", known_caller=LOCAL) for number in range(20_000)]
-    resolve = cpu_seconds(lambda n: catalog.resolve(references[n], origins[n]), len(texts))
-    whole = cpu_seconds(lambda n: catalog.resolve(TaskReference.parse(texts[n]), origins[n]), len(texts))
+    resolve = mean_cpu_seconds(catalog.resolve, references, origins)
+    whole = mean_cpu_seconds(lambda text, origin: catalog.resolve(TaskReference.parse(text), origin), texts, origins)
     print(f"resolving a reference            {1e6 * resolve:8.2f} us")
     print(f"reading the text and resolving   {1e6 * whole:8.2f} us")
     after = [f"task-{number * 97 % count:05}" for number in range(200)]
-    page = cpu_seconds(lambda n: catalog.page(TENANT, after=after[n], containing="", limit=PAGE), 200)
-    search = cpu_seconds(lambda n: catalog.page(TENANT, after="", containing=f"{n:03}7", limit=PAGE), 200)
+    page = mean_cpu_seconds(lambda name: catalog.page(TENANT, after=name, containing="", limit=PAGE), after)
+    parts = [f"{number:03}7" for number in range(200)]
+    search = mean_cpu_seconds(lambda part: catalog.page(TENANT, after="", containing=part, limit=PAGE), parts)
     print(f"finding a page of {PAGE}            {1e6 * page:8.2f} us")
     print(f"searching for a page             {1e6 * search:8.2f} us")
 
@@ -94,14 +90,11 @@ def over_http(url: str) -> None:
                 answer = client.get("/v1/adapters", params={"limit": PAGE, "cursor": cursor, **query})
                 seconds.append(time.perf_counter() - start)
                 cursor = json.loads(answer.content)["next_cursor"]
-            middle, p90 = (1e3 * percentile(seconds, percent) for percent in (50, 90))
-            print(f"{what:20} over HTTP   median {middle:6.2f} ms   p90 {p90:6.2f} ms   n {len(seconds)}")
+            print_milliseconds(f"{what} over HTTP", seconds)
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, default=10_000)
-    options = parser.parse_args()
+    options = create_parser(__doc__, adapters=10_000).parse_args()
     manifest = manifest_text(make_bytes(load_backbone("minilm"), "compacter", 0))
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
@@ -109,7 +102,7 @@ def main() -> None:
         registry = StoreLocation.of(store).registry
         asyncio.run(fill(registry, manifest, options.adapters))
         in_memory(asyncio.run(read(registry)), options.adapters)
-        with serving(store) as server:
+        with serving(store=store) as server:
             over_http(server.url)
 
 

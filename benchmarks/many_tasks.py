@@ -17,9 +17,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from common.adapters import make_bytes
-from common.options import create_parser
+from common.harness import by_turns, create_parser, seconds_of
 from common.passes import FOUR
-from common.turns import by_turns, seconds_of
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -46,12 +45,8 @@ def check(backbone: Backbone, shared: Sequence[Row], separate: Sequence[Row]) ->
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--tasks", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50, 100])
-    parser.add_argument("--tokens", type=int, default=25, help="tokens of the text")
+    parser = create_parser(__doc__, tasks=(1, 2, 5, 10, 20, 50, 100), tokens=25, rounds=15, threads=1)
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "int8"))
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     backbone = load_backbone("minilm", dtype=options.dtype)

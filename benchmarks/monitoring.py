@@ -10,19 +10,15 @@ tabs poll `/v1/live` every two seconds, in parts of one core, less that of the i
 import asyncio
 import gc
 import itertools
-import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import httpx2
 from common.adapters import make_bytes
 from common.callers import ask_all, predict_bytes, run
-from common.options import create_parser
-from common.serving import Server, serving
-from common.stock import stock
-from common.turns import seconds_of
+from common.harness import create_parser, print_milliseconds, seconds_of
+from common.serving import Server, serving_stock
 from peltier_backbone.load import load_backbone
 from peltier_server.context import VersionLabels
 from peltier_server.metrics.metrics import Metrics
@@ -49,11 +45,10 @@ def full_metrics(num_adapters: int) -> Metrics:
     return metrics
 
 
-def milliseconds(call: Callable[[], object], clock: Callable[[], float], repeats: int = 20) -> str:
-    """Median and maximum of one call, after the first."""
+def show(what: str, call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> None:
+    """Prints the times of 20 calls, after the first."""
     call()
-    taken = [1e3 * seconds_of(call, clock) for _ in range(repeats)]
-    return f"median {statistics.median(taken):6.2f} ms   max {max(taken):6.2f} ms"
+    print_milliseconds(what, [seconds_of(call, clock) for _ in range(20)])
 
 
 def over_http(server: Server, tasks: list[str], tabs: int, seconds: float) -> None:
@@ -62,9 +57,8 @@ def over_http(server: Server, tasks: list[str], tabs: int, seconds: float) -> No
     with httpx2.Client(base_url=server.url, timeout=30) as client:
         for name, accept in FORMATS.items():
             headers = {"accept": accept}
-            page = milliseconds(lambda headers=headers: client.get("/metrics", headers=headers), time.perf_counter)
-            print(f"/metrics over HTTP, {name:12} {page}")
-        print(f"/v1/live over HTTP               {milliseconds(lambda: client.get('/v1/live'), time.perf_counter)}")
+            show(f"/metrics over HTTP, {name}", partial(client.get, "/metrics", headers=headers))
+        show("/v1/live over HTTP", partial(client.get, "/v1/live"))
         print(f"bytes of a snapshot              {len(client.get('/v1/live').content):,}")
     idle = server.core_share(seconds)
     polled = asyncio.run(polled_share(server, tabs, seconds))
@@ -90,20 +84,13 @@ async def polled_share(server: Server, tabs: int, seconds: float) -> float:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, default=10_000)
-    parser.add_argument("--tabs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    options = parser.parse_args()
+    options = create_parser(__doc__, adapters=10_000, tabs=5, seconds=20.0).parse_args()
     metrics = full_metrics(options.adapters)
     for name, accept in FORMATS.items():
-        page = milliseconds(lambda accept=accept: metrics.exposition(accept), time.thread_time)
-        print(f"page of all labels, {name:12} {page}")
-    with tempfile.TemporaryDirectory() as directory:
-        originals = {"bitfit": make_bytes(load_backbone("minilm"), "bitfit", 0)}
-        tasks = stock(Path(directory) / "store", originals, options.adapters)
-        with serving(Path(directory) / "store") as server:
-            over_http(server, tasks, options.tabs, options.seconds)
+        show(f"page of all labels, {name}", partial(metrics.exposition, accept), time.thread_time)
+    originals = {"bitfit": make_bytes(load_backbone("minilm"), "bitfit", 0)}
+    with serving_stock(originals, options.adapters) as (server, tasks):
+        over_http(server, tasks, options.tabs, options.seconds)
 
 
 if __name__ == "__main__":

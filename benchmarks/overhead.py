@@ -23,11 +23,9 @@ from pathlib import Path
 
 from common.adapters import make_bytes
 from common.callers import ask_all, predict_bytes, request_bytes, run
-from common.options import create_parser
+from common.harness import Table, by_turns, create_parser, median, median_ratio
 from common.sentences import load_sentences
-from common.serving import Server, serving, started
-from common.stock import stock
-from common.turns import by_turns, median_ratio
+from common.serving import Server, serving_stock, started
 from peltier_backbone.load import load_backbone
 
 INSTANT = (sys.executable, str(Path(__file__).with_name("instant.py")))
@@ -41,28 +39,24 @@ _ROW_CALLERS = (1, 4)
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--callers", type=int, nargs="+", default=[1, 16, 64])
-    parser.add_argument("--requests", type=int, default=3000, help="of each round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = create_parser(__doc__, callers=(1, 16, 64), requests=3000, rounds=3)
     parser.add_argument("--profile", action="store_true", help="also say where the time goes")
     given = parser.parse_args()
     originals = {"compacter": make_bytes(load_backbone("minilm"), "compacter", 0)}
-    with tempfile.TemporaryDirectory() as directory:
-        tasks = stock(Path(directory) / "store", originals, NUM_TASKS)
-        draw, sentences = random.Random(0), load_sentences(None, given.requests)
+    draw, sentences = random.Random(0), load_sentences(None, given.requests)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        serving_stock(originals, NUM_TASKS, command=INSTANT, environment={"SAMPLES": f"{directory}/samples.json"}) as (
+            server,
+            tasks,
+        ),
+        started(BARE) as bare,
+    ):
         requests = [predict_bytes(draw.choice(tasks), text) for text in sentences]
-        samples = Path(directory) / "samples.json"
-        environment = {"SAMPLES": str(samples)}
-        with (
-            serving(Path(directory) / "store", command=INSTANT, environment=environment) as server,
-            started(BARE) as bare,
-        ):
-            servers = {"peltier": server, FASTAPI: bare}
-            report(measure(servers, requests, given.callers, given.rounds), given.requests)
-            report_rows(server, row_requests(draw, tasks, sentences), given.rounds)
-            if given.profile:
-                show_profile(server, requests, max(given.callers), samples)
+        report(measure({"peltier": server, FASTAPI: bare}, requests, given.callers, given.rounds), given.requests)
+        report_rows(server, row_requests(draw, tasks, sentences), given.rounds)
+        if given.profile:
+            show_profile(server, requests, max(given.callers), Path(directory) / "samples.json")
 
 
 def measure(servers: dict[str, Server], requests: list[bytes], callers: list[int], rounds: int) -> CostSamples:
@@ -82,13 +76,13 @@ def measure(servers: dict[str, Server], requests: list[bytes], callers: list[int
 def report(found: CostSamples, num_requests: int) -> None:
     """A line for each server and number of callers: medians of the rounds, with the range."""
     print(f"{num_requests} requests a round, {NUM_TASKS} tasks, one sentence each")
-    print(f"{'callers at a time':20}{'':14}{'CPU, µs a request':>20}{'range':>14}{'x fastapi':>12}{'requests/s':>12}")
+    table = Table("callers at a time", "CPU, µs a request", "range", "x fastapi", "requests/s")
     for (count, name), samples in found.items():
         micros = [1e6 * cpu / num_requests for cpu, _ in samples]
         ratio = median_ratio(*([cpu for cpu, _ in one] for one in (samples, found[count, FASTAPI])))
-        rate = statistics.median(num_requests / seconds for _, seconds in samples)
+        rates = [num_requests / seconds for _, seconds in samples]
         spread = f"{min(micros):.0f} to {max(micros):.0f}"
-        print(f"{count:<20}{name:14}{statistics.median(micros):20.0f}{spread:>14}{ratio:12.2f}{rate:12.0f}")
+        table.row(f"{count}, {name}", median(micros, ".0f"), spread, f"{ratio:.2f}", median(rates, ".0f"))
 
 
 def row_requests(draw: random.Random, tasks: list[str], sentences: list[str]) -> list[bytes]:

@@ -16,7 +16,6 @@ import argparse
 import ctypes
 import gc
 import itertools
-import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,10 +28,9 @@ from typing import NamedTuple
 import torch
 from common.adapters import make_bytes
 from common.callers import run as run_on_uvloop
+from common.harness import Table, add_json, create_parser, median, percentile, write_json
 from common.memory import ProcessMemory
-from common.options import add_json, create_parser, write_json
 from common.shelf import Seconds, Shelf
-from common.turns import percentile
 from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
@@ -140,36 +138,32 @@ async def measure_cycles(shelf: Shelf, cycles: int) -> list[EvictionCycle]:
 def show_loads(found: LoadSamples) -> None:
     """A line for each preset: medians in milliseconds, with the 90th percentile of the clock's."""
     print(f"\nload from the store, ms: median (p90) of {SAMPLES}, and median CPU time")
-    print(f"{'loaded':20}" + "".join(f"{count:>26}" for count in found))
+    table = Table("loaded", *(f"{count:>20}" for count in found))
     for preset in next(iter(found.values())):
         cells = []
         for samples in found.values():
             clock, cpu = ([1000 * second for second in seconds] for seconds in zip(*samples[preset], strict=True))
-            cells.append(
-                f"{statistics.median(clock):12.2f} ({percentile(clock, 90):5.2f}){statistics.median(cpu):6.2f}"
-            )
-        print(f"{preset:20}" + "".join(cells))
+            cells.append(f"{median(clock)} ({percentile(clock, 90):.2f}) {median(cpu)}")
+        table.row(preset, *cells)
 
 
 def show_memory(memory: dict[str, tuple[float, float]], tensors: dict[str, int]) -> None:
     """Prints bytes per adapter, and their ratio to those of its tensors."""
-    print(f"\n{'memory an adapter':18}{'tensors KB':>12}{'accounted':>12}{'x':>7}{'process':>12}{'x':>7}")
+    table = Table("memory an adapter", "tensors KB", "accounted", "x", "process", "x")
     for preset, (process, accounted) in memory.items():
         own = tensors[preset]
-        cells = "".join(f"{one / 1e3:12.1f}{one / own:7.3f}" for one in (accounted, process))
-        print(f"{preset:18}{own / 1e3:12.1f}{cells}")
+        cells = (cell for one in (accounted, process) for cell in (f"{one / 1e3:.1f}", f"{one / own:.3f}"))
+        table.row(preset, f"{own / 1e3:.1f}", *cells)
 
 
 def show_cycles(cycles: list[EvictionCycle]) -> None:
     """Prints some of the cycles, with bytes in MB."""
     print(f"\n{len(cycles)} cycles of {_CYCLE_LOADS} loads; bytes in MB, the process's more than before")
-    print(f"{'evictions':>35}{'tiers':>20}{'process':>30}")
-    heads = ("loads", "device", "host", "device", "host", "full", "empty", "in use")
-    print(f"{'cycle':>5}" + "".join(f"{head:>10}" for head in heads))
+    names = (field.replace("_", " ").removesuffix(" bytes") for field in EvictionCycle._fields)
+    table = Table("cycle", *names, first=8)
     for number in sorted({0, 1, len(cycles) // 2, len(cycles) - 1} & set(range(len(cycles)))):
         counts, sizes = cycles[number][:3], cycles[number][3:]
-        cells = [f"{count:10}" for count in counts] + [f"{size / 1e6:10.1f}" for size in sizes]
-        print(f"{number + 1:5}" + "".join(cells))
+        table.row(number + 1, *counts, *(f"{size / 1e6:.1f}" for size in sizes))
 
 
 async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) -> None:
@@ -193,11 +187,7 @@ async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) 
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--loaded", type=int, nargs="+", default=[10, 1000, 10_000])
-    parser.add_argument("--presets", nargs="+", default=PRESETS, help="whose loads are timed")
-    parser.add_argument("--many", type=int, default=1000, help="adapters of each preset whose memory is measured")
-    parser.add_argument("--cycles", type=int, default=20)
+    parser = create_parser(__doc__, loaded=(10, 1000, 10_000), presets=PRESETS, many=1000, cycles=20)
     add_json(parser, "what was measured")
     options = parser.parse_args()
     # Both as the server does.

@@ -19,15 +19,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
-from common.options import create_parser
+from common.harness import create_parser, percentile
 from common.serving import PELTIER, Server, free_port
-from common.turns import percentile
 
 ROOT = Path(__file__).parent.parent
 TEXT = "my card was stolen and somebody is paying with it"
@@ -38,35 +38,26 @@ START_SECONDS = 120
 NOTICED_SECONDS = 1.5
 
 
-@dataclass(frozen=True)
 class Replica:
     """One server process at a fixed port, which may end and begin again."""
 
-    port: int
-    flags: Sequence[str]
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+    def __init__(self, flags: Sequence[str]) -> None:
+        self.address = f"127.0.0.1:{(port := free_port())}"
+        self._command = [*PELTIER, "serve", "--port", str(port), "--threads", "1", *flags]
+        self._processes = ExitStack()
 
     def start(self) -> None:
         """Starts the process; returns when it is ready."""
-        command = [*PELTIER, "serve", "--port", str(self.port), "--threads", "1", *self.flags]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
-        Server(f"http://{self.address}", self.processes[-1]).wait_until_ready()
+        self._process = self._processes.enter_context(running(self._command, self.address, {"OMP_NUM_THREADS": "1"}))
 
     def stop(self, sign: signal.Signals) -> int:
         """Stops the process; returns its exit status."""
-        self.processes[-1].send_signal(sign)
-        return self.processes[-1].wait(START_SECONDS)
+        self._process.send_signal(sign)
+        return self._process.wait(START_SECONDS)
 
     def end(self) -> None:
         """Kills every process of the replica."""
-        for process in self.processes:
-            process.kill()
-            process.wait()
+        self._processes.close()
 
 
 @dataclass(frozen=True)
@@ -79,63 +70,55 @@ class Load:
 
 
 @dataclass
-class RestartCaller:
-    """Sends requests one after another, over a connection that stays open as long as the balancer keeps it."""
+class CallerAnswers:
+    """The seconds of each answer that a caller got, and its failed requests."""
 
-    url: str
-    load: Load
-    seed: int
     seconds: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
 
-    def ask_until(self, end: threading.Event) -> None:
-        draw = random.Random(self.seed)
-        with httpx2.Client(timeout=120) as client:
-            while not end.is_set():
-                task, size = draw.choice(self.load.tasks), draw.choice(SIZES)
-                body = {"inputs": [LONG if size == max(SIZES) else TEXT] * size}
-                started = time.monotonic()
-                try:
-                    answer = client.post(f"{self.url}/v1/tasks/{task}/predict", json=body)
-                    failure = "" if answer.status_code == 200 else f"{answer.status_code} {answer.text[:200]}"
-                except httpx2.HTTPError as error:
-                    failure = repr(error)
-                self.seconds.append(time.monotonic() - started)
-                if failure:
-                    self.failures[failure] += 1
-                time.sleep(self.load.pause_seconds)
+
+def ask_until(end: threading.Event, url: str, load: Load, seed: int) -> CallerAnswers:
+    """Sends requests one after another, over a connection that stays open as long as the balancer keeps it."""
+    draw, found = random.Random(seed), CallerAnswers()
+    with httpx2.Client(timeout=120) as client:
+        while not end.is_set():
+            task, size = draw.choice(load.tasks), draw.choice(SIZES)
+            body = {"inputs": [LONG if size == max(SIZES) else TEXT] * size}
+            started = time.monotonic()
+            try:
+                answer = client.post(f"{url}/v1/tasks/{task}/predict", json=body)
+                failure = "" if answer.status_code == 200 else f"{answer.status_code} {answer.text[:200]}"
+            except httpx2.HTTPError as error:
+                failure = repr(error)
+            found.seconds.append(time.monotonic() - started)
+            if failure:
+                found.failures[failure] += 1
+            time.sleep(load.pause_seconds)
+    return found
+
+
+@contextmanager
+def running(
+    command: Sequence[str], address: str, environment: Mapping[str, str]
+) -> Iterator["subprocess.Popen[bytes]"]:  # fmt: skip
+    """A process that answers at `address`, from the moment in which it is ready; it is killed at the end."""
+    process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
+    try:
+        Server(f"http://{address}", process).wait_until_ready()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextmanager
 def balanced(replicas: Sequence[Replica]) -> Iterator[str]:
     """The URL of a HAProxy in front of `replicas`."""
     bind = f"127.0.0.1:{free_port()}"
-    environment = {"PELTIER_BIND": bind}
-    environment |= {f"PELTIER_REPLICA_{number}": one.address for number, one in enumerate(replicas, 1)}
+    addresses = {f"PELTIER_REPLICA_{number}": one.address for number, one in enumerate(replicas, 1)}
     command = [str(shutil.which("haproxy")), "-f", str(ROOT / "deploy" / "haproxy.cfg")]
-    haproxy = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
-    try:
-        server = Server(f"http://{bind}", haproxy)
-        server.wait_until_ready()
-        yield server.url
-    finally:
-        haproxy.kill()
-        haproxy.wait()
-
-
-@contextmanager
-def calling(callers: Sequence[RestartCaller]) -> Iterator[None]:
-    """All of `callers` send requests until the block ends."""
-    end = threading.Event()
-    threads = [threading.Thread(target=caller.ask_until, args=(end,)) for caller in callers]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        for thread in threads:
-            thread.join()
+    with running(command, bind, {"PELTIER_BIND": bind, **addresses}):
+        yield f"http://{bind}"
 
 
 def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None:
@@ -148,22 +131,24 @@ def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None
             time.sleep(NOTICED_SECONDS)
 
 
-def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[RestartCaller]:
+def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[CallerAnswers]:
     """The answers that callers got while replicas with `flags` were restarted."""
-    replicas = [Replica(free_port(), flags) for _ in range(2)]
+    replicas, end = [Replica(flags) for _ in range(2)], threading.Event()
     with ExitStack() as started:
         for replica in replicas:
             started.callback(replica.end)
             replica.start()
         url = started.enter_context(balanced(replicas))
-        callers = [RestartCaller(url, load, seed) for seed in range(load.num_callers)]
-        with calling(callers):
-            time.sleep(NOTICED_SECONDS)
-            roll(replicas, rounds, sign)
-    return callers
+        callers = started.enter_context(ThreadPoolExecutor(load.num_callers))
+        started.callback(end.set)
+        answers = [callers.submit(ask_until, end, url, load, seed) for seed in range(load.num_callers)]
+        time.sleep(NOTICED_SECONDS)
+        roll(replicas, rounds, sign)
+        end.set()
+        return [one.result() for one in answers]
 
 
-def report(callers: Sequence[RestartCaller]) -> None:
+def report(callers: Sequence[CallerAnswers]) -> None:
     seconds = [one for caller in callers for one in caller.seconds]
     failures = sum((caller.failures for caller in callers), Counter())
     print(f"{len(seconds)} requests, {failures.total()} failed")
@@ -174,10 +159,7 @@ def report(callers: Sequence[RestartCaller]) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--callers", type=int, default=16)
-    parser.add_argument("--backbone", default="minilm")
+    parser = create_parser(__doc__, rounds=3, callers=16, backbone="minilm")
     parser.add_argument("--kill", action="store_true")
     asked = parser.parse_args()
     assert shutil.which("haproxy"), "haproxy is not installed"

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from common.options import create_parser
+from common.harness import create_parser
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import load_backbone
 from peltier_training.config.preparation import prepare

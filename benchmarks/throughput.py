@@ -12,13 +12,22 @@ the upper bound of the rate. Rates count rows.
 import random
 import statistics
 from functools import partial
-from pathlib import Path
 
 import torch
-from common.options import add_json, create_parser, write_json
+from common.harness import (
+    Call,
+    Rounds,
+    Table,
+    add_data,
+    add_json,
+    create_parser,
+    median,
+    ratios,
+    time_by_turns,
+    write_json,
+)
 from common.passes import BATCH, FOUR, Adapters, Batches, bare_pass, batches_of, mixed_pass, transformers_pass
 from common.sentences import load_sentences
-from common.turns import Call, Rounds, median_ratio, time_by_turns
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import DTYPES, load_backbone
@@ -87,18 +96,16 @@ def report(title: str, seconds: Rounds, batches: Batches) -> None:
     rows, tokens = sum(map(len, batches)), sum(len(row) for batch in batches for row in batch)
     bases = [base for base in BASES if base in seconds]
     print(f"\n{title}: {rows} rows, {tokens} tokens, batches of {BATCH}, one thread, {torch.get_num_threads()=}")
-    print(f"{'':28}{'rows/s':>12}" + "".join(f"{'x ' + base:>24}" for base in bases))
+    table = Table("", "rows/s", *(f"x {base}" for base in bases))
     for name, own in seconds.items():
-        ratios = "".join(f"{median_ratio(seconds[base], own):24.2f}" for base in bases)
-        print(f"{name:28}{rows / statistics.median(own):12.0f}{ratios}")
+        beside = (median(ratios(seconds[base], own)) for base in bases)
+        table.row(name, f"{rows / statistics.median(own):.0f}", *beside)
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
+    parser = create_parser(__doc__, sentences=96, rounds=3)
+    add_data(parser)
     parser.add_argument("--dtype", choices=list(DTYPES), default="float32")
-    parser.add_argument("--sentences", type=int, default=96)
-    parser.add_argument("--rounds", type=int, default=3)
     add_json(parser, "the seconds of each round")
     options = parser.parse_args()
     keep_freed_memory()

@@ -10,16 +10,14 @@ its rate alone, so the shares are equal if both are slowed down equally. The tar
 
 import asyncio
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from common.adapters import make_bytes, make_task
-from common.options import create_parser
+from common.harness import Table, add_data, create_parser
 from common.sentences import load_sentences
 from common.serving import Server, serving
 from common.tenants import ENVIRONMENT, TenantClients, flooding
@@ -91,37 +89,30 @@ async def show(server: Server, sentences: Sequence[str], files: dict[str, bytes]
         for name in TENANTS:
             await tenants.add(name, files)
         rates = FloodRates(server, tenants, sentences)
-        print(f"{'rows a CPU second':40}{'alone':>16}{'together':>16}{'shares of time':>18}{'ratio':>8}")
+        table = Table("rows a CPU second", "alone", "together", "shares of time", "ratio", first=40)
         alone: dict[str, float] = {}
         for one, other in PAIRS:
             for kind in (one, other):
                 if kind.name not in alone:
                     alone[kind.name] = (await rates.measure({"one": kind}, seconds))["one"]
             both = await rates.measure({"one": one, "two": other}, seconds)
-            _print(one, other, (alone[one.name], alone[other.name]), (both["one"], both["two"]))
-
-
-def _print(one: RowKind, other: RowKind, alone: tuple[float, float], both: tuple[float, float]) -> None:
-    shares = [rate / base for rate, base in zip(both, alone, strict=True)]
-    ratio = max(shares) / min(shares) if all(shares) else float("inf")
-    rates = [f"{first:.0f} / {second:.0f}" for first, second in (alone, both)]
-    shown = " / ".join(f"{100 * share:.0f} %" for share in shares)
-    print(f"{one.name + ' / ' + other.name:40}{rates[0]:>16}{rates[1]:>16}{shown:>18}{ratio:8.2f}", flush=True)
+            rates_alone = alone[one.name], alone[other.name]
+            shares = [rate / base for rate, base in zip(both.values(), rates_alone, strict=True)]
+            ratio = max(shares) / min(shares) if all(shares) else float("inf")
+            cells = [f"{first:.0f} / {second:.0f}" for first, second in (rates_alone, both.values())]
+            cells.append(" / ".join(f"{share:.0%}" for share in shares))
+            table.row(f"{one.name} / {other.name}", *cells, f"{ratio:.2f}")
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--seconds", type=float, default=15.0, help="for each rate")
-    parser.add_argument("--max-batch-tokens", type=int, default=1024, help="of the server")
-    parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
+    parser = create_parser(__doc__, seconds=15.0, max_batch_tokens=1024)
+    add_data(parser)
     given = parser.parse_args()
     backbone, sentences = load_backbone("minilm"), load_sentences(given.data, 800)
     task = make_task(backbone, max_length=_MAX_LENGTH)
     files = {adapter_name(kind): make_bytes(backbone, kind.preset, 0, task=task, **kind.settings) for kind in KINDS}
-    with tempfile.TemporaryDirectory() as directory:
-        flags = ("--max-batch-tokens", str(given.max_batch_tokens))
-        with serving(Path(directory) / "store", *flags, environment=ENVIRONMENT) as server:
-            asyncio.run(show(server, sentences, files, given.seconds))
+    with serving("--max-batch-tokens", str(given.max_batch_tokens), environment=ENVIRONMENT) as server:
+        asyncio.run(show(server, sentences, files, given.seconds))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/traffic.py [--adapters 1 10 100 1000] [--alpha 1.0] [--load 0.5] [--json FILE]
     .venv/bin/python benchmarks/traffic.py --adapters 1 10000        (most of its time goes into loading them)
+    .venv/bin/python benchmarks/traffic.py --adapters 1024 --room 32 --alpha 0 [--dtype int8] [--level avx2]
 
 There is one server for each number of adapters, with MiniLM, one thread and a real store of that many different
 artifacts. All servers are ready before the measurement, and take turns. A request is one sentence of SST-2's length for
@@ -9,7 +10,9 @@ one task. The task of rank r gets r^-alpha times as many requests as the first. 
 beforehand; `benchmarks/residency.py` measures loads. The artifacts are of four presets in turn, made small (10,000 of
 them are 1.0 GB), so that they fit into the server's default budget. The server with "1" has one adapter of each preset,
 and each round uses one of them. With `--device-mib` the servers have less memory for adapters and no host tier: less
-popular adapters are evicted and loaded again, and the last column says how often.
+popular adapters are evicted and loaded again, and the last column says how often. With `--room N` there are two more
+servers with as many adapters as the last one, and room for N of them on the device: one has all in its host tier, the
+other has no host tier. All adapters then have the sizes of their presets' defaults.
 
 Saturation: 64 callers send the next request as soon as they have an answer; the table has requests per second of
 wall-clock time and of the server's CPU time. Load: requests arrive by a Poisson process at a fraction of the rate that
@@ -31,12 +34,11 @@ from pathlib import Path
 
 from common.adapters import make_bytes
 from common.callers import ask_all, ask_at, ask_for, poisson, predict_bytes, run
-from common.options import add_json, create_parser, write_json
+from common.forced import add_level, hold_process
+from common.harness import Table, add_json, create_parser, median, percentile, ratios, write_json
 from common.sentences import load_sentences
-from common.serving import Server, serving
-from common.stock import stock
-from common.turns import percentile, ratios
-from peltier_backbone.load import load_backbone
+from common.serving import Server, serving, stock
+from peltier_backbone.load import DTYPES, load_backbone
 
 SMALL: dict[str, dict[str, int]] = {
     "compacter": {},
@@ -53,6 +55,7 @@ PERCENTS = (50, 90, 99)
 class LoadedServer:
     """A server, its tasks in the order of their popularity, and its measurements."""
 
+    name: str
     server: Server
     tasks: list[str]
     num_adapters: int
@@ -98,21 +101,39 @@ class LoadedServer:
 
 def gather(stack: ExitStack, directory: Path, given: argparse.Namespace) -> list[LoadedServer]:
     """Fills stores one after the other, starts servers in parallel, and sends one request to every adapter."""
-    counts: Sequence[int] = given.adapters
-    flags = () if given.device_mib is None else ("--device-bytes", str(given.device_mib * 2**20), "--host-bytes", "0")
     backbone = load_backbone("minilm")
-    originals = {preset: make_bytes(backbone, preset, 0, **settings) for preset, settings in SMALL.items()}
+    presets = {preset: {} if given.room else settings for preset, settings in SMALL.items()}
+    originals = {preset: make_bytes(backbone, preset, 0, **settings) for preset, settings in presets.items()}
     del backbone
-    stores = [directory / f"store-{count}" for count in counts]
-    tasks = [stock(store, originals, max(count, len(SMALL) if count == 1 else 0))
-             for store, count in zip(stores, counts, strict=True)]  # fmt: skip
+    flags = ("--log-level", "warning", "--dtype", given.dtype)
+
+    def start(name: str, tasks: list[str], count: int, store: Path, *memory: str) -> LoadedServer:
+        server = stack.enter_context(serving(*flags, *memory, store=store))
+        run(ask_all(server.url, [predict_bytes(task, "ok") for task in tasks], CALLERS))
+        print(f"{name} adapters are loaded", file=sys.stderr, flush=True)
+        return LoadedServer(name, server, tasks, count)
+
+    stores = [directory / f"store-{count}" for count in given.adapters]
+    stocked = [
+        stock(store, originals, max(count, len(SMALL) if count == 1 else 0))
+        for store, count in zip(stores, given.adapters, strict=True)
+    ]
+    memory = () if given.device_mib is None else bounded(given.device_mib * 2**20, 0)
+    names = [f"{count:,}" for count in given.adapters]
     with ThreadPoolExecutor(2) as starting:
-        servers = list(starting.map(lambda store: stack.enter_context(serving(store, *flags)), stores))
-    crowds = [LoadedServer(*one) for one in zip(servers, tasks, counts, strict=True)]
-    for crowd in crowds:
-        run(ask_all(crowd.server.url, [predict_bytes(task, "ok") for task in crowd.tasks], CALLERS))
-        print(f"{crowd.num_adapters} adapters are loaded", file=sys.stderr, flush=True)
+        crowds = list(starting.map(lambda *one: start(*one, *memory), names, stocked, given.adapters, stores))
+    if given.room:
+        last = crowds[-1]
+        room = int(given.room * last.server.counter("peltier_adapter_bytes") / last.num_adapters)
+        for name, host_bytes in (("the rest on the host", 2**32), ("no host tier", 0)):
+            memory = bounded(room, host_bytes)
+            crowds.append(start(f"{given.room}, {name}", last.tasks, last.num_adapters, stores[-1], *memory))
     return crowds
+
+
+def bounded(device_bytes: int, host_bytes: int) -> tuple[str, ...]:
+    """The flags of a server with so much memory for adapters."""
+    return "--device-bytes", str(device_bytes), "--host-bytes", str(host_bytes)
 
 
 def measure(crowds: Sequence[LoadedServer], given: argparse.Namespace) -> float:
@@ -138,26 +159,25 @@ def report(crowds: Sequence[LoadedServer], rate: float, given: argparse.Namespac
     arrivals = sum(map(len, first.latencies))
     print(f"then {given.load:g} of one adapter's rate, {rate:.0f} arrivals a second ({arrivals} in all for each line)")
     columns = ("requests/s", "x first", "a CPU second", "x first", *(f"p{one} ms" for one in PERCENTS), "p99 x first")
-    print(f"{'adapters':>9}" + "".join(f"{name:>13}" for name in (*columns, "loads/answer")))
+    table = Table("adapters", *columns, "loads/answer", first=24)
     for crowd in crowds:
         cells = []
         for own, beside in zip((crowd.rates, crowd.per_core), crowd.beside(first).values(), strict=True):
-            cells += [f"{statistics.median(own):13.1f}", f"{statistics.median(beside):13.3f}"]
-        cells += [f"{crowd.latency(one):13.1f}" for one in PERCENTS]
-        cells += [f"{crowd.latency(99) / first.latency(99):13.2f}", f"{crowd.num_loads / crowd.num_answers:13.3f}"]
-        print(f"{crowd.num_adapters:9,}" + "".join(cells))
+            cells += [median(own, ".1f"), median(beside, ".3f")]
+        cells += [f"{crowd.latency(one):.1f}" for one in PERCENTS]
+        cells += [f"{crowd.latency(99) / first.latency(99):.2f}", f"{crowd.num_loads / crowd.num_answers:.3f}"]
+        table.row(crowd.name, *cells)
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, nargs="+", default=[1, 10, 100, 1000])
-    parser.add_argument("--alpha", type=float, default=1.0, help="exponent of the power law")
-    parser.add_argument("--load", type=float, default=0.5, help="arrivals, as a part of the first server's rate")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of saturation in each round; twice as much of load")
+    parser = create_parser(__doc__, adapters=(1, 10, 100, 1000), alpha=1.0, load=0.5, rounds=5, seconds=2.0)
     parser.add_argument("--device-mib", type=int, help="of each server's memory for adapters")
+    parser.add_argument("--room", type=int, default=0, help="adapters that fit on the device of two more servers")
+    parser.add_argument("--dtype", choices=list(DTYPES), default="float32")
+    add_level(parser)
     add_json(parser, "everything that was measured")
     given = parser.parse_args()
+    hold_process(given.level)
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         crowds = gather(stack, Path(directory), given)
         rate = measure(crowds, given)

@@ -1,13 +1,13 @@
 """Time and memory of a training step on T5-base's shapes: the methods of Table 3 of Compacter (2021).
 
-    .venv/bin/python benchmarks/training_cost.py [--rows 4] [--tokens 128] [--rounds 2]
+    .venv/bin/python benchmarks/training_cost.py [--rows 4] [--tokens 128] [--rounds 2] [--layers 12]
 
-The backbone has random weights of T5-base's sizes (12 + 12 blocks, hidden size 768); presets have their defaults. Runs
-are in float32, on one thread, without dropout. Time is the CPU time of one step (forward, backward, AdamW), as the
-median of the ratios to full fine-tuning; methods take turns. Memory is counted, not sampled: `activations` is the
-memory per example that a step keeps for its backward pass, without weights; `training state` is the gradients and
-AdamW's two moments. Full fine-tuning and SAID use transformers' model, which pads; all rows are equally long, so there
-is no padding.
+The backbone has random weights of T5-base's sizes (12 + 12 blocks, hidden size 768); presets have their defaults. With
+`--layers` it has fewer blocks, but six at least, because AdapterDrop leaves the first five alone. Runs are in float32,
+on one thread, without dropout. Time is the CPU time of one step (forward, backward, AdamW), as the median of the ratios
+to full fine-tuning; methods take turns. Memory is counted, not sampled: `activations` is the memory per example that a
+step keeps for its backward pass, without weights; `training state` is the gradients and AdamW's two moments. Full
+fine-tuning and SAID use transformers' model, which pads; all rows are equally long, so there is no padding.
 """
 
 import gc
@@ -21,10 +21,9 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
-from common.options import create_parser
-from common.turns import by_turns, median_ratio
+from common.adapters import create_trained
+from common.harness import Table, by_turns, create_parser, median_ratio
 from peltier_adapters.presets.baselines import BASELINES
-from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.load import load_backbone
@@ -32,8 +31,6 @@ from peltier_backbone.text.packing import Encoded
 from peltier_training.data.dataset import IGNORED, TextRow, pad_texts
 from peltier_training.models.model import TextAdapter
 from peltier_training.models.tuned_model import TunedT5, create_body
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import T5Config, T5ForConditionalGeneration
@@ -56,10 +53,10 @@ METHODS = {
 }
 
 
-def write_backbone(directory: Path) -> None:
-    """A checkpoint of T5-base's sizes with random weights."""
+def write_backbone(directory: Path, num_layers: int) -> None:
+    """A checkpoint of T5-base's sizes, but for the number of its blocks, with random weights."""
     config = T5Config(
-        vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0
+        vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=num_layers, num_heads=12, decoder_start_token_id=0
     )
     T5ForConditionalGeneration(config).save_pretrained(directory)
     copy(TOKENIZER, directory)
@@ -76,11 +73,8 @@ class TrainingBatch:
 
 def adapter_step(backbone: Backbone, preset: str, batch: TrainingBatch) -> tuple[nn.Module, Callable[[], Tensor]]:
     """The trainable adapter, and a forward pass to its loss."""
-    found = find_preset(preset)
-    settings = found.settings({}, backbone.config)
-    parts = found.compose(settings, backbone.config, outputs=2)
-    model = TextAdapter(backbone, parts, settings, seed=0).train()
-    soft = next((part.length for part in parts if part.kind == "prompt"), 0)
+    model = create_trained(TextAdapter, backbone, preset)
+    soft = next((part.length for part in model.parts if part.kind == "prompt"), 0)
 
     def loss() -> Tensor:
         rows = [Encoded((0,) * soft + row.encoded.ids, (0,) * soft + row.encoded.types) for row in batch.rows]
@@ -171,32 +165,25 @@ def measure(directory: Path, batch: TrainingBatch, rounds: int) -> dict[str, Mea
 def report(found: dict[str, Measured], num_rows: int, title: str) -> None:
     """Prints one row per method."""
     full = found["T5-base, full"]
+    print(title)
     table = Table("", "parameters", "activations, MB an example", "x full", "training state, MB", "s a step", "x full")
     for name, (method, kept, seconds) in found.items():
-        table.add_row(
+        table.row(
             name, f"{method.num_parameters / full.method.num_parameters:.3%}", f"{kept / num_rows / 1e6:.1f}",
             f"{kept / full.kept_bytes:.2f}", f"{12 * method.num_parameters / 1e6:,.1f}",
             f"{statistics.median(seconds):.2f}", f"{median_ratio(seconds, full.seconds):.2f}",
         )  # fmt: skip
-    console = Console(width=120)
-    console.print(title)
-    console.print(table)
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--rows", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=2)
-    options = parser.parse_args()
+    options = create_parser(__doc__, rows=4, tokens=128, rounds=2, layers=12).parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with TemporaryDirectory() as folder:
-        write_backbone(Path(folder))
+        write_backbone(Path(folder), options.layers)
         found = measure(Path(folder), TrainingBatch(options.rows, options.tokens), options.rounds)
-    report(
-        found, options.rows, f"T5-base's shapes, float32, {options.rows} rows of {options.tokens} tokens, one thread"
-    )
+    size = f"{options.rows} rows of {options.tokens} tokens, {options.layers} + {options.layers} blocks"
+    report(found, options.rows, f"T5-base's shapes, float32, {size}, one thread")
 
 
 if __name__ == "__main__":

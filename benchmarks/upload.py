@@ -9,15 +9,12 @@ reports the cost of the golden examples alone, in batches as the server computes
 """
 
 import asyncio
-import tempfile
 import time
-from pathlib import Path
 
 import torch
 from common.adapters import INPUTS, make_bytes
-from common.options import create_parser
+from common.harness import create_parser, print_milliseconds
 from common.serving import serving
-from common.turns import percentile
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.golden.golden import golden_rows
@@ -65,11 +62,6 @@ def golden_seconds(backbone: Backbone, files: list[bytes], at_once: int) -> floa
     return (time.process_time() - start) / 3 / len(artifacts)
 
 
-def show(what: str, seconds: list[float]) -> None:
-    middle, p90 = (1e3 * percentile(seconds, percent) for percent in (50, 90))
-    print(f"{what:28} median {middle:7.2f} ms   p90 {p90:7.2f} ms   n {len(seconds)}")
-
-
 def show_many(seconds: float, used: float, golden: float, count: int) -> None:
     print(f"{count} uploads at once           {count / seconds:7.1f} a second by the clock")
     print(f"server's CPU time, each      {1e3 * used / count:7.2f} ms: one core takes {count / used:.1f} a second")
@@ -77,27 +69,21 @@ def show_many(seconds: float, used: float, golden: float, count: int) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--preset", default="compacter")
-    parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--many", type=int, default=200)
-    parser.add_argument("--at-once", type=int, default=16)
-    options = parser.parse_args()
+    options = create_parser(__doc__, preset="compacter", count=40, many=200, at_once=16).parse_args()
     torch.set_num_threads(1)
     backbone = load_backbone("minilm")
     files = [make_bytes(backbone, options.preset, number) for number in range(options.count)]
     many = [make_bytes(backbone, options.preset, options.count + number) for number in range(options.many)]
     print(f"{options.preset}: {len(files[0])} bytes")
-    with tempfile.TemporaryDirectory() as directory:
-        with serving(Path(directory) / "store") as server:
-            with Client(server.url) as client:
-                seconds = upload_seconds(client, files)[3:]  # the first ones open connections and warm the kernels
-            used = server.cpu_seconds
-            seconds_of_many = asyncio.run(upload_all(server.url, many, options.at_once))
-            used = server.cpu_seconds - used
-        show("upload, acknowledged", [upload for upload, _ in seconds])
-        show("upload to first answer", [answer for _, answer in seconds])
-        show_many(seconds_of_many, used, golden_seconds(backbone, many, options.at_once), options.many)
+    with serving() as server:
+        with Client(server.url) as client:
+            seconds = upload_seconds(client, files)[3:]  # the first ones open connections and warm the kernels
+        used = server.cpu_seconds
+        seconds_of_many = asyncio.run(upload_all(server.url, many, options.at_once))
+        used = server.cpu_seconds - used
+    print_milliseconds("upload, acknowledged", [upload for upload, _ in seconds])
+    print_milliseconds("upload to first answer", [answer for _, answer in seconds])
+    show_many(seconds_of_many, used, golden_seconds(backbone, many, options.at_once), options.many)
 
 
 if __name__ == "__main__":

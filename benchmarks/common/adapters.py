@@ -1,17 +1,22 @@
 """Adapters with random weights of any preset, as artifacts with correct golden examples."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.parts import init_tensors
+from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.parts import Parts
 from peltier_adapters.spec.tasks import SPAN_LABELS, DecodingSpec, InputForm, TaskSpec, TaskType
 from peltier_backbone.backbone import Backbone
 from peltier_training.learners import export
+from peltier_training.models.model import HeadedAdapter, TextAdapter
 
+Model = TypeVar("Model", HeadedAdapter, TextAdapter)
 LABELS = ("negative", "positive")
 # As many golden examples as `peltier train` writes, of 6 to 34 tokens.
 INPUTS = (
@@ -53,6 +58,19 @@ def make_kind(backbone: Backbone, preset: str, kind: TaskType, number: int) -> A
     return read_artifact(make_bytes(backbone, preset, number, task=task, **head), backbone)
 
 
+def compose(backbone: Backbone, preset: str, outputs: int, **overrides: str | int) -> tuple[PresetSettings, Parts]:
+    """The settings of `preset`, some of them overridden, and its parts."""
+    recipe = find_preset(preset)
+    settings = recipe.settings({name: str(value) for name, value in overrides.items()}, backbone.config)
+    return settings, recipe.compose(settings, backbone.config, outputs=outputs)
+
+
+def create_trained(kind: type[Model], backbone: Backbone, preset: str) -> Model:
+    """A new adapter of `preset` with two labels, in training."""
+    settings, parts = compose(backbone, preset, len(LABELS))
+    return kind(backbone, parts, settings, seed=0).train()
+
+
 def make_bytes(
     backbone: Backbone, preset: str, number: int, *, task: TaskSpec | None = None, noise: float = 0.02,
     **overrides: str | int,
@@ -60,10 +78,8 @@ def make_bytes(
     """The file of adapter `number` of `preset`, with some of its settings overridden: `noise` moves every tensor away
     from its start, where most presets change nothing."""
     task = task or make_task(backbone)
-    recipe = find_preset(preset)
-    settings = recipe.settings({name: str(value) for name, value in overrides.items()}, backbone.config)
     outputs = backbone.config.hidden_size if task.type == "embedding" else len(task.labels or LABELS)
-    parts = recipe.compose(settings, backbone.config, outputs=outputs)
+    _, parts = compose(backbone, preset, outputs, **overrides)
     generator = torch.Generator().manual_seed(number)
     tensors = {
         name: tensor + noise * torch.randn(tensor.shape, generator=generator)

@@ -37,6 +37,11 @@ def predict_bytes(task: str, text: str) -> bytes:
     return request_bytes(f"/v1/tasks/{task}/predict", {"inputs": text})
 
 
+def status_of(error: RuntimeError) -> str:
+    """The status of an answer for which `HttpConnection.ask` has raised."""
+    return str(error).split(" ", 2)[1]
+
+
 class HttpConnection(asyncio.Protocol):
     """One connection, with one request in progress at a time."""
 
@@ -54,7 +59,8 @@ class HttpConnection(asyncio.Protocol):
             self._answer.set_exception(exc or ConnectionResetError("the server hung up"))
 
     def ask(self, request: bytes) -> "asyncio.Future[bytes]":
-        """The body of the answer, once it is whole. Raises ConnectionResetError where the connection is closed."""
+        """The body of the answer, once it is whole. Raises ConnectionResetError where the connection is closed, and
+        RuntimeError for another status than 200."""
         if self.transport.is_closing():
             raise ConnectionResetError("the server hung up")
         self._answer = asyncio.get_running_loop().create_future()

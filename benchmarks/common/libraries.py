@@ -17,37 +17,21 @@ PACKAGES = {
     "peft": ("peft==0.21.2",),
     "adapterhub": ("adapters==1.3.0", "transformers==4.57.6", "huggingface-hub==0.36.2", "tokenizers==0.22.2"),
 }
+_ONNX = ("onnx==1.23.2", "flatbuffers==25.12.19", "ml_dtypes==0.6.0", "protobuf==7.36.2")
 # Engines for models without adapters.
 ENGINES = {
     "sentence-transformers": ("sentence-transformers==6.2.0",),
     "ctranslate2": ("ctranslate2==4.8.5",),
-    "onnxruntime": (
-        "onnxruntime==1.32.0",
-        "onnx==1.23.2",
-        "flatbuffers==25.12.19",
-        "ml_dtypes==0.6.0",
-        "protobuf==7.36.2",
-    ),
+    "onnxruntime": ("onnxruntime==1.32.0", *_ONNX),
     "openvino": (
-        "openvino==2026.4.1",
-        "openvino-telemetry==2025.2.0",
-        "nncf==3.4.0",
-        "ninja==1.13.2",
-        "pydot==4.0.1",
-        "tabulate==0.10.0",
-        "psutil==7.2.2",
+        "openvino==2026.4.1", "openvino-telemetry==2025.2.0", "nncf==3.4.0", "ninja==1.13.2", "pydot==4.0.1",
+        "tabulate==0.10.0", "psutil==7.2.2",
     ),
-    "onnxruntime-openvino": (
-        "onnxruntime-openvino==1.24.1",
-        "onnx==1.23.2",
-        "flatbuffers==25.12.19",
-        "ml_dtypes==0.6.0",
-        "protobuf==7.36.2",
-    ),
+    "onnxruntime-openvino": ("onnxruntime-openvino==1.24.1", *_ONNX),
     "torchao": ("torchao==0.18.0",),
     # It must have the version of the environment's torch.
     "zentorch": ("zentorch==2.13.0.2",),
-}
+}  # fmt: skip
 
 
 def installed(origin: str) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from common.stock import variant, write_blob
+from common.serving import variant, write_blob
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.residency.bank import Resident
 from peltier_server.metrics.metrics import Metrics

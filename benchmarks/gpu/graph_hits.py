@@ -23,7 +23,7 @@ from peltier_adapters.graphs.graphs import Graphs
 from peltier_adapters.residency.bank import Bank
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.options import create_parser
+from common.harness import create_parser
 
 _NUM_BANKS, _MAX_TOKENS = 12, 4096
 _LENGTHS: dict[str, Callable[[random.Random], int]] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from bench import DTYPES, Bench, device_work
+from common.padding import pad
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.backbone import Backbone
@@ -91,12 +92,7 @@ def plain_model(directory: Path, device: torch.device, dtype: torch.dtype, *, ge
 
 def plain_pass(model: PreTrainedModel, rows: Sequence[Encoded]) -> Tensor:
     """Padded to the longest row, with a mask."""
-    width = max(map(len, rows))
-    ids = torch.zeros(len(rows), width, dtype=torch.long)
-    mask = torch.zeros(len(rows), width, dtype=torch.long)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = torch.tensor(row.ids)
-        mask[number, : len(row)] = 1
+    ids, mask = pad([row.ids for row in rows])
     with torch.inference_mode():
         return model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).last_hidden_state
 

@@ -22,7 +22,7 @@ import torch
 from bench import DTYPES, Bench
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.options import create_parser
+from common.harness import create_parser
 
 
 def card(bench: Bench) -> None:

@@ -16,6 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.forced import environment
 from common.libraries import installed, kept, last_line, run
 
+BENCHMARKS = Path(__file__).parents[1]
+# Libraries whose models `torch.compile` makes.
+COMPILED = {"torchao", "zentorch"}
+
 
 def converted(script: str, origin: str, name: str, *arguments: str, contents: bytes = b"") -> Path:
     """The folder of the model that a script of this folder makes with `--convert`, once for its own text, its library
@@ -32,8 +36,10 @@ def converted(script: str, origin: str, name: str, *arguments: str, contents: by
 
 
 def _environment(origin: str | None, num_threads: int) -> dict[str, str]:
+    """A script can import the library and, as far as the library lets it, the harness."""
+    path = [*([] if origin is None else [str(installed(origin))]), str(BENCHMARKS), os.environ.get("PYTHONPATH", "")]
     own = {"OMP_NUM_THREADS": str(num_threads), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return own if origin is None else own | {"PYTHONPATH": str(installed(origin))}
+    return own | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 class Contender:
@@ -58,6 +64,11 @@ class Contender:
             text=True,
         )
         self.cases: list[str] = self._read()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
 
     def seconds(self, case: str) -> float:
         """What one run of `case` took: CPU time on one thread, time by the clock on several."""
@@ -92,7 +103,7 @@ class Contender:
 @dataclass(frozen=True)
 class Engine:
     """A library in one precision: `work` is what it computes, the first word of its script's name; builds of a library
-    share a script. `origin` is None for the environment's own."""
+    share a script, and so do those that `torch.compile` uses. `origin` is None for the environment's own."""
 
     work: str
     library: str
@@ -107,7 +118,8 @@ class Engine:
     def start(self, checkpoint: Path, folder: Path, num_threads: int, level: str | None = None) -> Contender:
         """Its process, with its rows in `folder`, held to `level`. It makes its model before, if it needs one of its
         own."""
-        script = f"{self.work}_{self.library.partition('-')[0]}.py"
+        name = "compiled" if self.library in COMPILED else self.library.partition("-")[0]
+        script = f"{self.work}_{name}.py"
         arguments = self.name, self.precision, str(num_threads), str(checkpoint), str(folder)
         model = folder
         if self.origin:

@@ -9,7 +9,6 @@ stops at 1,000 adapters and PEFT at 300, because the time of one more load grows
 table has the CPU seconds of all loads. Most of the time goes into their loads, which run in parallel.
 """
 
-import statistics
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +19,9 @@ from pathlib import Path
 from batches import ROWS, WIDTHS
 from contender import Contender
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.options import add_json, create_parser, write_json
+from common.harness import Table, add_json, create_parser, median, write_json
 
 # The method, the library that it needs, and how many adapters it loads at most.
 SCRIPTS = (
@@ -80,22 +77,17 @@ def measure(crowds: Sequence[LibraryCrowd], counts: Sequence[int], rounds: int) 
 
 def report(crowds: Sequence[LibraryCrowd], counts: Sequence[int]) -> None:
     """A line for each process and shape, a column for each number of adapters; then what the loads took."""
-    table = Table("rows x tokens", "", *(f"{count:,}" for count in counts))
+    print("adapters loaded; times as fast as plain transformers without adapters")
+    table = Table("rows x tokens", *(f"{count:,}" for count in counts), first=40)
     for width in WIDTHS:
         for one in crowds:
-            middles = [f"{statistics.median(found[width]):.2f}" for found in one.ratios.values()]
-            table.add_row(f"{ROWS} x {width}", one.contender.name, *middles)
+            table.row(f"{ROWS} x {width}, {one.contender.name}", *(median(own[width]) for own in one.ratios.values()))
     for one in crowds:
-        table.add_row("all loads, CPU s", one.contender.name, *(f"{seconds:.1f}" for seconds in one.loading.values()))
-    console = Console(width=100)
-    console.print("adapters loaded; times as fast as plain transformers without adapters")
-    console.print(table)
+        table.row(f"all loads, CPU s, {one.contender.name}", *(f"{seconds:.1f}" for seconds in one.loading.values()))
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, nargs="+", default=[1, 10, 100, 300, 1_000, 10_000])
-    parser.add_argument("--rounds", type=int, default=8)
+    parser = create_parser(__doc__, adapters=(1, 10, 100, 300, 1_000, 10_000), rounds=8)
     add_json(parser, "the ratios of each round")
     given = parser.parse_args()
     counts, checkpoint = sorted(given.adapters), str(find_checkpoint("minilm"))

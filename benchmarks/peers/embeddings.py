@@ -13,7 +13,6 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
@@ -22,14 +21,11 @@ import torch
 from contender import Contender
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import load_backbone
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from common.options import add_json, create_parser, write_json
+from common.harness import Table, add_data, add_json, by_turns, cpu_seconds, create_parser, median_ratio, write_json
 from common.sentences import load_sentences
-from common.turns import by_turns, median_ratio
 
 OURS, THEIRS = "peltier", "sentence-transformers"
 
@@ -47,19 +43,12 @@ def product_rate() -> float:
     """FLOP per CPU second of a product of matrices on one thread, the best of several."""
     torch.set_num_threads(1)
     a, b = torch.randn(1536, 1536), torch.randn(1536, 1536)
-    rates = []
-    for _ in range(5):
-        start = time.process_time()
-        a @ b
-        rates.append(2 * 1536**3 / (time.process_time() - start))
-    return max(rates)
+    return 2 * 1536**3 / min(cpu_seconds(lambda: a @ b) for _ in range(5))
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--data", type=Path, help="a .jsonl.gz with a sentence column; else sentences of such lengths")
-    parser.add_argument("--sentences", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = create_parser(__doc__, sentences=400, rounds=5)
+    add_data(parser)
     add_json(parser, "the seconds of each round")
     options = parser.parse_args()
     sentences = load_sentences(options.data, options.sentences)
@@ -80,12 +69,11 @@ def main() -> None:
                 {one.name: partial(one.seconds, "encode") for one in both}, options.rounds, warm_up=False
             )
     own_seconds, other_seconds = map(statistics.median, seconds.values())
-    ratio = median_ratio(seconds[THEIRS], seconds[OURS])
-    table = Table("sentences", OURS, THEIRS, "ratio", "largest difference", "share of the rate of products")
+    table = Table("sentences", OURS, THEIRS, "ratio", "largest difference", "share of the rate of products", first=12)
     share = flops(sentences) / own_seconds / product_rate()
+    ratio = median_ratio(seconds[THEIRS], seconds[OURS])
     cells = (f"{own_seconds:.3f} s", f"{other_seconds:.3f} s", f"{ratio:.2f}", f"{difference:.1e}", f"{share:.2f}")
-    table.add_row(str(len(sentences)), *cells)
-    Console(width=120).print(table)
+    table.row(len(sentences), *cells)
     write_json(options, {"seconds": seconds})
 
 

@@ -38,6 +38,11 @@ class Arguments:
         return cls(name, precision, int(num_threads), checkpoint, Path(folder), Path(model))
 
     @property
+    def library(self) -> str:
+        """The first word of the name."""
+        return self.name.partition(" ")[0]
+
+    @property
     def states(self) -> Path:
         """Where the hidden states go."""
         return self.folder / f"{self.name}.npy"
@@ -91,9 +96,18 @@ def _real_tokens(states: Array, batch: Batch) -> Array:
     return np.concatenate([own[: len(row)] for own, row in zip(states, batch, strict=True)])
 
 
-def serve(arguments: Arguments, load: Callable[[], Run], *, has_tenants: bool = True) -> None:
-    """Answers until standard input ends. `load` makes one more model: the n-th computes the row of tenant n, and the
-    first everything else. Without tenants there is one model."""
+def serve(
+    arguments: Arguments, load: Callable[[], Run], convert: Callable[[], None] | None = None, *,
+    has_tenants: bool = True,
+) -> None:  # fmt: skip
+    """Answers until standard input ends, or with `--convert` makes the engine's own form of the checkpoint.
+
+    `load` makes one more model: the n-th computes the row of tenant n, and the first everything else. Without tenants
+    there is one model."""
+    if "--convert" in sys.argv:
+        if convert is not None:
+            convert()
+        return
     work, models = arguments.read_work(), [load()]
 
     def tenants() -> None:

@@ -1,7 +1,5 @@
 """CTranslate2 in float32 or int8. It removes padding itself and takes lists of ids."""
 
-import sys
-
 import ctranslate2
 import numpy as np
 from engine import Arguments, Array, Batch, Run, serve
@@ -27,7 +25,4 @@ def load() -> Run:
     return run
 
 
-if "--convert" in sys.argv:
-    convert()
-else:
-    serve(arguments, load)
+serve(arguments, load, convert)

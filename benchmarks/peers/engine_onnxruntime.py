@@ -3,7 +3,6 @@
 The build with OpenVINO's provider gets the plain graph, because OpenVINO does not know the fused operators.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -76,7 +75,4 @@ def load() -> Run:
     return run
 
 
-if "--convert" in sys.argv:
-    convert()
-else:
-    serve(arguments, load)
+serve(arguments, load, convert)

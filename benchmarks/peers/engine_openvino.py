@@ -1,7 +1,5 @@
 """OpenVINO: float32, bfloat16, or 8-bit weights and activations by nncf, calibrated with sentences."""
 
-import sys
-
 import openvino
 from engine import Arguments, Array, Batch, Run, pad, serve
 
@@ -37,7 +35,4 @@ def load() -> Run:
     return run
 
 
-if "--convert" in sys.argv:
-    convert()
-else:
-    serve(arguments, load)
+serve(arguments, load, convert)

@@ -1,10 +1,11 @@
 """Peltier's backbone alone, or with an adapter for each row: 32 of four presets."""
 
 import sys
-from pathlib import Path
 
 import torch
 from answering import answer
+from common.forced import hold_kernels
+from common.serving import variant
 from engine import Arguments, Array, Batch, run_all, save_states
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
@@ -13,10 +14,6 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import load_backbone
 from peltier_backbone.machine.heap import keep_freed_memory
 from peltier_backbone.text.packing import Encoded
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.forced import hold_kernels
-from common.stock import variant
 
 arguments = Arguments.read()
 keep_freed_memory()

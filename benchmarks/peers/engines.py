@@ -33,17 +33,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from contender import Contender, Engine
+from contender import COMPILED, Contender, Engine
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import DTYPES, load_backbone
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
 from common.committed import processor
 from common.forced import add_level, multiplies_bfloat16, own_level
-from common.options import add_json, create_parser, write_json
+from common.harness import Table, add_data, add_json, create_parser, median, write_json
 from common.sentences import load_sentences
 
 ROWS, CALIBRATION = 32, 200
@@ -63,8 +61,6 @@ FOREIGN = [
     }.items()
     for precision in precisions
 ]
-# They take longest to start.
-COMPILED = {"torchao", "zentorch"}
 # They choose instructions by the processor alone; OpenVINO does so for its float32 products and its norms.
 NOT_HELD = {"onnxruntime", "onnxruntime-openvino", "openvino"}
 PELTIER = [Engine("engine", "peltier", dtype, flags=flags) for dtype in DTYPES for flags in ((), ("--adapters",))]
@@ -81,13 +77,9 @@ class EngineResult:
     load_mib: float | None = None
     left_out: str | None = None
 
-    def middle(self, case: str) -> str:
-        """The median ratio of a case, empty before it was measured."""
-        return f"{statistics.median(self.ratios[case]):.2f}" if case in self.ratios else ""
-
     def cells(self) -> list[str]:
         """Its line in the table."""
-        middles = map(self.middle, CASES)
+        middles = (median(self.ratios.get(case)) for case in CASES)
         cosine = f"{statistics.mean(self.cosines):.4f} / {min(self.cosines):.3f}" if self.cosines else ""
         return [*middles, *("" if one is None else f"{one:.1f}" for one in (self.load_ms, self.load_mib)), cosine]
 
@@ -192,7 +184,7 @@ class Race:
                     ratio = reference / others[engine].seconds(case)
                     if number:
                         self._found[engine].ratios.setdefault(case, []).append(ratio)
-        middles = (f"{one.name} {own.middle(case)}" for one, own in self._found.items() if one in others)
+        middles = (f"{one.name} {median(own.ratios.get(case))}" for one, own in self._found.items() if one in others)
         self._progress(f"{case}: {', '.join(middles)}")
 
     def _progress(self, text: str) -> None:
@@ -220,26 +212,21 @@ def why_left_out(engine: Engine, level: str | None) -> str | None:
 def report(found: dict[Engine, EngineResult], options: argparse.Namespace) -> None:
     """A line for each engine."""
     kind, name = processor()
+    print(f"{name} ({kind}), {options.level or own_level()}, threads: {options.threads}")
+    print("times as fast as plain transformers in float32; cost of one more tenant")
     table = Table("", *CASES, "load ms", "MiB", "cosine, mean / min")
     for engine, own in found.items():
         if own.left_out is None or own.ratios:
-            table.add_row(engine.name, *own.cells())
-    console = Console(width=140, soft_wrap=True)
-    console.print(f"{name} ({kind}), {options.level or own_level()}, threads: {options.threads}")
-    console.print("times as fast as plain transformers in float32; cost of one more tenant")
-    console.print(table)
+            table.row(engine.name, *own.cells())
     for engine, own in found.items():
         if own.left_out is not None:
-            console.print(f"left out: {engine.name}, because {own.left_out}")
+            print(f"left out: {engine.name}, because {own.left_out}")
     write_json(options, {engine.name: asdict(own) for engine, own in found.items()})
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--sentences", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = create_parser(__doc__, threads=1, sentences=64, rounds=3)
+    add_data(parser)
     parser.add_argument(
         "--engines", nargs="+", default=[one.name for one in FOREIGN + PELTIER], help="only these; all by default"
     )

@@ -17,11 +17,9 @@ from pathlib import Path
 
 from contender import Contender
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.options import add_json, create_parser, write_json
+from common.harness import Table, add_json, create_parser, write_json
 
 SCRIPTS = (
     ("peltier", "compacter", None),
@@ -64,13 +62,11 @@ def report(found: Sequence[Loads], num_adapters: int) -> None:
     for one in found:
         ratio = one.near(counts[-1]) / one.near(counts[0])
         cells = (f"{one.near(count):.1f}" for count in counts)
-        table.add_row(one.contender.name, *cells, f"{ratio:.2f}", f"{one.adapter_bytes / 1e3:.0f}")
-    Console(width=100).print(table)
+        table.row(one.contender.name, *cells, f"{ratio:.2f}", f"{one.adapter_bytes / 1e3:.0f}")
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--adapters", type=int, default=200)
+    parser = create_parser(__doc__, adapters=200)
     add_json(parser, "every load")
     given = parser.parse_args()
     checkpoint = str(find_checkpoint("minilm"))

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import torch
 from answering import answer
+from common.padding import pad
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.padding import pad
 
 DTYPE, CHECKPOINT, ROWS = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 BATCH = 32

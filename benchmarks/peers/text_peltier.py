@@ -1,9 +1,11 @@
 """Peltier's continuous decoding, greedy, alone or with the adapters of 8 tenants."""
 
 import sys
-from pathlib import Path
 
 import torch
+from common.forced import hold_kernels
+from common.serving import variant
+from common.texts import ours
 from engine import Arguments, Batch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.residency.bank import Banks, Resident
@@ -11,11 +13,6 @@ from peltier_backbone.load import load_backbone
 from peltier_backbone.machine.heap import keep_freed_memory
 from peltier_backbone.text.packing import Encoded
 from text_engine import serve
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.forced import hold_kernels
-from common.stock import variant
-from common.texts import ours
 
 TENANTS = 8
 

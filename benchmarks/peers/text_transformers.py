@@ -1,16 +1,11 @@
 """transformers' `generate` in float32, greedy, with static batches: the reference of every ratio and every text."""
 
-import sys
-from pathlib import Path
-
 import torch
+from common.texts import theirs
 from engine import Arguments, Batch
 from peltier_backbone.text.packing import Encoded
 from text_engine import serve
 from transformers import T5ForConditionalGeneration
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.texts import theirs
 
 arguments = Arguments.read()
 torch.set_num_threads(arguments.num_threads)

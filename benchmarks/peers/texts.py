@@ -31,18 +31,15 @@ from pathlib import Path
 
 from contender import Contender, Engine
 from peltier_backbone.load import DTYPES, load_backbone
-from rich.console import Console
-from rich.table import Table
 from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
 from common.committed import processor
 from common.forced import add_level, multiplies_bfloat16, own_level
+from common.harness import Table, add_json, by_turns, create_parser, median, ratios, write_json
 from common.libraries import kept
-from common.options import add_json, create_parser, write_json
 from common.sentences import load_sentences
-from common.turns import by_turns, ratios
 
 SMALL = Path(__file__).parents[2] / "examples/backbones/t5-mini"
 SIZES = (8, 16, 32, 64)
@@ -70,7 +67,7 @@ class TextResult:
     def cells(self) -> list[str]:
         """Its line in the table."""
         kinds = self.ratios, self.first, self.further
-        middles = [" / ".join(f"{statistics.median(kind[str(size)]):.2f}" for kind in kinds) for size in SIZES]
+        middles = [" / ".join(median(kind[str(size)]) for kind in kinds) for size in SIZES]
         return [*middles, ", ".join(str(self.same[str(size)]) for size in SIZES)]
 
 
@@ -150,23 +147,16 @@ def compare(
 
 def report(found: dict[Engine, TextResult], num_threads: int, level: str | None) -> None:
     """A line for each engine."""
-    table = Table("", *(f"{size} rows" for size in SIZES), "same texts")
+    print(f"{processor()[1]}, {level or own_level()}, threads: {num_threads}")
+    print("x plain transformers in float32: whole texts / first tokens / further tokens")
+    table = Table("", *(f"{size} rows".rjust(20) for size in SIZES), "same texts")
     for engine, own in found.items():
-        table.add_row(engine.name, *own.cells())
-    console = Console(width=150)
-    console.print(f"{processor()[1]}, {level or own_level()}, threads: {num_threads}")
-    console.print("x plain transformers in float32: whole texts / first tokens / further tokens")
-    console.print(table)
+        table.row(engine.name, *own.cells())
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--backbone", default=str(SMALL))
+    parser = create_parser(__doc__, backbone=str(SMALL), inputs=128, limit=64, threads=1, rounds=6)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--inputs", type=int, default=128)
-    parser.add_argument("--limit", type=int, default=64, help="tokens of a text")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=6)
     add_level(parser)
     add_json(parser, "the ratios of each round")
     options = parser.parse_args()

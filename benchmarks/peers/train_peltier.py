@@ -1,6 +1,6 @@
 """Peltier's Compacter."""
 
-from peltier_adapters.presets.presets import find_preset
+from common.adapters import create_trained
 from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_training.models.model import HeadedAdapter
@@ -8,10 +8,7 @@ from plain_loop import CHECKPOINT, DTYPE, Row, answer_epochs
 from torch import Tensor
 
 backbone = load_backbone(CHECKPOINT, dtype=DTYPE)
-preset = find_preset("compacter")
-settings = preset.settings({}, backbone.config)
-parts = preset.compose(settings, backbone.config, outputs=2)
-model = HeadedAdapter(backbone, parts, settings, seed=0).train()
+model = create_trained(HeadedAdapter, backbone, "compacter")
 
 
 def logits(rows: list[Row]) -> Tensor:

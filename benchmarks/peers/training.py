@@ -10,7 +10,6 @@ others train under autocast.
 
 import json
 import random
-import statistics
 import sys
 import tempfile
 from functools import partial
@@ -19,57 +18,51 @@ from pathlib import Path
 from contender import Contender
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.text.tokenizer import load_tokenizer
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from common.options import create_parser
+from common.harness import Table, add_data, by_turns, create_parser, median, median_ratio
 from common.sentences import load_sentences
-from common.turns import by_turns, median_ratio
 
-ROWS, MAX_TOKENS = 512, 64
+MAX_TOKENS = 64
 
 
-def write_rows(path: Path, data: Path | None) -> int:
+def write_rows(path: Path, data: Path | None, num_rows: int) -> int:
     """Token ids and a label of each row; returns the number of tokens."""
     tokenizer = load_tokenizer(find_checkpoint("minilm"))
-    encoded = [tokenizer.encode(text, max_tokens=MAX_TOKENS).ids for text in load_sentences(data, ROWS)]
+    encoded = [tokenizer.encode(text, max_tokens=MAX_TOKENS).ids for text in load_sentences(data, num_rows)]
     draw = random.Random(0)
     path.write_text(json.dumps([[list(ids), draw.randrange(2)] for ids in encoded]))
     return sum(map(len, encoded))
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("--data", type=Path, help="SST-2's train.jsonl.gz")
+    parser = create_parser(__doc__, rows=512, rounds=3)
+    add_data(parser, "SST-2's train.jsonl.gz")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.json"
-        num_tokens = write_rows(rows, options.data)
+        num_tokens = write_rows(rows, options.data, options.rows)
         arguments = options.dtype, str(find_checkpoint("minilm")), str(rows)
         with (
             Contender("peltier, compacter", "train_peltier.py", None, *arguments) as own,
             Contender("adapterhub, compacter", "train_adapterhub.py", "adapterhub", *arguments) as other,
             Contender("full fine-tuning", "train_full.py", None, *arguments) as full,
         ):
-            report([own, other, full], options.rounds, f"{options.dtype}, {ROWS} rows, {num_tokens} tokens")
+            report([own, other, full], options.rounds, f"{options.dtype}, {options.rows} rows, {num_tokens} tokens")
 
 
 def report(contenders: list[Contender], rounds: int, title: str) -> None:
     """One row a contender; ratios are medians over rounds, against Peltier."""
     before = {one.name: peak_before(one) for one in contenders}
     seconds = by_turns({one.name: partial(one.seconds, "epoch") for one in contenders}, rounds)
+    print(title)
     table = Table("", "CPU seconds an epoch", "x peltier", "peak MB", "above its start, MB")
     for one in contenders:
-        own = statistics.median(seconds[one.name])
-        ratio = median_ratio(seconds[one.name], seconds[contenders[0].name])
+        own = seconds[one.name]
+        ratio = median_ratio(own, seconds[contenders[0].name])
         grown = one.peak_bytes - before[one.name]
-        table.add_row(one.name, f"{own:.1f}", f"{ratio:.2f}", f"{one.peak_bytes / 1e6:.0f}", f"{grown / 1e6:.0f}")
-    console = Console(width=100)
-    console.print(title)
-    console.print(table)
+        table.row(one.name, median(own, ".1f"), f"{ratio:.2f}", f"{one.peak_bytes / 1e6:.0f}", f"{grown / 1e6:.0f}")
 
 
 def peak_before(one: Contender) -> int:

@@ -40,7 +40,7 @@ def site(scratch: Path) -> Iterator[Site]:
     """A ready server while the block runs."""
     trained = _train(scratch)
     environment = {"PELTIER_ADMIN_KEY": KEY}
-    with serving(scratch / "store", environment=environment) as server, httpx2.Client(timeout=60) as client:
+    with serving(store=scratch / "store", environment=environment) as server, httpx2.Client(timeout=60) as client:
         client.base_url, client.headers["authorization"] = httpx2.URL(server.url), f"Bearer {KEY}"
         opened = Site(server.url, client, trained)
         _publish(opened)

@@ -1,4 +1,7 @@
-"""The files that one request, row or step enters: a reader of its path has to open no more."""
+"""The files that one request, one row and one step enter: a reader of their paths has to open no more.
+
+`pytest -rP tests/server/test_path.py` prints them.
+"""
 
 import json
 import threading
@@ -51,7 +54,9 @@ class EnteredFiles:
         for _ in range(3):
             work()
         first, *others = [self._record(work) for _ in range(_NUM_RUNS)]
-        return [file for file in first if all(file in other for other in others)]
+        found = [file for file in first if all(file in other for other in others)]
+        print(_listed(found))
+        return found
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         if self._recording and event == "call":
@@ -65,6 +70,14 @@ class EnteredFiles:
         work()
         self._recording = False
         return list(self._files)
+
+    def in_thread(self, work: Callable[[], object]) -> list[str]:
+        """The same of work that uses no other thread; it runs in a new one."""
+        files: list[str] = []
+        thread = threading.Thread(target=lambda: files.extend(self.of(work)))
+        thread.start()
+        thread.join()
+        return files
 
 
 @contextmanager
