@@ -40,7 +40,7 @@ _STEPS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8)
 # than 28 %.
 FINE_SECONDS = tuple(sorted({30.0, *(float(f"{step}e{power}") for power in range(-4, 2) for step in _STEPS)}))
 # From 1 ms to 10 s, because a page of the live state has these counts for each version.
-_SECONDS = tuple(bound for bound in FINE_SECONDS if 0.001 <= bound <= 10)
+VERSION_SECONDS = tuple(bound for bound in FINE_SECONDS if 0.001 <= bound <= 10)
 # Few buckets, because every version has a series for each.
 _SHOWN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
@@ -249,7 +249,7 @@ class VersionMetrics:
         self._seconds = Histogram(
             "peltier_adapter_request_seconds",
             "From a request to the end of its answer, by adapter version",
-            _SECONDS,
+            VERSION_SECONDS,
             names,
             registry,
             shown=_SHOWN_SECONDS,
