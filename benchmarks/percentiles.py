@@ -1,7 +1,7 @@
 """How far percentiles that are interpolated between the bounds of a histogram are from those of all values.
 
-Latencies are log-normal: 300 draws of 2,000, with medians from 3 ms to 1 s and standard deviations of the logarithm from
-0.1 to 0.6. The bounds before were those that Prometheus still gets of histograms with labels.
+Latencies are log-normal: 300 draws of 2,000, with medians from 3 ms to 1 s and standard deviations of the logarithm
+from 0.1 to 0.6. The bounds before were those that Prometheus still gets of histograms with labels.
 """
 
 import numpy as np

@@ -57,13 +57,16 @@ class UploadTurns:
                 raise QueueFull(sentence, retry_after=retry_hints.SOON) from None
             yield
 
+    def check_size(self, num_bytes: int) -> None:
+        """Raises `TooLarge` for an artifact of so many bytes, beside which the body had room for a report."""
+        if num_bytes > self._max_artifact_bytes:
+            raise TooLarge(f"the artifact has {num_bytes} bytes; at most {self._max_artifact_bytes} are allowed")
+
     @asynccontextmanager
     async def read(self, num_bytes: int) -> AsyncIterator[None]:
         """Waits for the second turn, for an artifact of `num_bytes`. It always comes, because no upload in it waits
-        for a caller. Raises `TooLarge` for an artifact that may not be uploaded.
+        for a caller.
         """
-        if num_bytes > self._max_artifact_bytes:
-            raise TooLarge(f"the artifact has {num_bytes} bytes; at most {self._max_artifact_bytes} are allowed")
         taken = min(num_bytes, self._max_read_bytes)
         async with self._first:
             while self._read_bytes + taken > self._max_read_bytes:

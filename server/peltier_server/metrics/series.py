@@ -35,6 +35,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _NO_ROUTE = "none"
 _NO_METHOD = "other"
 
+_number: Callable[[float], str] = floatToGoString
 _STEPS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8)
 # From 0.1 ms to 80 s. Each bound is at most 1.28 times the one before, so that a percentile between them is off by less
 # than 28 %.
@@ -97,7 +98,7 @@ class Histogram(Collector):
         self._name, self._text = name, text
         self._bounds, self.label_names = bounds, labels
         kept = bounds if shown is None else shown
-        self._shown = [(floatToGoString(bound), bounds.index(bound)) for bound in kept] + [("+Inf", len(bounds))]
+        self._shown = [(_number(bound), bounds.index(bound)) for bound in kept] + [("+Inf", len(bounds))]
         self._series: dict[tuple[str, ...], Series] = {}
         if not labels:
             self.labels()

@@ -128,7 +128,9 @@ async def upload(
     The answer says which version the bare name means then.
     """
     place = UploadTarget(context.caller, form.name, form.alias)
-    async with upload_turns.read(form.file.size or 0):
+    size_bytes = form.file.size or 0
+    upload_turns.check_size(size_bytes)
+    async with upload_turns.read(size_bytes):
         report = None if form.report is None else await form.report.read(MAX_REPORT_BYTES + 1)
         entry, created = await service.publisher.publish(await form.file.read(), place, report)
     if not created:
