@@ -15,12 +15,12 @@ def find_report(connection: Connection, tenant: str, name: str, number: int) -> 
     return connection.execute(chosen.where(*same)).scalar_one_or_none()
 
 
-def set_report(writing: WriteTransaction, version: VersionRecord, report: str) -> None:
-    """Gives the version this report, in place of the one that it has. Raises QuotaReached."""
+def set_report(writing: WriteTransaction, version: VersionRecord, report: str) -> bool:
+    """Gives the version this report, in place of the one that it has; whether that is a change. Raises QuotaReached."""
     connection = writing.connection
     former = find_report(connection, version.tenant, version.name, version.number)
     if former == report:
-        return
+        return False
     size_bytes = num_bytes(report)
     quotas = require_quotas(connection, version.tenant)
     require_room_for_bytes(connection, quotas, version.tenant, size_bytes - num_bytes(former))
@@ -28,7 +28,7 @@ def set_report(writing: WriteTransaction, version: VersionRecord, report: str) -
     connection.execute(delete(ReportRow).where(ReportRow.adapter_id == adapter_id, ReportRow.number == version.number))
     row = {"adapter_id": adapter_id, "number": version.number, "report": report, "size_bytes": size_bytes}
     connection.execute(insert(ReportRow), row)
-    writing.audit(version.tenant, "set_report", f"{version.name}@{version.number}", size_bytes=size_bytes)
+    return True
 
 
 def num_bytes(report: str | None) -> int:

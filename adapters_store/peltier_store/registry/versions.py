@@ -45,8 +45,9 @@ def publish(
     version = existing or _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
     if alias is not None:
         aliases.set_alias(writing, version.tenant, version.name, alias, {version.number: 1.0})
-    if report is not None:
-        reports.set_report(writing, version, report)
+    # That a version is published is in the audit log already.
+    if report is not None and reports.set_report(writing, version, report) and existing is not None:
+        writing.audit(version.tenant, "set_report", f"{version.name}@{version.number}")
     return version, existing is None
 
 

@@ -21,7 +21,7 @@ async def test_a_report_belongs_to_one_version(registry: Registry) -> None:
 
 
 async def test_the_last_report_of_the_same_bytes_is_kept(registry: Registry) -> None:
-    """An upload without one keeps the report. Only a change is in the audit log."""
+    """An upload without one keeps the report. Only a change of a version is in the audit log."""
     for report in (None, "{}", "{}", REPORT, None):
         version, _ = await publish(registry, b"1", report=report)
         assert version.number == 1
