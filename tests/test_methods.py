@@ -9,6 +9,7 @@ import pytest
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.presets import PRESETS
 
+from docs.generator.methods.canvas import COLOURS, DARK
 from docs.generator.methods.counts import counts
 from docs.generator.methods.drawing import drawing
 from docs.generator.methods.method import METHODS
@@ -58,6 +59,28 @@ def test_a_drawing_marks_where_the_parts_act():
     assert words("unipelt").count("G") == 5
     assert "4 experts, 48 wide" in words("adamix")
     assert "one A for all maps" in words("compacter")
+
+
+def test_text_is_readable_on_each_colour_in_both_modes():
+    """At least 4.5 to 1, as WCAG 2.2 asks, for words and notes on each fill and on the ground."""
+    grounds = {"#fff", *(fill for fill, _ in COLOURS.values())}
+    for text in ("#222", "#555"):
+        for ground in grounds:
+            assert contrast(text, ground) >= 4.5, (text, ground)
+            assert contrast(DARK[text], DARK[ground]) >= 4.5, (text, ground, "dark")
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of the relative luminances of two colours (WCAG 2.2)."""
+    darker, lighter = sorted(map(luminance, (one, other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    values = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in values)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_every_drawing_says_what_it_shows():

@@ -40,6 +40,7 @@ from peltier_client.protocol import (
     TenantInfo,
     TenantUsage,
     TextTuple,
+    TrainingReport,
     UploadedVersion,
     VersionManifest,
     VersionSummary,
@@ -220,13 +221,15 @@ class AsyncClient:
         name: str | None = None,
         alias: str | None = None,
         on_progress: OnProgress | None = None,
+        report: str | PathLike[str] | bytes | None = None,
     ) -> UploadedVersion:
         """Publish an artifact file or its bytes; if a version has the same bytes, return that version.
 
         `alias` is pointed to the version. `.created` tells whether the version is new, and `.live` which versions
-        answer the bare name. `on_progress` is called with the bytes sent so far and in all.
+        answer the bare name. `on_progress` is called with the bytes sent so far and in all. `report` is the
+        NAME.report.json of the training, which is stored with the version.
         """
-        return await self._sender.send(adapters.upload(artifact, name, alias, on_progress))
+        return await self._sender.send(adapters.upload(artifact, name, alias, on_progress, report))
 
     def adapters(self, containing: str = "") -> AsyncIterator[AdapterSummary]:
         """A summary of every adapter in order of name, fetched page by page; `adapter` returns all of one.
@@ -252,6 +255,10 @@ class AsyncClient:
     async def manifest(self, name: str, number: int) -> VersionManifest:
         """The manifest of one version, and the sizes of its parts."""
         return await self._sender.send(adapters.get_manifest(name, number))
+
+    async def report(self, name: str, number: int) -> TrainingReport | None:
+        """The report of a version's training; None if none was uploaded with it."""
+        return await self._sender.send(adapters.get_report(name, number))
 
     async def download(
         self, name: str, version: int, path: str | PathLike[str], on_progress: OnProgress | None = None

@@ -59,6 +59,7 @@ class Camera:
         )
         context.set_default_timeout(_MILLISECONDS)
         context.add_init_script(f"sessionStorage.setItem('peltier.key', '{KEY}')")
+        context.add_init_script("localStorage.setItem('peltier.tour', 'shown')")
         page: Page = context.new_page()
         page.goto(f"{self.site.url}/console/#{scene.path}")
         page.locator("h1").wait_for()

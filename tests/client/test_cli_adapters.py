@@ -1,5 +1,6 @@
 """Commands that publish, list, name and delete adapters."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,22 @@ def test_an_upload_of_known_bytes_names_the_version_that_is_live(
     assert peltier("upload", str(path)).out == f"{known}\n"
     server.planned.append(answer(200, VERSION))
     assert json.loads(peltier("upload", str(path), "--json").out)["created"] is False
+
+
+def test_a_report_of_the_bytes_is_sent_with_them(peltier: Peltier, server: Any, tmp_path: Path) -> None:
+    """NAME.report.json beside the artifact; not one of other bytes, and none with --no-report."""
+    path, report = tmp_path / "film.safetensors", tmp_path / "film.report.json"
+    path.write_bytes(b"artifact")
+
+    def sends(digest: str, *flags: str) -> bool:
+        report.write_text(json.dumps({"artifact": {"digest": digest}}))
+        peltier("upload", str(path), *flags)
+        return b'name="report"; filename="film.report.json"' in server.received[-1].body
+
+    own = f"sha256:{hashlib.sha256(b'artifact').hexdigest()}"
+    assert sends(own)
+    assert not sends(own, "--no-report")
+    assert not sends(f"sha256:{'0' * 64}")
 
 
 def test_every_command_speaks_json(peltier: Peltier, tmp_path: Path) -> None:

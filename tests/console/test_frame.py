@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Route, expect
 from tests.console.site import ADMIN, Site
 from tests.console.visitor import Open, Visitor
 from tests.support.chromium import needs_chromium
+from tests.support.server_process import Server
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 PROXY = """
@@ -65,6 +66,20 @@ def test_a_server_with_keys_asks_for_one(open_tab: Open) -> None:
     kept = page.evaluate("[Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href]")
     assert kept[0] == [ADMIN]
     assert not any(ADMIN in str(one) for one in kept[1:])
+
+
+def test_a_server_without_keys_says_that_none_is_needed(browser: Browser, tmp_path: Path) -> None:
+    """In the bar, and in the dialog that takes a key."""
+    server = Server(tmp_path / "log", "--backbone", "minilm", "--store", str(tmp_path / "store"))
+    try:
+        visitor = Visitor(browser, server.wait_until_ready().url)
+        page = visitor.open("/adapters")
+        page.get_by_role("button", name="No key needed").click()
+        expect(page.get_by_role("dialog", name="API key")).to_contain_text("needs none")
+        assert (visitor.said, visitor.refused) == ([], [])
+        visitor.context.close()
+    finally:
+        server.end()
 
 
 def test_a_wrong_key_is_refused(open_tab: Open, site: Site) -> None:

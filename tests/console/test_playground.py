@@ -29,6 +29,21 @@ def test_a_prediction_names_who_answered(open_tab: Open, site: Site) -> None:
     expect(who).to_contain_text("batch of 1 row")
 
 
+def test_the_page_opens_with_an_example_of_the_first_adapter(open_tab: Open, site: Site) -> None:
+    """A click answers it. What the visitor writes stays when another task is chosen."""
+    manifest = site.client.get("/v1/adapters/banking77/versions/1/manifest").json()["manifest"]
+    page = open_tab().open("/playground")
+    text = page.get_by_role("textbox", name="Text")
+    expect(text).to_have_value(manifest["golden"][0]["input"])
+    page.get_by_role("button", name="Predict").click()
+    expect(page.get_by_label("Who answered")).to_contain_text("default:banking77@")
+    text.fill(TEXT)
+    page.get_by_role("combobox", name="Task").fill("clinc150")
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_contain_text("150 labels")
+    expect(text).to_have_value(TEXT)
+
+
 def test_gates_are_drawn(open_tab: Open, site: Site) -> None:
     """Those of the example clinc150, a UniPELT, as a heat map, and in words their means as the API answers them."""
     body = {"inputs": TEXT, "parameters": {"return_gates": True}}

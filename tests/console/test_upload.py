@@ -1,5 +1,6 @@
 """Uploads by drag and drop, and what is said of a file that is refused."""
 
+import hashlib
 import json
 from pathlib import Path
 from uuid import uuid4
@@ -10,8 +11,9 @@ from safetensors.numpy import load, save
 
 from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
-from tests.console.visitor import Open
+from tests.console.visitor import Open, num_colours
 from tests.support.chromium import needs_chromium
+from tests.training.report.test_page import HOSTILE, create_report
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 ARTIFACT = (EXAMPLES / "clinc150.safetensors").read_bytes()
@@ -46,6 +48,28 @@ def test_a_dropped_artifact_answers_at_once(open_tab: Open, site: Site) -> None:
     assert site.shares(name, 1) == {1: 1.0}
     page.get_by_role("link", name=f"{name} version 1").click()
     expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+
+
+def test_a_report_is_shown_on_the_adapters_page(open_tab: Open) -> None:
+    """It is dropped with its artifact. Its charts are drawn, and no text of it runs as a script or reaches the key."""
+    report = create_report(HOSTILE).model_dump(mode="json")
+    report["artifact"]["digest"] = f"sha256:{hashlib.sha256(ARTIFACT).hexdigest()}"
+    name = f"told-{uuid4().hex[:8]}"
+    visitor = open_tab()
+    page = visitor.open("/upload")
+    page.on("dialog", lambda dialog: visitor.said.append(dialog.message))
+    page.get_by_label("Name").fill(name)
+    files = {"told.safetensors": ARTIFACT, "told.report.json": json.dumps(report).encode()}
+    page.get_by_label("Artifacts").set_input_files(
+        [{"name": own, "mimeType": "application/octet-stream", "buffer": data} for own, data in files.items()]
+    )
+    expect(page.get_by_label("told.safetensors", exact=True)).to_contain_text("with told.report.json")
+    page.get_by_role("link", name=f"{name} version 1").click()
+    card = page.get_by_role("region", name="Training of v1")
+    expect(card).to_contain_text(HOSTILE[0])
+    charts = card.get_by_role("img").filter(has=page.locator("canvas"))
+    expect(charts.first).to_be_visible()
+    assert [num_colours(chart) > 2 for chart in charts.all()].count(True) >= 2
 
 
 def test_a_refusal_names_every_reason_at_its_place(open_tab: Open, site: Site, tmp_path: Path) -> None:

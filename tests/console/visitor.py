@@ -24,15 +24,27 @@ BUILD = Path(peltier_server.__file__).parent / "console" / "index.html"
 class Visitor:
     """A tab of its own, with `key` as if it had been entered; `asked` is every address that it requested, `said` what
     anything in it complained of. What the server refused is in `refused`: a browser complains of it of its own accord.
+    Only a first visit begins with the tour.
     """
 
-    def __init__(self, browser: Browser, url: str, key: str = "", theme: Theme = "light", width: int = 1440) -> None:
+    def __init__(
+        self,
+        browser: Browser,
+        url: str,
+        key: str = "",
+        theme: Theme = "light",
+        width: int = 1440,
+        *,
+        is_first_visit: bool = False,
+    ) -> None:
         self.url = url
         self.context = browser.new_context(
             color_scheme=theme, viewport={"width": width, "height": 900}, reduced_motion="reduce"
         )
         self.context.set_default_timeout(_MILLISECONDS)
         self.page: Page = self.context.new_page()
+        if not is_first_visit:
+            self.page.add_init_script("localStorage.setItem('peltier.tour', 'shown')")
         if key:
             self.page.add_init_script(
                 f"sessionStorage.getItem('peltier.key') ?? sessionStorage.setItem('peltier.key', '{key}')"

@@ -47,6 +47,7 @@ NAMED: list[tuple[str, str, object]] = [
     ("GET", "/v1/adapters/{name}/versions", None),
     ("GET", "/v1/adapters/{name}/versions/1", None),
     ("GET", "/v1/adapters/{name}/versions/1/manifest", None),
+    ("GET", "/v1/adapters/{name}/versions/1/report", None),
     ("GET", "/v1/adapters/{name}/versions/1/artifact", None),
     ("GET", "/v1/adapters/{name}/versions/9/artifact", None),
     ("GET", "/v1/adapters/{name}/aliases", None),

@@ -6,7 +6,6 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -143,7 +142,7 @@ def test_a_row_and_a_step_enter_few_files(
         bert, t5 = reloaded(bert), reloaded(t5)
         runner = choose_runner(bert)
         row = Row(TOKENS, Banks(bert).add(read_artifact(make_artifact(bert, "compacter"), bert)))
-        files = _in_thread(lambda: entered.of(lambda: forward(bert, [row], runner=runner)))
+        files = entered.in_thread(lambda: forward(bert, [row], runner=runner))
         assert len(files) <= 13, _listed(files)
         generator = Generator(t5)
         own = read_artifact(make_artifact(t5, "compacter", task_type="text2text"), t5)
@@ -151,10 +150,5 @@ def test_a_row_and_a_step_enter_few_files(
         decoding = Decoding(max_new_tokens=64)
         row = Row(TOKENS, Banks(t5).add(own))
         generator.join([Draft(row, decoding, create_search(decoding, t5.t5.config.start_token_id, -1))])
-        files = _in_thread(lambda: entered.of(generator.step))
+        files = entered.in_thread(generator.step)
         assert len(files) <= 11, _listed(files)
-
-
-def _in_thread(work: Callable[[], list[str]]) -> list[str]:
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result()

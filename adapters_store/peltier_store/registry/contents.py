@@ -18,7 +18,8 @@ from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTra
 _LOCAL = {row.__tablename__ for row in (RevisionRow, ReservationRow, CollectionRow)}
 # Each table after those that it refers to.
 _TABLES: dict[str, Table] = {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
-_CHUNK = 500
+# A report has up to a mebibyte.
+_CHUNK = 100
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def schema_revision() -> str:
 
 
 class Contents:
-    """The rows of a registry: tenants, keys, adapters, versions, aliases and the audit log."""
+    """The rows of a registry: tenants, keys, adapters, versions, reports, aliases and the audit log."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

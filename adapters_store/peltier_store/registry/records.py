@@ -130,7 +130,7 @@ class AuditFilter:
 @dataclass(frozen=True)
 class StorageUsage:
     """What counts for a tenant's quotas of storage: adapters with a live version, and bytes of versions that are not
-    purged."""
+    purged and of their reports."""
 
     num_adapters: int
     stored_bytes: int

@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
-from peltier_store.registry import aliases, claims, tenants, versions
+from peltier_store.registry import aliases, claims, reports, tenants, versions
 from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
@@ -159,6 +159,10 @@ class Registry:
         """A version with its manifest, live or deleted; None if it was never published, or is purged."""
         return await self._read(find_version, tenant, name, number)
 
+    async def report(self, tenant: str, name: str, number: int) -> str | None:
+        """The report of a version's training, as it was published; None if the version has none."""
+        return await self._read(reports.find_report, tenant, name, number)
+
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
         """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""
         draft = VersionRecord(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
@@ -182,16 +186,18 @@ class Registry:
         preset: str,
         manifest: str,
         alias: str | None = None,
+        report: str | None = None,
         actor: str,
     ) -> tuple[VersionRecord, bool]:
         """Makes the stored, reserved bytes the next version; returns the version, and whether it is new.
 
-        The same transaction points `alias` to it. If a live version has the same bytes, that version is returned.
-        Numbers start at 1 and are never reused. The reservation ends. Raises TenantUnknown, QuotaReached, InvalidRecord
-        for an invalid alias, or BlobBusy if the reservation is gone: then reserve, store and publish again.
+        The same transaction points `alias` to it, and stores its `report`, in place of an earlier one. If a live
+        version has the same bytes, that version is returned. Numbers start at 1 and are never reused. The reservation
+        ends. Raises TenantUnknown, QuotaReached, InvalidRecord for an invalid alias, or BlobBusy if the reservation is
+        gone: then reserve, store and publish again.
         """
         draft = VersionRecord(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
-        return await self._write(actor, versions.publish, draft, reservation, alias)
+        return await self._write(actor, versions.publish, draft, reservation, alias, report)
 
     async def delete_version(self, tenant: str, name: str, number: int, *, actor: str) -> None:
         """Deletes one version, which can be undeleted until it is purged.

@@ -9,6 +9,7 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -140,6 +141,20 @@ Index(
     sqlite_where=VersionRow.deleted_at.is_(None),
     postgresql_where=VersionRow.deleted_at.is_(None),
 )
+
+
+class ReportRow(Base):
+    """The report of a version's training, as JSON in `size_bytes` bytes of UTF-8. It ends with its version."""
+
+    __tablename__ = "reports"
+    __table_args__ = (
+        ForeignKeyConstraint(["adapter_id", "number"], ["versions.adapter_id", "versions.number"], ondelete="CASCADE"),
+    )
+
+    adapter_id: Mapped[int] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    report: Mapped[str] = mapped_column(Text)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class AliasRow(Base):

@@ -16,11 +16,10 @@ from peltier_store.registry.records import (
     Quotas,
     StorageUsage,
     TenantRecord,
-    VersionRecord,
     check_name,
     check_text,
 )
-from peltier_store.registry.tables import AdapterRow, KeyRow, TenantRow, VersionRow
+from peltier_store.registry.tables import AdapterRow, KeyRow, ReportRow, TenantRow, VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
@@ -101,15 +100,15 @@ def require_room_for_adapter(connection: Connection, quotas: Quotas, tenant: str
         )
 
 
-def require_room_for_bytes(connection: Connection, quotas: Quotas, draft: VersionRecord) -> None:
-    """Raises QuotaReached if the bytes of `draft` would exceed the tenant's quota."""
-    if quotas.max_stored_bytes is None:
+def require_room_for_bytes(connection: Connection, quotas: Quotas, tenant: str, size_bytes: int) -> None:
+    """Raises QuotaReached if so many bytes more would exceed the tenant's quota."""
+    if quotas.max_stored_bytes is None or size_bytes <= 0:
         return
-    num_bytes = _stored_bytes(connection, draft.tenant)
-    if num_bytes + draft.size_bytes > quotas.max_stored_bytes:
+    num_bytes = _stored_bytes(connection, tenant)
+    if num_bytes + size_bytes > quotas.max_stored_bytes:
         raise QuotaReached(
-            f"tenant {draft.tenant!r} has stored {num_bytes} bytes and may store {quotas.max_stored_bytes}, so "
-            f"{draft.size_bytes} more do not fit; deleted versions count until their grace period is over"
+            f"tenant {tenant!r} has stored {num_bytes} bytes and may store {quotas.max_stored_bytes}, so "
+            f"{size_bytes} more do not fit; deleted versions count until their grace period is over"
         )
 
 
@@ -124,8 +123,11 @@ def _live_names(connection: Connection, tenant: str) -> set[str]:
 
 
 def _stored_bytes(connection: Connection, tenant: str) -> int:
-    owned = select(func.coalesce(func.sum(VersionRow.size_bytes), 0)).join(AdapterRow)
-    return int(connection.execute(owned.where(AdapterRow.tenant == tenant)).scalar_one())
+    total = 0
+    for row in (VersionRow, ReportRow):
+        owned = select(func.coalesce(func.sum(row.size_bytes), 0)).join(AdapterRow, AdapterRow.id == row.adapter_id)
+        total += int(connection.execute(owned.where(AdapterRow.tenant == tenant)).scalar_one())
+    return total
 
 
 def create_key(writing: WriteTransaction, key: Key) -> Key:

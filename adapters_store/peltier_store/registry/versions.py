@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
 
-from peltier_store.registry import aliases
+from peltier_store.registry import aliases, reports
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import (
@@ -36,14 +36,18 @@ _INSERT_ADAPTER = insert(AdapterRow).returning(*_OF_ADAPTER)
 
 
 def publish(
-    writing: WriteTransaction, draft: VersionRecord, reservation: Reservation, alias: str | None
+    writing: WriteTransaction, draft: VersionRecord, reservation: Reservation, alias: str | None, report: str | None
 ) -> tuple[VersionRecord, bool]:
-    """Numbers the draft and makes it live, unless a live version has its bytes; then points the alias to it."""
+    """Numbers the draft and makes it live, unless a live version has its bytes; then points the alias to it, and gives
+    it the report."""
     existing = require_room(writing.connection, draft)
     consume(writing.connection, reservation)
     version = existing or _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
     if alias is not None:
         aliases.set_alias(writing, version.tenant, version.name, alias, {version.number: 1.0})
+    # That a version is published is in the audit log already.
+    if report is not None and reports.set_report(writing, version, report) and existing is not None:
+        writing.audit(version.tenant, "set_report", f"{version.name}@{version.number}")
     return version, existing is None
 
 
@@ -53,7 +57,7 @@ def require_room(connection: Connection, draft: VersionRecord) -> VersionRecord 
     existing = find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
     if existing is None:
         require_room_for_adapter(connection, quotas, draft.tenant, draft.name)
-        require_room_for_bytes(connection, quotas, draft)
+        require_room_for_bytes(connection, quotas, draft.tenant, draft.size_bytes)
     return existing
 
 

@@ -11,6 +11,7 @@ from peltier_client.commands.tables import print_adapters, shown_live
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import Split, TaskReference, UploadedVersion, check_alias, check_name
+from peltier_client.resources.adapters import find_report
 from peltier_client.synchronous import Client
 
 ArtifactArgument = Annotated[
@@ -24,6 +25,13 @@ AtOnce = Annotated[
     str | None,
     typer.Option(metavar="ALIAS", help="Point this alias to the version.", callback=checked(check_alias)),
 ]
+WithReport = Annotated[
+    bool,
+    typer.Option(
+        "--report/--no-report",
+        help="Send NAME.report.json beside the artifact, if it is of these bytes. It quotes validation rows.",
+    ),
+]
 DownloadPath = Annotated[
     Path | None, typer.Option(help="The file to write. Default: NAME-VERSION.safetensors here.", dir_okay=False)
 ]
@@ -33,13 +41,15 @@ def upload(  # noqa: PLR0913 - each is a word of the command line
     file: ArtifactArgument,
     name: NameOption = None,
     alias: AtOnce = None,
+    report: WithReport = True,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
     """Publish an artifact. If a version with the same bytes exists, print that version instead."""
-    with connect(url, api_key) as client, transfer(f"uploading {file.name}") as report:
-        version = client.upload(file, name, alias, on_progress=report)
+    told = find_report(file) if report else None
+    with connect(url, api_key) as client, transfer(f"uploading {file.name}") as on_progress:
+        version = client.upload(file, name, alias, on_progress=on_progress, report=told)
     print_result(version, _uploaded(version), json=json)
 
 

@@ -87,6 +87,8 @@ def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]
         name, content = request.file
         sent = content if request.on_progress is None else ReportedFile(content, request.on_progress)
         files = {"file": (name, sent, "application/octet-stream")}
+        if request.report is not None:
+            files["report"] = (*request.report, "application/json")
         return http.build_request(request.method, request.path, data=dict(request.form), files=files)
     headers = {"content-type": "application/json"} if request.json is not None else None
     return http.build_request(request.method, request.path, params=request.query, content=request.json, headers=headers)

@@ -50,6 +50,7 @@ class Request(Generic[T]):
     json: bytes | None = None
     form: Mapping[str, str] = field(default_factory=dict)
     file: tuple[str, bytes] | None = None  # name and content of the multipart part "file"
+    report: tuple[str, bytes] | None = None  # those of the part "report" beside it
     retried: bool = True
     on_progress: OnProgress | None = None  # of the file if there is one, else of the response
 

@@ -117,6 +117,7 @@ from peltier_client.protocol.predict import (
     TopP,
     Usage,
 )
+from peltier_client.protocol.reports import MAX_REPORT_BYTES, TrainingReport, VersionReport
 from peltier_client.protocol.rerank import (
     RankedDocument,
     RankedText,
@@ -131,6 +132,7 @@ __all__ = [
     "MAX_BEAMS",
     "MAX_COMPARED_ROWS",
     "MAX_PRIORITY",
+    "MAX_REPORT_BYTES",
     "MAX_TEMPERATURE",
     "MAX_VERSION",
     "NAME_PATTERN",
@@ -233,12 +235,14 @@ __all__ = [
     "Tier",
     "Timings",
     "TopP",
+    "TrainingReport",
     "UnjudgedRow",
     "UploadedVersion",
     "Usage",
     "VersionActivity",
     "VersionList",
     "VersionManifest",
+    "VersionReport",
     "VersionSummary",
     "check_alias",
     "check_name",

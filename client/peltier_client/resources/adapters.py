@@ -1,6 +1,7 @@
 """Requests about adapters, their versions and their aliases: publish, list, fetch, change, delete."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -11,6 +12,7 @@ from peltier_client.errors import InvalidInput, UnexpectedAnswer
 from peltier_client.exchange.request import Request, page_query, raise_for_error, read_body, reader, to_json
 from peltier_client.exchange.transfer import OnProgress
 from peltier_client.protocol import (
+    MAX_REPORT_BYTES,
     Adapter,
     AdapterChange,
     AdapterPage,
@@ -22,9 +24,11 @@ from peltier_client.protocol import (
     AliasRequest,
     DeprecationRequest,
     TaskReference,
+    TrainingReport,
     UploadedVersion,
     VersionList,
     VersionManifest,
+    VersionReport,
     check_alias,
     check_name,
 )
@@ -35,8 +39,10 @@ def upload(
     name: str | None,
     alias: str | None = None,
     on_progress: OnProgress | None = None,
+    report: str | PathLike[str] | bytes | None = None,
 ) -> Request[UploadedVersion]:
-    """Publish an artifact, a path or bytes, under `name` or its manifest's name, and point `alias` to it."""
+    """Publish an artifact, a path or bytes, under `name` or its manifest's name, and point `alias` to it. `report` is
+    that of its training, as JSON."""
 
     def read(response: httpx2.Response) -> UploadedVersion:
         version = read_body(response, UploadedVersion)
@@ -45,8 +51,9 @@ def upload(
 
     form = {"name": check_name(name)} if name is not None else {}
     form |= {"alias": check_alias(alias)} if alias is not None else {}
-    file = ("artifact.safetensors", artifact) if isinstance(artifact, bytes) else _named_file(Path(artifact))
-    return Request("POST", "/v1/adapters", read, form=form, file=file, on_progress=on_progress)
+    file = _named_file(artifact, "artifact.safetensors")
+    told = None if report is None else _named_file(report, "artifact.report.json")
+    return Request("POST", "/v1/adapters", read, form=form, file=file, report=told, on_progress=on_progress)
 
 
 def list_adapters(containing: str, cursor: str | None) -> Request[AdapterPage]:
@@ -71,6 +78,27 @@ def get_version(name: str, number: int) -> Request[AdapterVersion]:
 def get_manifest(name: str, number: int) -> Request[VersionManifest]:
     path = f"/v1/adapters/{check_name(name)}/versions/{number:d}/manifest"
     return Request("GET", path, reader(VersionManifest))
+
+
+def get_report(name: str, number: int) -> Request[TrainingReport | None]:
+    def read(response: httpx2.Response) -> TrainingReport | None:
+        return read_body(response, VersionReport).report
+
+    return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{number:d}/report", read)
+
+
+def find_report(artifact: Path) -> Path | None:
+    """NAME.report.json beside NAME.safetensors, which `peltier train` writes; None unless it is a report of these bytes
+    that a server takes."""
+    path = artifact.with_name(f"{artifact.name.removesuffix('.safetensors')}.report.json")
+    try:
+        if path.stat().st_size > MAX_REPORT_BYTES:
+            return None
+        described = json.loads(path.read_bytes())["artifact"]["digest"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    digest = hashlib.sha256(artifact.read_bytes()).hexdigest()
+    return path if described == f"sha256:{digest}" else None
 
 
 def download(name: str, version: int, on_progress: OnProgress | None = None) -> Request[bytes]:
@@ -106,8 +134,9 @@ def change_adapter(name: str, public: bool) -> Request[Adapter]:
     return Request("PATCH", f"/v1/adapters/{check_name(name)}", reader(Adapter), json=json)
 
 
-def _named_file(path: Path) -> tuple[str, bytes]:
-    return path.name, path.read_bytes()
+def _named_file(content: str | PathLike[str] | bytes, name: str) -> tuple[str, bytes]:
+    """The name and bytes of a file; `name` is that of bytes."""
+    return (name, content) if isinstance(content, bytes) else (Path(content).name, Path(content).read_bytes())
 
 
 def _read_artifact(response: httpx2.Response) -> bytes:

@@ -55,6 +55,19 @@ export function manifestQuery(name: string, version: number) {
   });
 }
 
+/** The report of the training of a version; null if none was uploaded with it. */
+export function reportQuery(name: string, version: number) {
+  return queryOptions({
+    queryKey: ["adapters", "report", name, version],
+    queryFn: async ({ signal }) => {
+      const path = { name, version };
+      return (await answer(api.GET("/v1/adapters/{name}/versions/{version}/report", { params: { path }, signal })))
+        .report;
+    },
+    staleTime: 60_000,
+  });
+}
+
 export function aliasesQuery(name: string) {
   return queryOptions({
     queryKey: ["adapters", "aliases", name],

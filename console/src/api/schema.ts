@@ -324,6 +324,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/adapters/{name}/versions/{version}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Report
+         * @description The report of a version's training; null if none was uploaded with it.
+         */
+        get: operations["get_report"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/adapters/{name}/versions/{version}/artifact": {
         parameters: {
             query?: never;
@@ -2101,6 +2121,252 @@ export interface components {
             } | null;
         };
         /**
+         * ReportArtifact
+         * @description The artifact that the training wrote.
+         */
+        ReportArtifact: {
+            /** File */
+            file: string;
+            /** Digest */
+            digest: string;
+            /** Bytes */
+            bytes: number;
+        };
+        /**
+         * ReportBackbone
+         * @description The backbone of the training.
+         */
+        ReportBackbone: {
+            /** Name */
+            name: string;
+            /** Family */
+            family: string;
+            /** Num Parameters */
+            num_parameters?: number | null;
+        };
+        /**
+         * ReportConfusion
+         * @description `matrix[i][j]` rows of label i were answered with label j.
+         */
+        ReportConfusion: {
+            /** Labels */
+            labels: string[];
+            /** Matrix */
+            matrix: number[][];
+        };
+        /**
+         * ReportCost
+         * @description Time in seconds, and the peaks of memory in bytes.
+         */
+        ReportCost: {
+            /** Device */
+            device: string;
+            /** Dtype */
+            dtype: string;
+            /** Threads */
+            threads?: number | null;
+            /** Seconds Per Epoch */
+            seconds_per_epoch: number | null;
+            /** Training Seconds */
+            training_seconds: number;
+            /** Total Seconds */
+            total_seconds: number;
+            /** Memory Bytes */
+            memory_bytes: number;
+            /** Device Memory Bytes */
+            device_memory_bytes: number | null;
+        };
+        /**
+         * ReportCount
+         * @description Parameters of a part, and their percentage of the backbone's.
+         */
+        ReportCount: {
+            /** Part */
+            part: string;
+            /** Parameters */
+            parameters: number;
+            /** Percent */
+            percent: number;
+        };
+        /**
+         * ReportCurves
+         * @description Values during the training by name, and the step that was kept.
+         */
+        ReportCurves: {
+            /** Training */
+            training?: {
+                [key: string]: components["schemas"]["ReportPoint"][];
+            };
+            /** Validation */
+            validation?: {
+                [key: string]: components["schemas"]["ReportPoint"][];
+            };
+            /** Best Step */
+            best_step?: number | null;
+        };
+        /**
+         * ReportGates
+         * @description The mean gate of each part over `rows` rows, by block; null for a block without the part.
+         */
+        ReportGates: {
+            /** Rows */
+            rows: number;
+            /** Means */
+            means: {
+                [key: string]: (number | null)[];
+            };
+        };
+        /**
+         * ReportLabel
+         * @description How well one label is found.
+         */
+        ReportLabel: {
+            /** Label */
+            label: string;
+            /** Rows */
+            rows: number;
+            /** Precision */
+            precision: number | null;
+            /** Recall */
+            recall: number | null;
+            /** F1 */
+            f1: number | null;
+        };
+        /**
+         * ReportMajority
+         * @description The best constant answer, the share of rows that it is right for, and its metrics.
+         */
+        ReportMajority: {
+            /** Answer */
+            answer: string;
+            /** Share */
+            share?: number | null;
+            /** Metric */
+            metric: string;
+            /** Metrics */
+            metrics: {
+                [key: string]: number | null;
+            };
+        };
+        /**
+         * ReportMerging
+         * @description Merged experts beside other ways to use them.
+         */
+        ReportMerging: {
+            /** Ways */
+            ways: components["schemas"]["ReportWay"][];
+        };
+        /**
+         * ReportMistake
+         * @description A row whose answer differs from its label.
+         */
+        ReportMistake: {
+            /** Input */
+            input: string[];
+            /** Label */
+            label: string;
+            /** Answer */
+            answer: string;
+            /** Score */
+            score: number | null;
+        };
+        /**
+         * ReportParameters
+         * @description The parameters of the backbone, of each part, of the artifact, and those that were trained.
+         */
+        ReportParameters: {
+            /** Backbone */
+            backbone: number;
+            /** Parts */
+            parts?: components["schemas"]["ReportCount"][];
+            total: components["schemas"]["ReportCount"];
+            trained: components["schemas"]["ReportCount"];
+        };
+        /**
+         * ReportPoint
+         * @description A value after `step` steps.
+         */
+        ReportPoint: {
+            /** Step */
+            step: number;
+            /** Epoch */
+            epoch: number;
+            /** Value */
+            value: number | null;
+        };
+        /**
+         * ReportResiduals
+         * @description Answers minus labels, and some rows with both.
+         */
+        ReportResiduals: {
+            /** Mean */
+            mean: number | null;
+            /** Sd */
+            sd: number | null;
+            /** Gold */
+            gold: (number | null)[];
+            /** Found */
+            found: (number | null)[];
+        };
+        /**
+         * ReportSample
+         * @description An input, its references and the generated text.
+         */
+        ReportSample: {
+            /** Input */
+            input: string | string[];
+            /** References */
+            references: string[];
+            /** Text */
+            text: string;
+        };
+        /**
+         * ReportSpread
+         * @description A mean and its standard deviation.
+         */
+        ReportSpread: {
+            /** Mean */
+            mean: number | null;
+            /** Sd */
+            sd?: number | null;
+        };
+        /**
+         * ReportTask
+         * @description The trained task.
+         */
+        ReportTask: {
+            /** Type */
+            type: string;
+            /** Labels */
+            labels?: string[];
+        };
+        /**
+         * ReportTraining
+         * @description The data and settings of the training, with the names that `peltier train` gives them.
+         */
+        ReportTraining: {
+            /** Data */
+            data?: {
+                [key: string]: unknown;
+            };
+            /** Hyperparameters */
+            hyperparameters?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * ReportWay
+         * @description The metrics of one way to use the experts.
+         */
+        ReportWay: {
+            /** Name */
+            name: string;
+            /** Metrics */
+            metrics: {
+                [key: string]: components["schemas"]["ReportSpread"];
+            };
+        };
+        /**
          * RerankRequest
          * @description `model` is a task reference, the `documents` are texts or objects with a `text`.
          *
@@ -2449,6 +2715,51 @@ export interface components {
             total: number;
         };
         /**
+         * TrainingReport
+         * @description The report of the training that wrote an artifact. Sections of other task types and presets are absent.
+         */
+        TrainingReport: {
+            /**
+             * Format Version
+             * @constant
+             */
+            format_version: 1;
+            /** Name */
+            name: string;
+            /** Preset */
+            preset: string;
+            artifact: components["schemas"]["ReportArtifact"];
+            backbone: components["schemas"]["ReportBackbone"];
+            task: components["schemas"]["ReportTask"];
+            training: components["schemas"]["ReportTraining"];
+            /** Metrics */
+            metrics: {
+                [key: string]: number | null;
+            };
+            /** Metric */
+            metric: string;
+            /** Warnings */
+            warnings?: string[];
+            majority?: components["schemas"]["ReportMajority"] | null;
+            /** Resolved */
+            resolved?: {
+                [key: string]: unknown;
+            } | null;
+            curves: components["schemas"]["ReportCurves"];
+            parameters: components["schemas"]["ReportParameters"];
+            cost: components["schemas"]["ReportCost"];
+            confusion?: components["schemas"]["ReportConfusion"] | null;
+            /** Label Scores */
+            label_scores?: components["schemas"]["ReportLabel"][] | null;
+            /** Mistakes */
+            mistakes?: components["schemas"]["ReportMistake"][] | null;
+            residuals?: components["schemas"]["ReportResiduals"] | null;
+            /** Samples */
+            samples?: components["schemas"]["ReportSample"][] | null;
+            gates?: components["schemas"]["ReportGates"] | null;
+            merging?: components["schemas"]["ReportMerging"] | null;
+        };
+        /**
          * UnjudgedRow
          * @description A row whose label cannot be read, and why.
          */
@@ -2460,7 +2771,8 @@ export interface components {
         };
         /**
          * UploadForm
-         * @description The parts of an upload: the artifact, a name in place of its manifest's, an alias that is to mean it at once.
+         * @description The parts of an upload: the artifact, a name in place of its manifest's, an alias that is to mean it at once, and
+         *     the report of its training, NAME.report.json.
          */
         UploadForm: {
             /** File */
@@ -2469,6 +2781,8 @@ export interface components {
             name?: string | null;
             /** Alias */
             alias?: string | null;
+            /** Report */
+            report?: string | null;
         };
         /**
          * UploadedVersion
@@ -2588,6 +2902,13 @@ export interface components {
             };
             /** Parts */
             parts?: components["schemas"]["PartCounts"][];
+        };
+        /**
+         * VersionReport
+         * @description The report of a version's training; null if none was uploaded with it.
+         */
+        VersionReport: {
+            report: components["schemas"]["TrainingReport"] | null;
         };
         /**
          * VersionSummary
@@ -4641,6 +4962,110 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VersionManifest"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `adapter_not_found`: No adapter has this name. · `version_not_found`: The adapter exists, but has no such version or alias. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `queue_full`: A queue or a pool of connections, bodies or answers is full. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_report: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                version: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionReport"];
                 };
             };
             /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */

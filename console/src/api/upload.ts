@@ -10,17 +10,24 @@ export interface UploadTarget {
   alias: string;
 }
 
+export interface Artifact {
+  file: File;
+  /** NAME.report.json of NAME.safetensors; null if it was not given. */
+  report: File | null;
+}
+
 type Answered = Schema<"UploadedVersion">;
 
-/** Publishes an artifact. `onSent` gets the share of the bytes that have been sent; the check of the server follows. */
+/** Publishes an artifact with the report of its training. `onSent` gets the share of the bytes that have been sent; the check of the server follows. */
 export function uploadArtifact(
-  file: File,
+  { file, report }: Artifact,
   { name, alias }: UploadTarget,
   onSent: (share: number) => void,
   signal: AbortSignal,
 ): Promise<Answered> {
   const form = new FormData();
   form.append("file", file);
+  if (report) form.append("report", report);
   if (name) form.append("name", name);
   if (alias) form.append("alias", alias);
   const { key } = currentKey();

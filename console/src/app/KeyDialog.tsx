@@ -1,12 +1,16 @@
+import { useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
+import { serverInfo } from "@/api/info";
 import { setKey, useKey } from "@/api/key";
 import { Button } from "@/widgets/button/Button";
 import { Dialog } from "@/widgets/dialog/Dialog";
 import { Field } from "@/widgets/field/Field";
+import styles from "./KeyDialog.module.css";
 
 /** Takes the visitor's key, or forgets it. */
 export function KeyDialog({ onClose }: { onClose: () => void }) {
   const { key } = useKey();
+  const { isSuccess: needsNoKey } = useQuery({ ...serverInfo(), enabled: key === "" });
   const [typed, setTyped] = useState("");
   const save = (event: FormEvent) => {
     event.preventDefault();
@@ -20,6 +24,12 @@ export function KeyDialog({ onClose }: { onClose: () => void }) {
   };
   return (
     <Dialog title="API key" onClose={onClose}>
+      {key === "" && needsNoKey && (
+        <p className={styles.note}>
+          This server has no keys yet and needs none: everyone who reaches it is its operator. It asks for a key once
+          one has been created under Tenants &amp; keys.
+        </p>
+      )}
       <form onSubmit={save}>
         <Field label="Key" hint="The key stays in this tab and is forgotten when the tab is closed.">
           <input

@@ -1,5 +1,7 @@
+import { useQuery } from "@tanstack/react-query";
 import { Suspense, useState } from "react";
 import { Redirect, Route, Switch, useLocation } from "wouter";
+import { serverInfo } from "@/api/info";
 import { EmptyState } from "@/widgets/states/EmptyState";
 import { Loading } from "@/widgets/states/Loading";
 import { ErrorBoundary } from "./ErrorBoundary";
@@ -9,14 +11,22 @@ import { Palette } from "./Palette";
 import { HOME, PAGES } from "./pages";
 import styles from "./Shell.module.css";
 import { TopBar } from "./TopBar";
+import { Tour } from "./Tour";
+import { isFirstVisit } from "./tour";
 import { useShellCommands } from "./useShellCommands";
 import { useShortcut } from "./useShortcut";
 
-/** The frame of every page: navigation, key, theme, palette. */
+/** The frame of every page: navigation, key, theme, palette, and the tour of a first visit. */
 export function Shell() {
   const [dialog, setDialog] = useState<"key" | "palette" | null>(null);
+  const [isTouring, setTouring] = useState(isFirstVisit);
+  // A visitor whom the server refuses sees nothing of the pages.
+  const { isSuccess: isIn } = useQuery({ ...serverInfo(), enabled: isTouring });
   const close = () => setDialog(null);
-  useShellCommands(() => setDialog("key"));
+  useShellCommands(
+    () => setDialog("key"),
+    () => setTouring(true),
+  );
   useShortcut("k", () => setDialog((shown) => (shown === "palette" ? null : "palette")));
   return (
     <div className={styles.shell}>
@@ -25,6 +35,7 @@ export function Shell() {
       <main className={styles.page} id="page">
         <ShownPage />
       </main>
+      {isTouring && isIn && <Tour onClose={() => setTouring(false)} />}
       {dialog === "key" && <KeyDialog onClose={close} />}
       {dialog === "palette" && <Palette onClose={close} />}
     </div>

@@ -1,3 +1,5 @@
+import { useQuery } from "@tanstack/react-query";
+import { serverInfo } from "@/api/info";
 import { useKey } from "@/api/key";
 import { Button } from "@/widgets/button/Button";
 import { Navigation } from "./Navigation";
@@ -11,6 +13,8 @@ interface Props {
 
 export function TopBar({ onKey, onPalette }: Props) {
   const { key } = useKey();
+  // A server with keys refuses this without one.
+  const { isSuccess: needsNoKey } = useQuery({ ...serverInfo(), enabled: key === "" });
   return (
     <header className="top-bar">
       <a className="top-bar-name" href="#/">
@@ -22,7 +26,7 @@ export function TopBar({ onKey, onPalette }: Props) {
           Search <kbd className={styles.shortcut}>Ctrl K</kbd>
         </Button>
         <Button kind="quiet" onClick={onKey}>
-          {key ? "Key set" : "Enter key"}
+          {key ? "Key set" : needsNoKey ? "No key needed" : "Enter key"}
         </Button>
         <ThemeButton />
       </div>

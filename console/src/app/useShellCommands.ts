@@ -8,9 +8,10 @@ import { setThemeChoice, type ThemeChoice } from "./theme";
 const THEMES: readonly ThemeChoice[] = ["system", "light", "dark"];
 
 /** The commands that every page has. */
-export function useShellCommands(openKey: () => void): void {
-  // biome-ignore lint/correctness/useExhaustiveDependencies: `openKey` only sets state, so that its first value serves.
-  useCommands(useMemo(() => [...toPages(), ...toThemes(), ...ofKey(openKey)], []));
+export function useShellCommands(openKey: () => void, openTour: () => void): void {
+  const tour: Command = { id: "tour", title: "Show the tour", group: "Help", run: openTour };
+  // biome-ignore lint/correctness/useExhaustiveDependencies: both only set state, so that their first values serve.
+  useCommands(useMemo(() => [...toPages(), ...toThemes(), ...ofKey(openKey), tour], []));
 }
 
 function toPages(): Command[] {

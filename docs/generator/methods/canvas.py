@@ -18,14 +18,39 @@ COLOURS = {
     "gate": ("#e3d6f2", "#7d58ad"),
     "trained": ("#f7d6e0", "#b8496c"),
 }
+# What each colour is on a dark ground. A rule of a style sheet overrides the attribute.
+DARK = {
+    "#fff": "#171c24",
+    "#222": "#e6eaf0",
+    "#555": "#aab4c2",
+    "#999": "#7d8898",
+    "#ddd": "#2b3442",
+    "#e6e6e6": "#2b3442",
+    "#cfe3f7": "#1d3a5c",
+    "#4a86c5": "#6ea8ff",
+    "#f9dcc0": "#4a3015",
+    "#d5853a": "#ff9b57",
+    "#d3ecd0": "#1d3d25",
+    "#58a04e": "#56c98a",
+    "#faecb8": "#43390f",
+    "#a98a1c": "#e0c45a",
+    "#f7d6e0": "#4a2132",
+    "#b8496c": "#f57fb6",
+    "#e3d6f2": "#35264d",
+    "#7d58ad": "#b78cff",
+}
+_DARK_RULES = "".join(
+    f'[{name}="{light}"]{{{name}:{dark}}}' for light, dark in DARK.items() for name in ("fill", "stroke")
+)
 
 
 def document(title: str, height: float, parts: Iterable[str]) -> str:
-    """An SVG with a light ground of its own, which is readable in a light and in a dark page."""
+    """An SVG with a ground of its own, which is dark in a dark page."""
     body = "\n  ".join(parts)
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" \
 font-family="system-ui, sans-serif" font-size="13" fill="#222">
   <title>{escape(title)}</title>
+  <style>@media (prefers-color-scheme: dark){{{_DARK_RULES}}}</style>
   <defs>
     <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">
       <path d="M0 0 8 4 0 8z" fill="#555"/>

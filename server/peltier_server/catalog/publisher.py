@@ -21,6 +21,7 @@ from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Entry
 from peltier_server.catalog.sync import RegistrySync
+from peltier_server.catalog.training_report import check_report
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
@@ -74,21 +75,22 @@ class Publisher:
         self._batcher = batcher
         self._metrics = metrics
 
-    async def publish(self, data: bytes, target: UploadTarget) -> tuple[Entry, bool]:
-        """Publishes `data` as a version; returns it, and whether it is new.
+    async def publish(self, data: bytes, target: UploadTarget, report: bytes | None = None) -> tuple[Entry, bool]:
+        """Publishes `data` as a version with the report of its training; returns it, and whether it is new.
 
-        Raises `ArtifactRefused` with every reason; then nothing is stored.
+        Raises `ArtifactRefused` with every reason, or `InvalidInput` for the report; then nothing is stored.
         """
         try:
-            entry, created = await self._publish(data, target)
+            entry, created = await self._publish(data, target, report)
         except ArtifactError as error:
             self._metrics.uploads.labels("refused").inc()
             raise ArtifactRefused(f"the artifact is refused: {error}", error.reasons) from error
         self._metrics.uploads.labels("created" if created else "existing").inc()
         return entry, created
 
-    async def _publish(self, data: bytes, target: UploadTarget) -> tuple[Entry, bool]:
+    async def _publish(self, data: bytes, target: UploadTarget, report: bytes | None) -> tuple[Entry, bool]:
         artifact = await self._loader.parse(data)
+        checked = None if report is None else await asyncio.to_thread(check_report, report, artifact.digest)
         target = replace(target, name=target.name or artifact.manifest.name)
         if self._store.is_bounded(target.owner.tenant):
             # `publish` checks the quotas again. This check saves the work for an upload that it would refuse, and only
@@ -99,7 +101,7 @@ class Publisher:
         if not self._is_published(artifact.digest, target):
             await self._prove(artifact, target.owner.tenant)
         # Not cancelled with the caller, because that would leave bytes that are reserved but not recorded.
-        version, created = await asyncio.shield(self._commit(artifact, data, target))
+        version, created = await asyncio.shield(self._commit(artifact, data, target, checked))
         return Entry.of(version, artifact.manifest), created
 
     def _is_published(self, digest: str, target: UploadTarget) -> bool:
@@ -140,16 +142,20 @@ class Publisher:
         finally:
             self._slots.retire(owned)
 
-    async def _commit(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[VersionRecord, bool]:
+    async def _commit(
+        self, artifact: Artifact, data: bytes, target: UploadTarget, report: str | None
+    ) -> tuple[VersionRecord, bool]:
         try:
-            version, created = await self._record(artifact, data, target)
+            version, created = await self._record(artifact, data, target, report)
         except BaseException:
             self._forget(AdapterKey(target.owner.tenant, artifact.digest))
             raise
         await self._store.sync.sync_after_write()
         return version, created
 
-    async def _record(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[VersionRecord, bool]:
+    async def _record(
+        self, artifact: Artifact, data: bytes, target: UploadTarget, report: str | None
+    ) -> tuple[VersionRecord, bool]:
         registry, owner, name = self._store.registry, target.owner, target.name or artifact.manifest.name
         manifest = await asyncio.to_thread(_text_of, artifact.manifest)
         reservation = await registry.reserve(artifact.digest)
@@ -163,6 +169,7 @@ class Publisher:
                 preset=artifact.manifest.preset,
                 manifest=manifest,
                 alias=target.alias,
+                report=report,
                 actor=owner.actor,
             )
         except BaseException:

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from weakref import WeakValueDictionary
 
-from peltier_client.errors import QueueFull
+from peltier_client.errors import QueueFull, TooLarge
+from peltier_client.protocol import MAX_REPORT_BYTES
 
 from peltier_server import retry_hints
 
@@ -13,7 +14,7 @@ from peltier_server import retry_hints
 MAX_RECEIVED_AT_ONCE = 32
 # The limit of one tenant. A body may take an hour to arrive, and must not keep other tenants waiting for so long.
 MAX_RECEIVED_OF_ONE = 8
-# The bytes of a multipart body besides the artifact.
+# The bytes of a multipart body besides the artifact and the report.
 _FORM_BYTES = 64 * 1024
 # During its check an artifact is in memory four times: as received, as tensors, on the device, and on the way to disk.
 _READ_AT_ONCE = 2
@@ -28,7 +29,8 @@ class UploadTurns:
     """
 
     def __init__(self, max_artifact_bytes: int, patience_seconds: float) -> None:
-        self.max_bytes = max_artifact_bytes + _FORM_BYTES
+        self.max_bytes = max_artifact_bytes + MAX_REPORT_BYTES + _FORM_BYTES
+        self._max_artifact_bytes = max_artifact_bytes
         self._max_read_bytes = _READ_AT_ONCE * max_artifact_bytes
         self._patience_seconds = patience_seconds
         self._receiving = asyncio.Semaphore(MAX_RECEIVED_AT_ONCE)
@@ -55,9 +57,14 @@ class UploadTurns:
                 raise QueueFull(sentence, retry_after=retry_hints.SOON) from None
             yield
 
+    def check_size(self, num_bytes: int) -> None:
+        """Raises `TooLarge` for an artifact of so many bytes, beside which the body had room for a report."""
+        if num_bytes > self._max_artifact_bytes:
+            raise TooLarge(f"the artifact has {num_bytes} bytes; at most {self._max_artifact_bytes} are allowed")
+
     @asynccontextmanager
     async def read(self, num_bytes: int) -> AsyncIterator[None]:
-        """Waits for the second turn, for an upload of `num_bytes`. It always comes, because no upload in it waits
+        """Waits for the second turn, for an artifact of `num_bytes`. It always comes, because no upload in it waits
         for a caller.
         """
         taken = min(num_bytes, self._max_read_bytes)

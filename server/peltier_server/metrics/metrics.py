@@ -21,7 +21,15 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
-from peltier_server.metrics.series import BusyVersions, Histogram, MatchedRoute, Series, TenantLabels, VersionMetrics
+from peltier_server.metrics.series import (
+    FINE_SECONDS,
+    BusyVersions,
+    Histogram,
+    MatchedRoute,
+    Series,
+    TenantLabels,
+    VersionMetrics,
+)
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.ticket import Ticket
 
@@ -31,6 +39,7 @@ _REWRITES_NAMES = "escaping=dots"
 _CREATED = "_created"
 _number: Callable[[float], str] = floatToGoString
 
+# Of the histograms with labels.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROUTE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -131,7 +140,7 @@ class Metrics:
             "code",
         )
         self.request_seconds = self._histogram(
-            "peltier_request_seconds", "From a request to the end of its answer", _SECONDS
+            "peltier_request_seconds", "From a request to the end of its answer", FINE_SECONDS
         )
         self._route_seconds = self._histograms(
             "peltier_route_request_seconds",
@@ -149,8 +158,10 @@ class Metrics:
         self._requests_of = cache(self.requests.labels)
 
     def _add_batches(self) -> None:
-        self.queue_seconds = self._histogram("peltier_queue_seconds", "How long a row waited for its batch", _SECONDS)
-        self.compute_seconds = self._histogram("peltier_compute_seconds", "Compute time of a batch", _SECONDS)
+        self.queue_seconds = self._histogram(
+            "peltier_queue_seconds", "How long a row waited for its batch", FINE_SECONDS
+        )
+        self.compute_seconds = self._histogram("peltier_compute_seconds", "Compute time of a batch", FINE_SECONDS)
         self.batch_rows = self._histogram("peltier_batch_rows", "Rows of a batch", _ROWS)
         self.batch_tokens = self._histogram("peltier_batch_tokens", "Tokens of a batch", _TOKENS)
         self.batch_adapters = self._histogram("peltier_batch_adapters", "Distinct adapters of a batch", _ROWS)
@@ -158,7 +169,7 @@ class Metrics:
     def _add_texts(self) -> None:
         self.generated_tokens = self._counter("peltier_generated_tokens_total", "Tokens of generated texts")
         self.decode_step_seconds = self._histogram(
-            "peltier_decode_step_seconds", "One decoding step of all texts in progress", _SECONDS
+            "peltier_decode_step_seconds", "One decoding step of all texts in progress", FINE_SECONDS
         )
         self.decode_rows = self._gauge("peltier_decode_rows", "Texts and beams in progress")
 

@@ -23,6 +23,7 @@ from peltier_client.errors import (
     VersionNotFound,
 )
 from peltier_client.protocol import (
+    MAX_REPORT_BYTES,
     MAX_VERSION,
     Adapter,
     AdapterChange,
@@ -33,6 +34,7 @@ from peltier_client.protocol import (
     UploadedVersion,
     VersionList,
     VersionManifest,
+    VersionReport,
 )
 from peltier_store.blobs.blobs import PIECE_BYTES
 from pydantic import BaseModel, ConfigDict
@@ -92,13 +94,15 @@ uploads = scoped_router("publish", "adapters", "/v1/adapters", UploadRoute)
 
 
 class UploadForm(BaseModel):
-    """The parts of an upload: the artifact, a name in place of its manifest's, an alias that is to mean it at once."""
+    """The parts of an upload: the artifact, a name in place of its manifest's, an alias that is to mean it at once, and
+    the report of its training, NAME.report.json."""
 
     model_config = ConfigDict(extra="forbid")
 
     file: UploadFile
     name: str | None = None
     alias: str | None = None
+    report: UploadFile | None = None
 
 
 @uploads.post(
@@ -106,7 +110,7 @@ class UploadForm(BaseModel):
     status_code=201,
     # The other parts are names. A caller may choose their charset, and with some charsets sixty kilobytes take a second
     # to decode.
-    form_limits={"max_files": 1, "max_fields": 8, "max_part_size": 4096},
+    form_limits={"max_files": 2, "max_fields": 8, "max_part_size": 4096},
     responses={
         200: {"model": UploadedVersion, "description": "These bytes already are a version of this adapter."},
         **describe_errors(*_SHARED, ArtifactRefused, QueueFull, Unavailable, StorageFull),
@@ -124,8 +128,11 @@ async def upload(
     The answer says which version the bare name means then.
     """
     place = UploadTarget(context.caller, form.name, form.alias)
-    async with upload_turns.read(form.file.size or 0):
-        entry, created = await service.publisher.publish(await form.file.read(), place)
+    size_bytes = form.file.size or 0
+    upload_turns.check_size(size_bytes)
+    async with upload_turns.read(size_bytes):
+        report = None if form.report is None else await form.report.read(MAX_REPORT_BYTES + 1)
+        entry, created = await service.publisher.publish(await form.file.read(), place, report)
     if not created:
         response.status_code = 200
     # None if the adapter has been deleted in the meantime.
@@ -215,6 +222,21 @@ def _describe(text: str, config: BackboneConfig | None) -> str:
 def _count(part: PartSpec, config: BackboneConfig) -> PartCounts:
     total = count_parameters((part,), config, head=True)
     return PartCounts(kind=part.kind, parameters=total, blocks=list(count_by_block(part, config)))
+
+
+@router.get(
+    "/{name}/versions/{version}/report",
+    response_model=VersionReport,
+    responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound, QueueFull, Unavailable),
+)
+async def get_report(name: str, version: VersionNumber, context: Context, service: Accepted) -> Response:
+    """The report of a version's training; null if none was uploaded with it."""
+    service.catalog.get(context.tenant, name).version(version)
+    report = await service.store.registry.report(context.tenant, name, version) or "null"
+    # The text, and the answer.
+    context.reserve(2 * len(report))
+    # The stored text was checked at the upload.
+    return Response(f'{{"report":{report}}}', media_type="application/json")
 
 
 @router.get(

@@ -63,7 +63,14 @@ async def publish(registry: Registry, blobs: Blobs, data: bytes, tenant: str = "
     reservation = await registry.reserve(digest_of(data))
     await blobs.put(data)
     await registry.publish(
-        tenant, name, reservation, size_bytes=len(data), preset="lora", manifest='{"é": NaN}', actor=ACTOR
+        tenant,
+        name,
+        reservation,
+        size_bytes=len(data),
+        preset="lora",
+        manifest='{"é": NaN}',
+        report='{"é": 1}',
+        actor=ACTOR,
     )
 
 
@@ -119,7 +126,7 @@ async def test_a_backup_comes_back_in_another_kind_of_store(
 ) -> None:
     """Every row and every byte is the same after SQLite and a directory, PostgreSQL and a bucket, and back."""
     rows, data = await contents(source[0]), await stored(source[1])
-    assert {line.table for line in rows} == {"tenants", "keys", "adapters", "versions", "aliases", "audit"}
+    assert {line.table for line in rows} == {"tenants", "keys", "adapters", "versions", "reports", "aliases", "audit"}
     async with opened(postgres_url) as registry:
         blobs = Blobs.open(s3_store)
         summary = await restored(registry, blobs, backup)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from peltier_adapters.artifact.manifest import MAX_HEADER_BYTES
+from peltier_client.protocol import MAX_REPORT_BYTES
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.settings import SETTINGS
 
@@ -20,6 +21,13 @@ _IN_MEMORY = 2 * SETTINGS["max_artifact_bytes"].default
 @probe("size of an artifact")
 def _(servers: Servers) -> Met:
     return servers.bert.upload(bytes(5 * 1024 * 1024 + 70_000))
+
+
+@probe("size of the report of a training", "peltier_client.protocol.reports.MAX_REPORT_BYTES")
+def _(servers: Servers) -> Met:
+    artifact = servers.make_artifact(servers.backbones["bert"], "bitfit")
+    files = {"file": ("a.safetensors", artifact), "report": ("a.report.json", bytes(MAX_REPORT_BYTES + 1))}
+    return servers.bert.client.post("/v1/adapters", files=files)
 
 
 @probe("size of the other parts of the form", 4096)

@@ -11,6 +11,7 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.backbone import Backbone
+from peltier_client.protocol import TrainingReport
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import Labels
@@ -24,9 +25,11 @@ MakeRun = Callable[..., Run]
 
 
 def reported(run: Run) -> Report:
-    """What the run's JSON file says."""
+    """What the run's JSON file says, which a server takes."""
     train(run)
-    return Report.model_validate_json(report_paths(run.output)[0].read_text())
+    written = report_paths(run.output)[0].read_text()
+    TrainingReport.model_validate_json(written)
+    return Report.model_validate_json(written)
 
 
 def validation(run: Run) -> list[Example]:

@@ -11,6 +11,7 @@ import { HistoryCard } from "./history/HistoryCard";
 import styles from "./index.module.css";
 import { ManifestCard } from "./manifest/ManifestCard";
 import { PartsCard } from "./manifest/PartsCard";
+import { ReportCard } from "./report/ReportCard";
 import { VersionsCard } from "./versions/VersionsCard";
 
 const MAX_VERSIONS = 200;
@@ -38,6 +39,7 @@ function Detail({ adapter }: { adapter: Schema<"Adapter"> }) {
         <PartsCard name={adapter.name} version={shown} />
         <GoldenCard name={adapter.name} version={shown} />
         <HistoryCard adapter={adapter} />
+        <ReportCard name={adapter.name} version={shown} />
         <ManifestCard name={adapter.name} version={shown} />
       </div>
     </>

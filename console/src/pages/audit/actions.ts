@@ -1,6 +1,7 @@
 // The actions that the server records.
 export const ACTIONS = [
   "publish",
+  "set_report",
   "delete_version",
   "delete_adapter",
   "undelete",

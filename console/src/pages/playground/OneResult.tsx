@@ -13,16 +13,24 @@ import { OneAnswers } from "./OneAnswers";
 interface Props {
   state: Run<Shown>;
   hasTask: boolean;
+  /** An example of the adapter is filled in. */
+  hasExample: boolean;
 }
 
 /** What one task answered, and who answered. */
-export function OneResult({ state, hasTask }: Props) {
+export function OneResult({ state, hasTask, hasExample }: Props) {
   if (state.status === "idle") {
     return (
       <div className={styles.results}>
-        <EmptyState title={hasTask ? "Write an input" : "Choose a task"}>
-          {hasTask ? "Then press “Predict”, or Ctrl+Enter." : "A few letters of its name are enough."}
-        </EmptyState>
+        {hasExample ? (
+          <EmptyState title="Press “Predict”, or Ctrl+Enter">
+            The input is a golden example of the adapter. Write your own over it.
+          </EmptyState>
+        ) : (
+          <EmptyState title={hasTask ? "Write an input" : "Choose a task"}>
+            {hasTask ? "Then press “Predict”, or Ctrl+Enter." : "A few letters of its name are enough."}
+          </EmptyState>
+        )}
       </div>
     );
   }

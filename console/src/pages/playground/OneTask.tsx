@@ -15,8 +15,9 @@ import { useTexts } from "./useTexts";
 /** One task: the form that its kind needs, and its answer. */
 export function OneTask() {
   const [search, setSearch] = useSearchParams();
-  const { texts, setTexts } = useTexts();
-  const { reference, task, type, form, fields, offers, options, setOptions, values, setValues, ask } = useOneTask();
+  const { setTyped } = useTexts();
+  const { reference, task, type, form, texts, hasExample, fields, offers, options, setOptions, ...rest } = useOneTask();
+  const { values, setValues, ask } = rest;
   const { state, run, cancel } = useRun<Shown>();
   const choose = (chosen: string) => {
     const next = new URLSearchParams(search);
@@ -29,11 +30,11 @@ export function OneTask() {
       <AskForm onAsk={ask && (() => send(ask))} onCancel={state.status === "running" ? cancel : null} snippet={ask}>
         <TaskPicker label="Task" value={reference} onChoose={choose} error={task.error?.message} />
         {task.data && <TaskFacts task={task.data} />}
-        <InputFields form={form} texts={texts} onChange={setTexts} />
+        <InputFields form={form} texts={texts} onChange={setTyped} />
         <OptionBoxes offers={offers} options={options} onChange={setOptions} />
         <ParametersForm fields={fields} values={values} onChange={setValues} />
       </AskForm>
-      <OneResult state={state} hasTask={reference !== ""} />
+      <OneResult state={state} hasTask={reference !== ""} hasExample={hasExample} />
     </div>
   );
 }

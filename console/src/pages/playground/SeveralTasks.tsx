@@ -22,7 +22,8 @@ export interface SeveralAnswers {
 export function SeveralTasks() {
   const [search, setSearch] = useSearchParams();
   const tasks = search.get("tasks")?.split(",").filter(Boolean) ?? [];
-  const { texts, setTexts } = useTexts();
+  const { typed, setTyped } = useTexts();
+  const texts = typed ?? [];
   const [hasPair, setHasPair] = useState(false);
   const { state, run, cancel } = useRun<SeveralAnswers>();
 
@@ -61,7 +62,7 @@ export function SeveralTasks() {
             </button>
           ))}
         </div>
-        <InputFields form={form} texts={texts} onChange={setTexts} />
+        <InputFields form={form} texts={texts} onChange={setTyped} />
         <div className={styles.options}>
           <label>
             <input type="checkbox" checked={hasPair} onChange={(event) => setHasPair(event.target.checked)} /> with a

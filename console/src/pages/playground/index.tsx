@@ -17,8 +17,8 @@ const MODES = [
 export default function PlaygroundPage() {
   const [search] = useSearchParams();
   const { Component } = MODES.find(({ mode }) => mode === search.get("mode")) ?? MODES[0];
-  const [texts, setTexts] = useState<readonly string[]>([]);
-  const shared = useMemo(() => ({ texts, setTexts }), [texts]);
+  const [typed, setTyped] = useState<readonly string[] | null>(null);
+  const shared = useMemo(() => ({ typed, setTyped }), [typed]);
   return (
     <TextsContext value={shared}>
       <PageHeading title="Playground" />

@@ -1,9 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useSearchParams } from "wouter";
+import { adapterSearch, manifestQuery } from "@/api/adapters";
+import { goldenOf } from "@/api/golden";
 import { serverInfo } from "@/api/info";
 import type { Ask } from "@/api/predictions";
-import { taskOf } from "@/api/tasks";
+import { splitReference, taskOf } from "@/api/tasks";
+import { exampleTexts } from "./form/example";
 import { inputForm, inputsOf } from "./form/inputForm";
 import { type ParameterValues, parameterFields, toParameters } from "./form/parameters";
 import { useTexts } from "./useTexts";
@@ -15,13 +18,17 @@ export interface Options {
   hasPair: boolean;
 }
 
-/** The form of one task: what it shows, and the request that it means; null while something is missing. */
+/** The form of one task: what it shows, and the request that it means; null while something is missing. Until the
+    visitor chooses a task and writes an input, they are the first adapter and an example of it. */
 export function useOneTask() {
   const [search] = useSearchParams();
-  const reference = search.get("task") ?? "";
+  const asked = search.get("task");
+  const adapters = useQuery({ ...adapterSearch("", 1), enabled: asked === null });
+  const reference = asked ?? adapters.data?.adapters[0]?.name ?? "";
   const task = useQuery(taskOf(reference));
   const info = useQuery(serverInfo());
-  const { texts } = useTexts();
+  const { typed } = useTexts();
+  const golden = useGolden(reference, task.data?.version);
   const [options, setOptions] = useState<Options>({
     splitsLines: false,
     wantsGates: true,
@@ -43,6 +50,8 @@ export function useOneTask() {
     wantsGates: !canStream && (task.data?.preset.startsWith("unipelt") ?? false),
   };
   const form = inputForm(shape, type === "embedding" || (offers.splitsLines && options.splitsLines));
+  const texts = typed ?? exampleTexts(form, golden);
+  const hasExample = typed === null && texts.length > 0;
   const parameters = { ...given, ...(offers.wantsGates && options.wantsGates && { return_gates: true }) };
   const inputs = inputsOf(form, texts);
   const [first] = inputs;
@@ -53,5 +62,13 @@ export function useOneTask() {
       ? { kind: "stream", task: reference, input: first, parameters }
       : { kind: "one", task: reference, inputs, parameters };
   }
-  return { reference, task, type, form, fields, offers, options, setOptions, values, setValues, ask };
+  const parts = { form, texts, hasExample, fields, offers, options, setOptions, values, setValues };
+  return { reference, task, type, ask, ...parts };
+}
+
+/** The golden examples of a version; none of another tenant's, which are not told. */
+function useGolden(reference: string, version: number | undefined) {
+  const { name } = splitReference(reference);
+  const manifest = useQuery({ ...manifestQuery(name, version ?? 0), enabled: version !== undefined });
+  return version !== undefined && manifest.data ? goldenOf(manifest.data.manifest) : [];
 }

@@ -4,9 +4,9 @@ import { DropArea } from "@/widgets/file/DropArea";
 import { FilesButton } from "@/widgets/file/FilesButton";
 import { PageHeading } from "@/widgets/heading/PageHeading";
 import { useNotice } from "@/widgets/notice/notices";
+import { ReportView } from "@/widgets/report/ReportView";
 import { EmptyState } from "@/widgets/states/EmptyState";
 import { open, useOpened } from "./opened";
-import { ReportView } from "./ReportView";
 import styles from "./Trainings.module.css";
 
 /** Reports of trainings, opened from files. They are read here and sent nowhere. */
@@ -22,7 +22,10 @@ export default function TrainingsPage() {
   };
   return (
     <DropArea onFiles={take}>
-      <PageHeading title="Trainings" about="Reports of peltier train. They are read in this tab and sent nowhere.">
+      <PageHeading
+        title="Trainings"
+        about="Reports of peltier train. They are read in this tab and sent nowhere; a published one is on its adapter's page."
+      >
         <FilesButton
           label="Open a report"
           what="Report files"

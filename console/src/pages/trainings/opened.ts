@@ -1,6 +1,6 @@
 // The reports that were opened in this tab. They stay while other pages are shown.
 import { useSyncExternalStore } from "react";
-import { type Report, readReport } from "./report";
+import { type Report, readReport } from "@/widgets/report/report";
 
 export interface Opened {
   file: string;

@@ -15,17 +15,21 @@ interface Props {
 
 /** One file: how far it is, and what became of it. */
 export function UploadItem({ item, onCancel, onAgain }: Props) {
+  const { file, report } = item.artifact;
   return (
-    <section className={styles.item} aria-label={item.file.name}>
+    <section className={styles.item} aria-label={file.name}>
       <div className={styles.line}>
-        <strong className={styles.file}>{item.file.name}</strong>
-        <span className={styles.note}>{bytes(item.file.size)}</span>
+        <strong className={styles.file}>{file.name}</strong>
+        <span className={styles.note}>
+          {bytes(file.size)}
+          {report && `, with ${report.name}`}
+        </span>
         <span className={styles.state}>
           <State item={item} onCancel={onCancel} onAgain={onAgain} />
         </span>
       </div>
       {item.state === "sending" && (
-        <progress className={styles.progress} value={item.share} aria-label={`Sent of ${item.file.name}`} />
+        <progress className={styles.progress} value={item.share} aria-label={`Sent of ${file.name}`} />
       )}
       {item.state === "published" && <Published item={item} />}
       {item.state === "failed" && <Report error={item.error} header={item.header} />}

@@ -2,12 +2,12 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 import type { ApiError } from "@/api/error";
 import { asApiError, type Schema } from "@/api/server";
-import { type UploadTarget, uploadArtifact } from "@/api/upload";
+import { type Artifact, type UploadTarget, uploadArtifact } from "@/api/upload";
 import { type Header, readHeader } from "./header";
 
 export type Item = {
   id: number;
-  file: File;
+  artifact: Artifact;
   target: UploadTarget;
 } & (
   | { state: "waiting" }
@@ -19,7 +19,7 @@ export type Item = {
 interface Uploads {
   /** The newest first. */
   items: readonly Item[];
-  add: (files: readonly File[], target: UploadTarget) => void;
+  add: (artifacts: readonly Artifact[], target: UploadTarget) => void;
   cancel: (id: number) => void;
   again: (item: Item) => void;
 }
@@ -37,27 +37,27 @@ export function useUploads(): Uploads {
   const change = (id: number, progress: Progress) =>
     setItems((all) => all.map((item) => (item.id === id ? ({ ...item, ...progress } as Item) : item)));
 
-  const send = async (id: number, file: File, target: UploadTarget, abort: AbortController) => {
+  const send = async (id: number, artifact: Artifact, target: UploadTarget, abort: AbortController) => {
     try {
       abort.signal.throwIfAborted();
       change(id, { state: "sending", share: 0 });
       const onSent = (share: number) => change(id, { state: "sending", share });
-      change(id, { state: "published", version: await uploadArtifact(file, target, onSent, abort.signal) });
+      change(id, { state: "published", version: await uploadArtifact(artifact, target, onSent, abort.signal) });
       await cache.invalidateQueries({ queryKey: ["adapters"] });
       await cache.invalidateQueries({ queryKey: ["info"] });
     } catch (failure) {
-      change(id, { state: "failed", error: asApiError(failure), header: await readHeader(file) });
+      change(id, { state: "failed", error: asApiError(failure), header: await readHeader(artifact.file) });
     }
   };
 
-  const add = (files: readonly File[], target: UploadTarget) => {
-    for (const file of files) {
+  const add = (artifacts: readonly Artifact[], target: UploadTarget) => {
+    for (const artifact of artifacts) {
       numbers.current += 1;
       const id = numbers.current;
       const abort = new AbortController();
       aborts.current.set(id, abort);
-      setItems((all) => [{ id, file, target, state: "waiting" }, ...all]);
-      queue.current = queue.current.then(() => send(id, file, target, abort));
+      setItems((all) => [{ id, artifact, target, state: "waiting" }, ...all]);
+      queue.current = queue.current.then(() => send(id, artifact, target, abort));
     }
   };
 
@@ -65,9 +65,9 @@ export function useUploads(): Uploads {
     items,
     add,
     cancel: (id) => aborts.current.get(id)?.abort(),
-    again: ({ id, file, target }) => {
+    again: ({ id, artifact, target }) => {
       setItems((all) => all.filter((item) => item.id !== id));
-      add([file], target);
+      add([artifact], target);
     },
   };
 }

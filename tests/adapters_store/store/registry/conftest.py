@@ -74,12 +74,19 @@ async def registry(url: str) -> AsyncIterator[Registry]:
 
 
 async def publish(
-    registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2"
+    registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2", report: str | None = None
 ) -> tuple[VersionRecord, bool]:
     """Publishes bytes that are stored nowhere, as `ann`."""
     reservation = await registry.reserve(digest_of(data))
     return await registry.publish(
-        tenant, name, reservation, size_bytes=len(data), preset="compacter", manifest='{"name": "é"}', actor="ann"
+        tenant,
+        name,
+        reservation,
+        size_bytes=len(data),
+        preset="compacter",
+        manifest='{"name": "é"}',
+        report=report,
+        actor="ann",
     )
 
 

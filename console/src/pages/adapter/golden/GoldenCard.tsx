@@ -1,12 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { manifestQuery } from "@/api/adapters";
+import { type Golden, goldenOf } from "@/api/golden";
 import { answer, api, type Schema } from "@/api/server";
 import { Button } from "@/widgets/button/Button";
 import { Card } from "@/widgets/card/Card";
 import { ErrorState } from "@/widgets/states/ErrorState";
 import { Loading } from "@/widgets/states/Loading";
 import { GoldenTable } from "./GoldenTable";
-import { type Golden, goldenOf } from "./golden";
 import styles from "./golden.module.css";
 
 const MAX_SHOWN = 8;

@@ -1,8 +1,9 @@
+import type { Golden } from "@/api/golden";
 import type { Schema } from "@/api/server";
 import { Badge } from "@/widgets/badge/Badge";
 import { significant } from "@/widgets/format/numbers";
 import { Scroller } from "@/widgets/scroll/Scroller";
-import { answeredText, areComparable, type Golden, inputText, recordedText, scoreOf } from "./golden";
+import { answeredText, areComparable, inputText, recordedText, scoreOf } from "./golden";
 import styles from "./golden.module.css";
 
 type Predictions = Schema<"PredictResponse">["predictions"];

@@ -1,20 +1,11 @@
-// Golden examples: what an artifact's maker recorded, beside what the server answers.
+// Golden examples as text: what an artifact's maker recorded, beside what the server answers.
+import type { Golden } from "@/api/golden";
 import type { Schema } from "@/api/server";
+import type { Input } from "@/rows/input";
 
-export type Input = string | [string, string] | [string, string, string];
 type Prediction = Schema<"PredictResponse">["predictions"][number];
 
-export interface Golden {
-  input: Input;
-  output: readonly number[];
-  text: string | null;
-}
-
 const FEW = 3;
-
-export function goldenOf(manifest: Record<string, unknown>): Golden[] {
-  return (Array.isArray(manifest.golden) ? manifest.golden : []) as Golden[];
-}
 
 export function inputText(input: Input): string {
   return typeof input === "string" ? input : input.join(" ⏐ ");

@@ -11,6 +11,7 @@ export interface Change {
 
 const WORDS: Record<string, string> = {
   publish: "published",
+  set_report: "stored the report of",
   set_alias: "set alias",
   rollback_alias: "rolled back alias",
   delete_alias: "deleted alias",

@@ -1,0 +1,1 @@
+function e(e){return Array.isArray(e.golden)?e.golden:[]}export{e as t};

@@ -1,1 +1,0 @@
-import{E as e}from"./index-DFYSTO6J.js";import{i as t,r as n}from"./nextStep-BMTksc82.js";function r(){return e({queryKey:[`info`],queryFn:({signal:e})=>n(t.GET(`/info`,{signal:e})),staleTime:6e4})}export{r as t};
