@@ -8,6 +8,8 @@ recorded scores may be a few times as far away as those of the twins. docs/notes
 From the first adapted sub-layer on, a twin has slightly different values, which round differently, also in the
 backbone. So the outputs of twins scatter as much as rounding makes them. This is Monte Carlo arithmetic (Parker, UCLA
 CSD-970002, 1997) with perturbed weights of the adapter.
+
+In these precisions a wrong tensor often moves the outputs less than rounding does. `identity.py` finds it.
 """
 
 import math
@@ -27,6 +29,7 @@ from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError, InputError
+from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import tensor_shapes
@@ -120,6 +123,8 @@ def judge_stored(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOu
 
 def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
     """Loads the artifact, runs its golden examples and judges them, for callers that own the device."""
+    if is_rounded(backbone) and (reasons := SubstituteProof(backbone).judge(artifact)):
+        return reasons
     outputs = _run(backbone, artifact)
     reasons = judge_golden(backbone, artifact.manifest, outputs)
     if not reasons:
@@ -217,9 +222,14 @@ def _rms(values: Sequence[float]) -> float:
     return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0
 
 
+def is_rounded(backbone: Backbone) -> bool:
+    """Whether a backbone moves golden outputs so far that an upload also needs its `SubstituteProof`."""
+    return backbone.precision in _TOLERANCES
+
+
 def num_twins(backbone: Backbone) -> int:
     """The number of twins to run; none in float32, where rounding errors are negligible."""
-    return 0 if backbone.precision == "float32" else _NUM_TWINS
+    return _NUM_TWINS if is_rounded(backbone) else 0
 
 
 def create_twin(backbone: Backbone, artifact: Artifact, number: int) -> Artifact:
