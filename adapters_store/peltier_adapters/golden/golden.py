@@ -149,7 +149,7 @@ def _tolerance(
     if allowed is None:
         return _MAX_FLOAT32_DIFFERENCE
     moved = [
-        _distance(manifest.task, twin.logits, logits)
+        distance(manifest.task, twin.logits, logits)
         for outputs in twins
         for twin, logits in zip(outputs[:-1], found, strict=True)
     ]
@@ -163,7 +163,7 @@ def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor]
     if reasons := _other_sizes([own.numel() for own in found], [own.numel() for own in recorded]):
         return reasons
     recorded = [one.view_as(logits) for one, logits in zip(recorded, found, strict=True)]
-    off = [_distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
+    off = [distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
     # The scatter is that of all examples together, so it is compared with the difference of all together.
     is_exact = backbone.precision not in _TOLERANCES
     joint = off if is_exact else [_rms(off)]
@@ -199,11 +199,11 @@ def _another_label(task: TaskSpec, number: int, logits: Tensor, recorded: Tensor
     return [f"golden example {number}: the label is {task.labels[got]!r}, not the recorded one"]
 
 
-def _distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
+def distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
     """The largest difference of two outputs' scores, relative to the wanted ones where these are large; of two
     embeddings the length of their difference, relative to the wanted one's."""
     if task.type == "embedding":
-        return embeddings.relative_distance(embeddings.read(task, logits), embeddings.read(task, wanted))
+        return embeddings.relativedistance(embeddings.read(task, logits), embeddings.read(task, wanted))
     scores = _judged(task, wanted)
     return float(((_judged(task, logits) - scores).abs() / _scale(scores)).max())
 
