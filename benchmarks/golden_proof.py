@@ -32,7 +32,7 @@ from torch.nn import functional as F
 SETS = {"sst2": "sentence", "subj": "text"}
 TASK = TaskSpec(type="classification", labels=("negative", "positive"), inputs="single", max_length=32)
 STEPS, BATCH, RATE = 20, 16, 3e-3
-PRECISIONS = ("float32", "bfloat16", "int8")
+PRECISIONS = ("float32", "int8", "bfloat16")
 Rows = list[tuple[str, int]]
 Pair = tuple[Artifact, Artifact]
 
