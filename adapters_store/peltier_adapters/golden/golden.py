@@ -203,7 +203,7 @@ def distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
     """The largest difference of two outputs' scores, relative to the wanted ones where these are large; of two
     embeddings the length of their difference, relative to the wanted one's."""
     if task.type == "embedding":
-        return embeddings.relativedistance(embeddings.read(task, logits), embeddings.read(task, wanted))
+        return embeddings.relative_distance(embeddings.read(task, logits), embeddings.read(task, wanted))
     scores = _judged(task, wanted)
     return float(((_judged(task, logits) - scores).abs() / _scale(scores)).max())
 
