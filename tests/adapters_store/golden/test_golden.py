@@ -199,7 +199,9 @@ def test_no_sound_adapter_is_refused(
     of the processor; it was made in float32 at the fastest level."""
     exact: Backbone = request.getfixturevalue(name)
     generates, presets = exact.config.generates, [preset.name for preset in presets_for(exact.config)]
-    kinds = ("text2text", "classification") if generates else ("classification", "regression", "embedding", "ranking")
+    kinds = (
+        ("text2text", "classification") if generates else ("classification", "regression", "embedding", "multilabel")
+    )
     cases = list(product(presets, kinds, range(2)))
     made = {case: _make(exact, make_artifact, *case) for case in cases}
     with forced_level(level):
