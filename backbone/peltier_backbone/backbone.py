@@ -1,7 +1,7 @@
 """A loaded backbone: the frozen model with its tokenizer and identity."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.decoding.encoder_kv import EncoderKV
 from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.model import Model
 from peltier_backbone.modernbert import stack as modernbert_stack
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.modernbert.weights import modernbert_weights
@@ -24,14 +25,13 @@ from peltier_backbone.native.choice import choose_kernels, serving_library
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.rows import NO_OPS, PlacedRows, StackRows
 from peltier_backbone.native.stack import Stacks
+from peltier_backbone.substitute import build_substitute
 from peltier_backbone.t5 import stack as t5_stack
 from peltier_backbone.t5.native_rows import StepRows, place_encoder, place_targets
 from peltier_backbone.t5.t5 import T5
 from peltier_backbone.t5.weights import t5_weights
 from peltier_backbone.text.packing import Encoded, Packed, pack
 from peltier_backbone.text.tokenizer import Tokenizer
-
-Model = Bert | ModernBert | T5
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,15 @@ class Backbone:
         dtype = torch.bfloat16 if self.precision == "int8" else self.dtype
         on_cpu_by_torch = self.device.type == "cpu" and choose_kernels(dtype).library is None
         return torch.float32 if on_cpu_by_torch else dtype
+
+    @cached_property
+    def substitute(self) -> "Backbone":
+        """The backbone with a substitute for its model, which computes in float32 on the CPU."""
+        has_pooler = isinstance(self.model, Bert) and self.model.pooler is not None
+        model = build_substitute(self.model.config, has_pooler=has_pooler)
+        return replace(
+            self, model=model, device=torch.device("cpu"), dtype=torch.float32, precision="float32", kernels={}
+        )
 
     def pack(self, rows: list[Encoded]) -> Packed:
         """Rows back to back on this backbone's device."""

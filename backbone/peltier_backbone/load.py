@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from peltier_backbone.backbone import Backbone, Model
-from peltier_backbone.bert.weights import build_bert, canonical_bert
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.weights import canonical_bert
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.checkpoint.config import (
     BackboneConfig,
@@ -21,14 +21,15 @@ from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.kernel_names import name_kernels
-from peltier_backbone.linear.linear import LinearKernel, choose_linear
+from peltier_backbone.linear.linear import choose_linear
 from peltier_backbone.linear.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
-from peltier_backbone.linear.table import PlainTable, QuantizedTable, TableKernel
+from peltier_backbone.linear.table import PlainTable, QuantizedTable
 from peltier_backbone.machine.kernel_cache import bound_kernel_caches
-from peltier_backbone.modernbert.weights import build_modernbert, canonical_modernbert
+from peltier_backbone.model import build_model
+from peltier_backbone.modernbert.weights import canonical_modernbert
 from peltier_backbone.native.choice import load_library, slowdown
-from peltier_backbone.t5.weights import build_t5, canonical_t5
+from peltier_backbone.t5.weights import canonical_t5
 from peltier_backbone.text.tokenizer import Tokenizer, load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         config=config,
         fingerprint=identity,
         tokenizer=_tokenizer(directory, config),
-        model=_build(config, Weights(ready, directory), kernel, QuantizedTable if eight_bits else PlainTable),
+        model=build_model(config, Weights(ready, directory), kernel, QuantizedTable if eight_bits else PlainTable),
         device=target,
         dtype=compute,
         precision=dtype,
@@ -108,16 +109,6 @@ def _canonical(config: Config, directory: Path) -> dict[str, Tensor]:
             return canonical_modernbert(tensors, directory)
         case BertConfig():
             return canonical_bert(tensors, config, directory)
-
-
-def _build(config: Config, weights: Weights, kernel: LinearKernel, table: TableKernel) -> Model:
-    match config:
-        case T5Config():
-            return build_t5(config, weights, kernel, table)
-        case ModernBertConfig():
-            return build_modernbert(config, weights, kernel, table)
-        case BertConfig():
-            return build_bert(config, weights, kernel, table)
 
 
 def _tokenizer(directory: Path, config: BackboneConfig) -> Tokenizer:

@@ -10,6 +10,7 @@ from peltier_adapters.artifact.manifest import Golden, Manifest, TaskInput
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Decoding, create_draft, generate
+from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.parts import init_tensors
@@ -83,9 +84,13 @@ def _make_artifact(
         golden=tuple(Golden(input=text, output=(0.0,) * width, text=placeholder) for text in texts),
     )
     tensors = _random_tensors(manifest, backbone, seed)
-    resident = Banks(backbone).add(Artifact(manifest, tensors, f"sha256:{0:064}"))
-    golden = tuple(_golden(backbone, resident, text) for text in texts)
-    return to_bytes(manifest.model_copy(update={"golden": golden}), tensors)
+    artifact = Artifact(manifest, tensors, f"sha256:{0:064}")
+    resident = Banks(backbone).add(artifact)
+    proof = {
+        "golden": tuple(_golden(backbone, resident, text) for text in texts),
+        "substitute_output": tuple(SubstituteProof(backbone).run(artifact).tolist()),
+    }
+    return to_bytes(manifest.model_copy(update=proof), tensors)
 
 
 # The settings of the heads of some types of tasks.

@@ -18,7 +18,6 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.golden import proof
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.golden.proof import Candidate
-from peltier_adapters.inputs import encode_input
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.baselines import BASELINES, find_method
 from peltier_adapters.presets.presets import find_preset
@@ -34,7 +33,7 @@ from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import measure
 from peltier_training.fit.trainer import BaselineTrainer, History
 from peltier_training.fit.tuning import HeadTuning
-from peltier_training.learners import GOLDEN_EXAMPLES, export, golden_inputs
+from peltier_training.learners import export
 from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
@@ -271,21 +270,6 @@ def create_trained(bert: Backbone, preset: str) -> Candidate:
     """A fresh adapter: a Houlsby changes the backbone from the start, a LoRA does not."""
     parts = find_preset(preset).compose(find_preset(preset).settings({}, bert.config), bert.config, outputs=2)
     return Candidate("toy", preset, parts, init_tensors(parts, bert, Generator().manual_seed(0)), TASK)
-
-
-def test_golden_inputs_span_the_lengths(bert: Backbone):
-    """Distinct inputs from the shortest to the longest, none twice."""
-    texts = ["film " * count for count in range(1, 13)] * 2
-    chosen = golden_inputs(bert, TASK, texts)
-    lengths = [len(encode_input(bert, TASK, one)) for one in chosen]
-    assert len(set(chosen)) == len(chosen) == GOLDEN_EXAMPLES
-    assert lengths == sorted(lengths)
-    assert (chosen[0], chosen[-1]) == ("film ", "film " * 12)
-
-
-def test_a_single_input_is_golden_enough(bert: Backbone):
-    """A validation file of one text."""
-    assert golden_inputs(bert, TASK, ["good", "good"]) == ["good"]
 
 
 def test_golden_outputs_are_the_servers(bert: Backbone):

@@ -8,7 +8,7 @@ import torch
 from peltier_adapters.artifact.manifest import Manifest, TaskInput, TrainingRecord, read_manifest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.golden.proof import Candidate, create_reference, prove
-from peltier_adapters.inputs import encode_input
+from peltier_adapters.golden.selection import choose_inputs
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.presets import find_preset
@@ -217,14 +217,7 @@ def export(
     """The artifact's bytes, with golden examples among `inputs`, read back and checked as a server does; also on
     `trained_on`, a backbone in another precision."""
     try:
-        return prove(backbone, adapter, golden_inputs(backbone, adapter.task, inputs), record, trained_on)
+        golden = choose_inputs(backbone, adapter, inputs, GOLDEN_EXAMPLES)
+        return prove(backbone, adapter, golden, record, trained_on)
     except AdapterError as error:
         raise TrainingError(str(error)) from None
-
-
-def golden_inputs(backbone: Backbone, task: TaskSpec, inputs: Sequence[TaskInput]) -> list[TaskInput]:
-    """Distinct inputs, evenly spaced from the shortest to the longest."""
-    by_length = sorted(dict.fromkeys(inputs), key=lambda value: len(encode_input(backbone, task, value)))
-    last = len(by_length) - 1
-    places = sorted({round(number * last / (GOLDEN_EXAMPLES - 1)) for number in range(GOLDEN_EXAMPLES)})
-    return [by_length[place] for place in places]

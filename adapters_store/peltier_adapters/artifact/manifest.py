@@ -35,8 +35,15 @@ AdapterName = Annotated[str, Field(pattern=NAME_PATTERN)]
 Metric = Annotated[str, Field(max_length=128)]
 TaskInput = str | tuple[str, str] | tuple[str, str, str]
 Precision = Literal["float32", "bfloat16", "int8"]
+_Output = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
+# Only the first error is reported: a hundred thousand errors would take a hundred megabytes.
+_FIRST_ERROR = FailFast()
 _UNIQUE = json.JSONDecoder(object_pairs_hook=partial(unique_names, "manifest"))
 _FLOAT32: tuple[Precision, ...] = ("float32",)
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 @lru_cache(maxsize=1024)
@@ -72,13 +79,15 @@ class Golden(Spec):
     log-probability of the tokens of `text`."""
 
     input: TaskInput
-    # Only the first error is reported: a hundred thousand errors would take a hundred megabytes.
-    output: Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], FailFast()]
+    output: Annotated[_Output, _FIRST_ERROR]
     text: Annotated[str, Field(min_length=1)] | None = None
 
 
 class Manifest(Spec):
     """One adapter version, without its weights.
+
+    `substitute_output` is the adapter's output for a fixed row on the backbone's substitute (`golden/identity.py`);
+    artifacts of older releases have none.
 
     `proved` names the precisions of the backbone in which its maker reproduced the golden examples. If it is only
     float32, the artifact does not mention it, so releases that know no other precision read the artifact too.
@@ -92,6 +101,7 @@ class Manifest(Spec):
     task: TaskSpec
     training: TrainingRecord = TrainingRecord()
     golden: tuple[Golden, ...] = Field(min_length=1, max_length=64)
+    substitute_output: Annotated[_Output | None, _FIRST_ERROR] = Field(default=None, exclude_if=_is_none)
     proved: tuple[Precision, ...] = Field(default=_FLOAT32, min_length=1, max_length=3, exclude_if=_FLOAT32.__eq__)
 
     @model_validator(mode="after")

@@ -8,6 +8,8 @@ recorded scores may be a few times as far away as those of the twins. docs/notes
 From the first adapted sub-layer on, a twin has slightly different values, which round differently, also in the
 backbone. So the outputs of twins scatter as much as rounding makes them. This is Monte Carlo arithmetic (Parker, UCLA
 CSD-970002, 1997) with perturbed weights of the adapter.
+
+In these precisions a wrong tensor often moves the outputs less than rounding does. `identity.py` finds it.
 """
 
 import math
@@ -27,6 +29,7 @@ from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError, InputError
+from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import tensor_shapes
@@ -120,6 +123,8 @@ def judge_stored(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOu
 
 def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
     """Loads the artifact, runs its golden examples and judges them, for callers that own the device."""
+    if is_rounded(backbone) and (reasons := SubstituteProof(backbone).judge(artifact)):
+        return reasons
     outputs = _run(backbone, artifact)
     reasons = judge_golden(backbone, artifact.manifest, outputs)
     if not reasons:
@@ -144,7 +149,7 @@ def _tolerance(
     if allowed is None:
         return _MAX_FLOAT32_DIFFERENCE
     moved = [
-        _distance(manifest.task, twin.logits, logits)
+        distance(manifest.task, twin.logits, logits)
         for outputs in twins
         for twin, logits in zip(outputs[:-1], found, strict=True)
     ]
@@ -158,7 +163,7 @@ def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor]
     if reasons := _other_sizes([own.numel() for own in found], [own.numel() for own in recorded]):
         return reasons
     recorded = [one.view_as(logits) for one, logits in zip(recorded, found, strict=True)]
-    off = [_distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
+    off = [distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
     # The scatter is that of all examples together, so it is compared with the difference of all together.
     is_exact = backbone.precision not in _TOLERANCES
     joint = off if is_exact else [_rms(off)]
@@ -194,7 +199,7 @@ def _another_label(task: TaskSpec, number: int, logits: Tensor, recorded: Tensor
     return [f"golden example {number}: the label is {task.labels[got]!r}, not the recorded one"]
 
 
-def _distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
+def distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
     """The largest difference of two outputs' scores, relative to the wanted ones where these are large; of two
     embeddings the length of their difference, relative to the wanted one's."""
     if task.type == "embedding":
@@ -217,9 +222,14 @@ def _rms(values: Sequence[float]) -> float:
     return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0
 
 
+def is_rounded(backbone: Backbone) -> bool:
+    """Whether a backbone moves golden outputs so far that an upload also needs its `SubstituteProof`."""
+    return backbone.precision in _TOLERANCES
+
+
 def num_twins(backbone: Backbone) -> int:
     """The number of twins to run; none in float32, where rounding errors are negligible."""
-    return 0 if backbone.precision == "float32" else _NUM_TWINS
+    return _NUM_TWINS if is_rounded(backbone) else 0
 
 
 def create_twin(backbone: Backbone, artifact: Artifact, number: int) -> Artifact:

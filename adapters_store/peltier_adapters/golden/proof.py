@@ -15,6 +15,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.generation import Decoding, create_draft, generate
 from peltier_adapters.golden.golden import check_golden
+from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import HeadSpec, Parts
@@ -35,8 +36,14 @@ class Candidate:
     tensors: Mapping[str, Tensor]
     task: TaskSpec
 
-    def to_bytes(self, backbone: Backbone, golden: Sequence[Golden], record: TrainingRecord) -> bytes:
-        """The file with the given golden examples."""
+    def to_bytes(
+        self,
+        backbone: Backbone,
+        golden: Sequence[Golden],
+        record: TrainingRecord,
+        substitute_output: Sequence[float] | None = None,
+    ) -> bytes:
+        """The file with the given golden examples, and the output on the backbone's substitute."""
         manifest = Manifest(
             name=self.name,
             preset=self.preset,
@@ -45,6 +52,7 @@ class Candidate:
             task=self.task,
             training=record,
             golden=tuple(golden),
+            substitute_output=None if substitute_output is None else tuple(substitute_output),
         )
         return to_bytes(manifest, self.tensors)
 
@@ -88,8 +96,9 @@ def prove(
 
     Raises `AdapterError` if the check on `backbone` fails, or if the outputs are not finite. If only that on
     `trained_on` fails, it logs a warning."""
-    resident = Banks(backbone).add(adapter.unproved(backbone, inputs))
-    data = adapter.to_bytes(backbone, _golden(backbone, adapter.task, resident, inputs), record)
+    unproved = adapter.unproved(backbone, inputs)
+    golden = _golden(backbone, adapter.task, Banks(backbone).add(unproved), inputs)
+    data = adapter.to_bytes(backbone, golden, record, SubstituteProof(backbone).run(unproved).tolist())
     artifact = read_artifact(data, backbone)
     if reasons := check_golden(backbone, artifact):
         raise AdapterError(f"adapter {adapter.name!r} does not reproduce its golden examples: {reasons[0]}")

@@ -41,7 +41,7 @@ class LinearKernel(Protocol):
     def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Linear: ...
 
 
-class _Map(ABC):
+class Map(ABC):
     """What all kernels share."""
 
     coarse = False
@@ -61,7 +61,7 @@ class _Map(ABC):
         return None
 
 
-class PlainLinear(_Map):
+class PlainLinear(Map):
     """`torch.nn.functional.linear`: any device, any dtype."""
 
     name = "torch"
@@ -76,7 +76,7 @@ class PlainLinear(_Map):
         return self.weight, self._bias
 
 
-class FrozenLinear(_Map):
+class FrozenLinear(Map):
     """A map of a kernel that records no gradients. Backward is one product with the frozen W and saves no input."""
 
     def __call__(self, x: Tensor) -> Tensor:

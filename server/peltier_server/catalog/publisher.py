@@ -10,7 +10,8 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.golden.golden import create_twin, golden_rows, judge_golden, num_twins
+from peltier_adapters.golden.golden import create_twin, golden_rows, is_rounded, judge_golden, num_twins
+from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import ArtifactRefused, InferenceFailed
 from peltier_client.protocol import check_alias, check_name
@@ -74,6 +75,7 @@ class Publisher:
         self._slots = slots
         self._batcher = batcher
         self._metrics = metrics
+        self._substitute = SubstituteProof(loader.backbone)
 
     async def publish(self, data: bytes, target: UploadTarget, report: bytes | None = None) -> tuple[Entry, bool]:
         """Publishes `data` as a version with the report of its training; returns it, and whether it is new.
@@ -112,7 +114,9 @@ class Publisher:
         """Runs the golden examples as ordinary rows; an ArtifactError says how their outputs differ."""
         owned = AdapterKey(tenant, artifact.digest)
         try:
-            outputs = await self._run(artifact, owned)
+            outputs, reasons = await asyncio.gather(self._run(artifact, owned), self._identify(artifact))
+            if reasons:
+                raise ArtifactError(reasons)
             reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
             if reasons:
                 count = num_twins(self._loader.backbone)
@@ -126,6 +130,12 @@ class Publisher:
         except BaseException:
             self._forget(owned)
             raise
+
+    async def _identify(self, artifact: Artifact) -> list[str]:
+        """Why the weights are not those of the recorded outputs. It takes a few milliseconds of another thread."""
+        if not is_rounded(self._loader.backbone) or artifact.manifest.substitute_output is None:
+            return []
+        return await asyncio.to_thread(self._substitute.judge, artifact)
 
     async def _run(self, artifact: Artifact, owned: AdapterKey) -> list[RowOutput]:
         # Other requests may already ask for bytes that are stored, so these are loaded and proved as for any request.

@@ -95,8 +95,12 @@ def _pieces(asked: PoolingRequest, done: Prediction, answer_id: str) -> Iterator
     for index, one in enumerate(done.predictions):
         assert isinstance(one, dict), "only generated texts are models"
         values = one["embedding"] if "embedding" in one else list(one["scores"].values())
-        shown = values if asked.encoding_format == "float" else base64.b64encode(np.array(values, "<f4").tobytes()).decode()
+        shown = values if asked.encoding_format == "float" else _to_base64(values)
         yield before + b'{"object":"pooling","index":%d,"data":%s}' % (index, to_json(shown))
         before = b","
     num_tokens = done.opening.num_tokens
     yield b'],"usage":%s}' % to_json({"prompt_tokens": num_tokens, "total_tokens": num_tokens})
+
+
+def _to_base64(values: list[float]) -> str:
+    return base64.b64encode(np.array(values, "<f4").tobytes()).decode()

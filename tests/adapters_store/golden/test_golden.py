@@ -11,10 +11,12 @@ from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden.golden import check_golden, create_twin, golden_rows, judge_golden, num_twins
-from peltier_adapters.presets.presets import PRESETS
+from peltier_adapters.presets.presets import presets_for
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.load import load_backbone
+from peltier_backbone.load import DTYPES, load_backbone
+
+from tests.support.levels import LEVELS, forced_level
 
 MakeArtifact = Callable[..., bytes]
 
@@ -187,19 +189,30 @@ def test_bfloat16_judges_the_examples_together(half: Backbone, bert: Backbone, m
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert", "roberta", "t5", "t5_gated"])
-def test_int8_refuses_no_sound_adapter(name: str, request: pytest.FixtureRequest, make_artifact: MakeArtifact):
-    """Of any preset, of several kinds of tasks, and with three draws of random weights."""
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["bert", "roberta", "modernbert", "t5", "t5_gated"])
+def test_no_sound_adapter_is_refused(
+    name: str, dtype: str, level: str, request: pytest.FixtureRequest, make_artifact: MakeArtifact
+):
+    """Of any preset, of several kinds of tasks, and with two draws of random weights, in any precision and at any level
+    of the processor; it was made in float32 at the fastest level."""
     exact: Backbone = request.getfixturevalue(name)
-    coarse, generates = load_backbone(exact.name, dtype="int8"), exact.config.generates
-    presets = [one.name for one in PRESETS.values() if (one.t5 if generates else one.encoder) is not None]
-    kinds = ("text2text", "classification") if generates else ("classification", "regression", "embedding")
-    refused = {}
-    for preset, kind, seed in product(presets, kinds, range(3)):
-        labels = ("score",) if kind == "regression" else ("negative", "positive")
-        made = make_artifact(exact, preset, task_type=kind, labels=labels, seed=seed)
-        refused[preset, kind, seed] = check_golden(coarse, read_artifact(made, coarse))
-    assert {key: reasons for key, reasons in refused.items() if reasons} == {}
+    generates, presets = exact.config.generates, [preset.name for preset in presets_for(exact.config)]
+    kinds = (
+        ("text2text", "classification") if generates else ("classification", "regression", "embedding", "multilabel")
+    )
+    cases = list(product(presets, kinds, range(2)))
+    made = {case: _make(exact, make_artifact, *case) for case in cases}
+    with forced_level(level):
+        served = load_backbone(exact.name, dtype=dtype)
+        refused = {case: check_golden(served, read_artifact(data, served)) for case, data in made.items()}
+    assert {case: reasons for case, reasons in refused.items() if reasons} == {}
+
+
+def _make(backbone: Backbone, make_artifact: MakeArtifact, preset: str, kind: str, seed: int) -> bytes:
+    labels = ("score",) if kind == "regression" else ("negative", "positive")
+    return make_artifact(backbone, preset, task_type=kind, labels=labels, seed=seed)
 
 
 def test_float32_asks_for_each_example_and_runs_no_twins(bert: Backbone, artifact: Artifact):

@@ -358,6 +358,26 @@ async def test_a_server_that_rounds_measures_what_rounding_does_to_an_adapter(
         assert 'peltier_adapters{tier="host"} 1.0' in (await running.client.get("/metrics")).text
 
 
+async def test_a_server_that_rounds_refuses_a_wrong_tensor_that_moves_its_answers_less_than_rounding(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """By the output on the backbone's substitute; nothing of the upload is left. A file of an older release has no such
+    output and is accepted, as before."""
+    sound = make_artifact(bert, "houlsby", name="sound")
+    own, other = (read_artifact(data, bert) for data in (sound, make_artifact(bert, "houlsby", seed=9)))
+    name = "bottleneck.down.bias"
+    wrong = to_bytes(own.manifest, {**own.tensors, name: other.tensors[name]})
+    async with serve(dtype="int8") as running:
+        answer = await running.upload(wrong, "wrong")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "artifact_refused")
+        (reason,) = answer.json()["error"]["details"]
+        assert reason.startswith("the adapter's weights are not those of the recorded outputs")
+        assert running.service.slots.used_bytes == 0
+        assert (await running.upload(sound)).status_code == 201
+        older = changed(wrong, bert, {"substitute_output": None})
+        assert (await running.upload(older, "older")).status_code == 201
+
+
 async def test_an_adapter_that_costs_too_much_is_refused(
     serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:

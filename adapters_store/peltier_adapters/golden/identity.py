@@ -1,0 +1,65 @@
+"""Whether an adapter computes what its maker's did, to the rounding of float32, on a server in any precision.
+
+A coarser backbone moves golden outputs more than many a wrong tensor does. So an artifact also has its outputs for a
+fixed row on the backbone's substitute (`peltier_backbone/substitute.py`), which no precision changes.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig, T5Config
+from peltier_backbone.text.packing import Encoded
+from torch import Tensor
+
+from peltier_adapters.artifact.artifact import Artifact
+from peltier_adapters.artifact.label_tree import LabelTree, create_tree
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks
+
+# Fixed, as recorded outputs depend on them. Few tokens, because an upload waits for the row.
+_ROW = Encoded(ids=(1, 2, 3, 4, 5, 6), types=(0,) * 6)
+# The strings that a T5 scores, whatever its task.
+_STRINGS = ((7,), (8, 9), (8, 10, 11))
+# Of outputs below 1, of larger ones in proportion. docs/notes/reliability.md has the differences that were measured.
+_MAX_DIFFERENCE = 1e-5
+
+
+class SubstituteProof:
+    """Runs adapters on the substitute of a backbone, on the calling thread. Safe from any thread."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self._backbone = backbone
+
+    def run(self, artifact: Artifact) -> Tensor:
+        """The adapter's outputs for the fixed row, flat and in float32."""
+        backbone = self._backbone.substitute
+        row = Row(_ROW, self._banks.add(artifact), tree=_tree(backbone.config))
+        return forward(backbone, [row])[0].logits.flatten()
+
+    def judge(self, artifact: Artifact) -> list[str]:
+        """Why the outputs are not the recorded ones; empty if they are, or if the artifact has none."""
+        recorded = artifact.manifest.substitute_output
+        if recorded is None:
+            return []
+        found: Sequence[float] = self.run(artifact).tolist()
+        if len(found) != len(recorded):
+            return [f"the substitute's output has {len(found)} values, the recorded one {len(recorded)}"]
+        off = [abs(own - wanted) / max(1.0, abs(wanted)) for own, wanted in zip(found, recorded, strict=True)]
+        if all(difference <= _MAX_DIFFERENCE for difference in off):  # a NaN is not
+            return []
+        return [
+            f"the adapter's weights are not those of the recorded outputs: on the backbone's substitute they differ by "
+            f"{max(off):.2g}; {_MAX_DIFFERENCE:g} is allowed"
+        ]
+
+    @cached_property
+    def _banks(self) -> Banks:
+        return Banks(self._backbone.substitute)
+
+
+def _tree(config: BackboneConfig) -> LabelTree | None:
+    if not isinstance(config, T5Config):
+        return None
+    return create_tree(config.start_token_id, config.eos_token_id, _STRINGS)
