@@ -68,19 +68,19 @@ def main() -> None:
         with local_server(folder, "minilm") as url, Client(url) as client:
             print_heading("Train: one small adapter for each guard")
             for name in names:
-                client.upload(train_guard(folder, name, num_rows=120 if short else 400))
+                client.upload(train_guard(folder, name, num_rows=64 if short else 400))
             ask_and_decide(client, num_texts=6 if short else 12)
             compare_costs(client, names, num_texts=10 if short else 100)
             change_the_group(client, names)
 
 
 def train_guard(folder: Path, name: str, num_rows: int) -> Path:
-    """The artifact of a guard, trained on as many texts with yes as with no."""
+    """The artifact of a guard, trained on as many texts with yes as with no, and measured on as many others."""
     adapter = train_adapter(
         folder / f"{name}.safetensors",
         *("--task", name, "--preset", "compacter", "--set", f"first_block={SHARED_BLOCKS}"),
         *("--train", write_rows(folder / "train.jsonl", labelled(name, read_both("train"), num_rows))),
-        *("--validation", write_rows(folder / "validation.jsonl", labelled(name, read_both("validation"), 400))),
+        *("--validation", write_rows(folder / "validation.jsonl", labelled(name, read_both("validation"), num_rows))),
         *("--labels", "no,yes", "--epochs", 2, "--batch-size", 16, "--learning-rate", 5e-3, "--max-length", 64),
         *("--dtype", "bfloat16"),
     )

@@ -27,7 +27,6 @@ from peltier_client import AdapterNotFound, Alias, Client, Predictions
 
 ADMIN_KEY = "an-administrators-key"  # of this server alone, which only this machine can reach
 LEARNING_RATES = {"compacter": 5e-3, "adamix": 2e-3, "unipelt-apl": 2e-3}
-NUM_VALIDATION = 500
 NUM_SHOPS = 10
 
 
@@ -39,10 +38,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="peltier-") as path, ExitStack() as stack:
         folder = Path(path)
         print_heading("Train: the bank a first adapter on little data and a better one, the assistant one of its own")
-        num_rows, epochs = (400, 1) if short else (1600, 4)
-        first = train(folder, "banking77", "compacter", num_rows=200, epochs=epochs)
-        better = train(folder, "banking77", "adamix", num_rows=num_rows, epochs=epochs)
-        other = train(folder, "clinc150", "unipelt-apl", num_rows=num_rows, epochs=epochs)
+        few, size = (Size(64, 64, 1), Size(96, 64, 1)) if short else (Size(200, 500, 4), Size(1600, 500, 4))
+        first = train(folder, "banking77", "compacter", few)
+        better = train(folder, "banking77", "adamix", size)
+        other = train(folder, "clinc150", "unipelt-apl", size)
 
         url = stack.enter_context(local_server(folder, "minilm", ADMIN_KEY))
         admin = stack.enter_context(Client(url, ADMIN_KEY))
@@ -56,18 +55,38 @@ def main() -> None:
         audit(admin)
 
 
-def train(folder: Path, data: str, preset: str, *, num_rows: int, epochs: int) -> Path:
+@dataclass(frozen=True)
+class Size:
+    """The numbers of rows for training and for validation, and of epochs."""
+
+    num_rows: int
+    num_validation: int
+    epochs: int
+
+
+def train(folder: Path, data: str, preset: str, size: Size) -> Path:
     """The artifact of an adapter."""
     adapter = train_adapter(
         folder / f"{data}-{preset}.safetensors",
         *("--task", data, "--preset", preset, "--backbone", "minilm", "--labels", DATA / data / "labels.json"),
-        *("--train", write_rows(folder / "train.jsonl", read(data, "train")[:num_rows])),
-        *("--validation", write_rows(folder / "validation.jsonl", read(data, "validation")[:NUM_VALIDATION])),
-        *("--learning-rate", LEARNING_RATES[preset], "--epochs", epochs, "--max-length", 64, "--dtype", "bfloat16"),
+        *("--train", write_rows(folder / "train.jsonl", read(data, "train")[: size.num_rows])),
+        *("--validation", write_rows(folder / "validation.jsonl", read(data, "validation")[: size.num_validation])),
+        *(
+            "--learning-rate",
+            LEARNING_RATES[preset],
+            "--epochs",
+            size.epochs,
+            "--max-length",
+            64,
+            "--dtype",
+            "bfloat16",
+        ),
         "--no-merge-report",
     )
-    size = f"{adapter.num_parameters:,} parameters, {adapter.percent:.2f} % of the backbone"
-    print(f"  {data}, {preset}: {num_rows:,} rows, {size}, accuracy {adapter.metrics['accuracy']:.3f}\n", flush=True)
+    share = f"{adapter.num_parameters:,} parameters, {adapter.percent:.2f} % of the backbone"
+    print(
+        f"  {data}, {preset}: {size.num_rows:,} rows, {share}, accuracy {adapter.metrics['accuracy']:.3f}\n", flush=True
+    )
     return adapter.file
 
 

@@ -51,14 +51,15 @@ def main() -> None:
 def train(folder: Path, backbone: str, data: Path, *, short: bool) -> Path:
     """The artifact of the task."""
     print_heading("Train: AdaMix writes a sentence from facts")
-    rows = data / "train.jsonl.gz"
+    rows, validation = data / "train.jsonl.gz", data / "validation.jsonl.gz"
     if short:
-        rows = write_rows(folder / "train.jsonl", read_rows(rows)[:200])
+        rows = write_rows(folder / "train.jsonl", read_rows(rows)[:64])
+        validation = write_rows(folder / "validation.jsonl", read_rows(validation)[:16])
     adapter = train_adapter(
         folder / f"{TASK}.safetensors",
         *("--task", TASK, "--task-type", "text2text", "--preset", "adamix", "--backbone", backbone),
         *("--text-column", "meaning_representation", "--label-column", "human_reference"),
-        *("--train", rows, "--validation", data / "validation.jsonl.gz"),
+        *("--train", rows, "--validation", validation),
         *(FOR_LOCAL if Path(backbone).resolve() == LOCAL else ()),
         *("--epochs", 1 if short else 10, "--batch-size", 16, "--max-new-tokens", 40, "--dtype", "bfloat16"),
         "--no-merge-report",
