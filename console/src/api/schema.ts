@@ -2858,7 +2858,7 @@ export interface components {
          * @description What one version answered on this replica: its `requests`, with `errors` those with a status from 400 on, and
          *     the seconds from a request to the end of its answer.
          *
-         *     `p50_seconds` and `p99_seconds` are interpolated in the buckets of `peltier_adapter_request_seconds`.
+         *     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
          */
         VersionActivity: {
             /** Name */
