@@ -1,13 +1,15 @@
 """Whether tenants of equal weight get equal time with adapters of different cost: a running server over a real socket.
 
-    .venv/bin/python benchmarks/time_shares.py [--seconds 15] [--data validation.jsonl.gz]
+    .venv/bin/python benchmarks/time_shares.py [--seconds 15] [--data validation.jsonl.gz] [--kind "20 tasks"]
 
-The server has one thread and MiniLM. First one tenant floods it with one kind of rows, which gives its rate alone. Then
-two tenants flood it, each with its kind. A tenant's share of the time is its rate beside the other tenant divided by
-its rate alone, so the shares are equal if both are slowed down equally. The target is a ratio of the shares within 1 :
-1.25. Rates are rows per CPU second of the server's process, which depends little on other programs.
+The server has one thread and MiniLM, and for texts the T5 of this repository. First one tenant floods it with one kind
+of rows, which gives its rate alone. Then two tenants flood it, each with its kind. A tenant's share of the time is its
+rate beside the other tenant divided by its rate alone, so the shares are equal if both are slowed down equally. The
+target is a ratio of the shares within 1 : 1.25. Rates are rows per CPU second of the server's process. The time of
+shared batches is not bounded, so that their size does not depend on other programs.
 """
 
+import argparse
 import asyncio
 import random
 import tempfile
@@ -23,6 +25,7 @@ from common.options import create_parser
 from common.sentences import load_sentences
 from common.serving import Server, serving
 from common.tenants import ENVIRONMENT, TenantClients, flooding
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 
 TENANTS = ("one", "two")
@@ -33,12 +36,32 @@ _MAX_LENGTH = 512
 
 @dataclass(frozen=True)
 class RowKind:
-    """Rows of an adapter, of a sentence or of a text of about 500 tokens."""
+    """Rows of `tasks` adapters for each sentence, or for each text of about 500 tokens. On a T5 they are texts of
+    `words` tokens."""
 
     name: str
     preset: str
     settings: dict[str, int] = field(default_factory=dict)
     long: bool = False
+    tasks: int = 1
+    words: int = 0
+
+    @property
+    def adapters(self) -> list[str]:
+        """The names of its uploads."""
+        name = "".join(letter if letter.isalnum() else "-" for letter in self.name).strip("-")
+        return [f"{name}.{number}" for number in range(self.tasks)]
+
+    def files(self, backbone: Backbone) -> dict[str, bytes]:
+        """Its uploads by name."""
+        task = make_task(backbone, max_length=_MAX_LENGTH)
+        if task.decoding is not None:
+            decoding = task.decoding.model_copy(update={"max_new_tokens": self.words})
+            task = task.model_copy(update={"decoding": decoding})
+        return {
+            name: make_bytes(backbone, self.preset, number, task=task, **self.settings)
+            for number, name in enumerate(self.adapters)
+        }
 
 
 COMPACTER = RowKind("compacter", "compacter")
@@ -46,8 +69,19 @@ PREFIX = RowKind("prefix 512", "prefix", {"length": 512})
 BOTTLENECK = RowKind("bottleneck 2048", "pfeiffer", {"bottleneck": 2048})
 PHM = RowKind("phm 1024, n = 32", "phm", {"n": 32, "bottleneck": 1024})
 LONG = RowKind("compacter, long", "compacter", long=True)
-KINDS = (COMPACTER, PREFIX, BOTTLENECK, PHM, LONG)
-PAIRS = (*((COMPACTER, other) for other in KINDS), (PREFIX, BOTTLENECK), (PREFIX, LONG), (PHM, LONG))
+# They share the first five of the six blocks.
+TASKS = RowKind("20 tasks", "compacter", {"first_block": 5}, tasks=20)
+ENCODER_PAIRS = (
+    *((COMPACTER, other) for other in (COMPACTER, PREFIX, BOTTLENECK, PHM, LONG, TASKS)),
+    (PREFIX, BOTTLENECK),
+    (PREFIX, LONG),
+    (PHM, LONG),
+)
+SHORT_TEXT = RowKind("texts of 8 tokens", "compacter", words=8)
+LONG_TEXT = RowKind("texts of 64 tokens", "compacter", words=64)
+LONG_INPUT = RowKind("long inputs, 8 tokens", "compacter", words=8, long=True)
+TEXT_PAIRS = ((SHORT_TEXT, LONG_TEXT), (SHORT_TEXT, LONG_INPUT), (LONG_TEXT, LONG_INPUT))
+PAIRS = {"minilm": ENCODER_PAIRS, str(Path(__file__).parents[1] / "examples/backbones/t5-mini"): TEXT_PAIRS}
 
 
 class FloodRates:
@@ -72,7 +106,11 @@ class FloodRates:
         return await self._tenants.counter("peltier_tenant_rows_total")
 
     async def _ask(self, tenant: str, kind: RowKind) -> None:
-        await self._tenants.clients[tenant].predict(adapter_name(kind), self._texts(kind))
+        client, texts = self._tenants.clients[tenant], self._texts(kind)
+        if kind.tasks == 1:
+            await client.predict(kind.adapters[0], texts)
+        else:
+            await client.predict_tasks(kind.adapters, texts[0])
 
     def _texts(self, kind: RowKind) -> list[str]:
         if not kind.long:
@@ -80,25 +118,25 @@ class FloodRates:
         return [" ".join(self._draw.sample(self._sentences, _SENTENCES_OF_A_LONG_TEXT)) for _ in range(4)]
 
 
-def adapter_name(kind: RowKind) -> str:
-    """The name of its upload."""
-    return "".join(letter if letter.isalnum() else "-" for letter in kind.name).strip("-")
+async def show(rates: FloodRates, pairs: Sequence[tuple[RowKind, RowKind]], seconds: float) -> None:
+    """Prints the lines of `pairs`."""
+    alone: dict[str, float] = {}
+    for one, other in pairs:
+        for kind in (one, other):
+            if kind.name not in alone:
+                alone[kind.name] = (await rates.measure({"one": kind}, seconds))["one"]
+        both = await rates.measure({"one": one, "two": other}, seconds)
+        _print(one, other, (alone[one.name], alone[other.name]), (both["one"], both["two"]))
 
 
-async def show(server: Server, sentences: Sequence[str], files: dict[str, bytes], seconds: float) -> None:
-    """Prints the table."""
+async def measure(
+    server: Server, files: dict[str, bytes], pairs: Sequence[tuple[RowKind, RowKind]], options: argparse.Namespace
+) -> None:
+    """Uploads the files for two tenants, and prints the lines of `pairs`."""
     async with TenantClients(server.url) as tenants:
         for name in TENANTS:
             await tenants.add(name, files)
-        rates = FloodRates(server, tenants, sentences)
-        print(f"{'rows a CPU second':40}{'alone':>16}{'together':>16}{'shares of time':>18}{'ratio':>8}")
-        alone: dict[str, float] = {}
-        for one, other in PAIRS:
-            for kind in (one, other):
-                if kind.name not in alone:
-                    alone[kind.name] = (await rates.measure({"one": kind}, seconds))["one"]
-            both = await rates.measure({"one": one, "two": other}, seconds)
-            _print(one, other, (alone[one.name], alone[other.name]), (both["one"], both["two"]))
+        await show(FloodRates(server, tenants, load_sentences(options.data, 800)), pairs, options.seconds)
 
 
 def _print(one: RowKind, other: RowKind, alone: tuple[float, float], both: tuple[float, float]) -> None:
@@ -106,7 +144,7 @@ def _print(one: RowKind, other: RowKind, alone: tuple[float, float], both: tuple
     ratio = max(shares) / min(shares) if all(shares) else float("inf")
     rates = [f"{first:.0f} / {second:.0f}" for first, second in (alone, both)]
     shown = " / ".join(f"{100 * share:.0f} %" for share in shares)
-    print(f"{one.name + ' / ' + other.name:40}{rates[0]:>16}{rates[1]:>16}{shown:>18}{ratio:8.2f}", flush=True)
+    print(f"{one.name + ' / ' + other.name:48}{rates[0]:>16}{rates[1]:>16}{shown:>18}{ratio:8.2f}", flush=True)
 
 
 def main() -> None:
@@ -114,14 +152,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="for each rate")
     parser.add_argument("--max-batch-tokens", type=int, default=1024, help="of the server")
     parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
-    given = parser.parse_args()
-    backbone, sentences = load_backbone("minilm"), load_sentences(given.data, 800)
-    task = make_task(backbone, max_length=_MAX_LENGTH)
-    files = {adapter_name(kind): make_bytes(backbone, kind.preset, 0, task=task, **kind.settings) for kind in KINDS}
-    with tempfile.TemporaryDirectory() as directory:
-        flags = ("--max-batch-tokens", str(given.max_batch_tokens))
-        with serving(Path(directory) / "store", *flags, environment=ENVIRONMENT) as server:
-            asyncio.run(show(server, sentences, files, given.seconds))
+    parser.add_argument("--kind", help="only pairs with this kind of rows")
+    options = parser.parse_args()
+    print(f"{'rows a CPU second':48}{'alone':>16}{'together':>16}{'shares of time':>18}{'ratio':>8}")
+    for name, all_pairs in PAIRS.items():
+        pairs = [pair for pair in all_pairs if options.kind in (None, *(kind.name for kind in pair))]
+        if not pairs:
+            continue
+        backbone = load_backbone(name)
+        files = {file: data for pair in pairs for kind in pair for file, data in kind.files(backbone).items()}
+        with tempfile.TemporaryDirectory() as directory:
+            flags = ("--backbone", name, "--max-batch-tokens", str(options.max_batch_tokens))
+            flags += ("--max-shared-batch-seconds", "1000")
+            with serving(Path(directory) / "store", *flags, environment=ENVIRONMENT) as server:
+                asyncio.run(measure(server, files, pairs, options))
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ class PackedBatch(ABC):
     def _run_stages(
         self, stages: Sequence[Stage], whole: Packed, whole_adaptation: BatchAdaptation, *, record_gates: bool
     ) -> tuple[Tensor, list[LayerGates]]:
-        """The same where rows of one text share stages, and the gates of each row; `whole` has all rows of the batch."""
+        """The same where rows of one text share stages, and the gates of each row; `whole` has all rows."""
         x, gates = torch.empty(0), list[list[LayerGates]]()
         before: Stage | None = None
         for stage in stages:

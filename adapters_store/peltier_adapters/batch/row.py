@@ -140,7 +140,9 @@ LayerGates = dict[str, dict[int, float]]
 def with_gates(outputs: Sequence[Tensor], gates: Sequence[LayerGates], num_layers: int) -> list[RowOutput]:
     """The outputs of rows, with the `gates` that were recorded for each in the first `num_layers` layers."""
     return [
-        RowOutput(logits, {label: [own.get(layer) for layer in range(num_layers)] for label, own in row.items()} or None)
+        RowOutput(
+            logits, {label: [own.get(layer) for layer in range(num_layers)] for label, own in row.items()} or None
+        )
         for logits, row in zip(outputs, gates, strict=True)
     ]
 
@@ -148,7 +150,10 @@ def with_gates(outputs: Sequence[Tensor], gates: Sequence[LayerGates], num_layer
 def read_gates(groups: Sequence[AdapterGroup]) -> list[LayerGates]:
     """The gates that were recorded for each row of `groups`, by label and layer."""
     return [
-        {label: {layer: float(gates[row]) for layer, gates in own.items()} for label, own in (group.gates or {}).items()}
+        {
+            label: {layer: float(gates[row]) for layer, gates in own.items()}
+            for label, own in (group.gates or {}).items()
+        }
         for group in groups
         for row in range(group.rows)
     ]

@@ -60,9 +60,10 @@ class BatchLimit:
 
 @dataclass
 class BatchRoom:
-    """The room of one pass: rows, their tokens, and their cost in tokens of the plain backbone. An adapter's weights are
-    charged once, with its first ticket, and so are the blocks that rows of one text share, with the first of them. Such
-    rows may cost less than their tokens, which are bounded for the memory.
+    """The room of one pass: rows, their tokens, and their cost in tokens of the plain backbone.
+
+    An adapter's weights are charged once, with its first ticket. The blocks that rows of one text share are charged
+    with the first of these rows. The others may cost less than their tokens, which are bounded because of the memory.
 
     The first row may cost more, and may have more beams if it is `alone`, with nothing else in progress. The steps of
     the taken texts cost at most `steps` together.

@@ -90,7 +90,10 @@ class Estimator:
                 factors[kind] = min(max(best, prior / MAX_CHANGE), prior * MAX_CHANGE)
         self._scaled = Work(*factors)
         return Work(
-            *(_bounded(factor / self._scaled.tokens, prior) for factor, prior in zip(factors, self._priors, strict=True))
+            *(
+                _bounded(factor / self._scaled.tokens, prior)
+                for factor, prior in zip(factors, self._priors, strict=True)
+            )
         )
 
 

@@ -69,10 +69,10 @@ class GpuRates(NamedTuple):
         return self.element_bytes * self.multiply_adds / self.bytes
 
 
-# Half of the peak of an A100 (312 TFLOP/s with tensor cores, 19.5 without) and 80 % of its bandwidth (2.0 TB/s). L4,
-# A10, H100 and H200 are within `MAX_CHANGE` of what follows.
+# With tensor cores half of the peak of an A100 (312 TFLOP/s) and 80 % of its bandwidth (2.0 TB/s), in float32 between
+# A100 and L4. What follows for L4, A10, A100, H100 and H200 is within `MAX_CHANGE` of what follows from these.
 _TENSOR_CORES = GpuRates(78e12, 1.6e12, 2)
-_FLOAT32 = GpuRates(4.9e12, 1.6e12, 4)
+_FLOAT32 = GpuRates(9e12, 0.92e12, 4)
 # Launches of one encoder and decoder block of a mixed batch, counted without a GPU
 # (`tests/adapters_store/test_device_work.py`), and the time of one on the host.
 _ENCODER_LAUNCHES, _DECODER_LAUNCHES, _LAUNCH_SECONDS = 12, 21, 6e-6
@@ -86,9 +86,11 @@ def choose_priors(units: BackboneUnits, device: torch.device, dtype: torch.dtype
 
 
 def gpu_priors(units: BackboneUnits, rates: GpuRates) -> Work:
-    """The same on a GPU with these rates, by arithmetic; no GPU has confirmed it. A pass or a step of few rows takes the
-    time of its launches or of reading its weights, whichever is longer. Prefixes and the weights of adapters are read.
-    Products and attention are compared with the backbone's as on the CPU."""
+    """The same on a GPU with these rates, by arithmetic; no GPU has confirmed it.
+
+    A pass or a step of few rows takes the time of its launches or of reading its weights, whichever is longer. Prefixes
+    and the weights of adapters are read. Products and attention are compared with the backbone's as on the CPU.
+    """
     launch = _LAUNCH_SECONDS * rates.multiply_adds / units.size
     return CPU._replace(
         batch=max(units.num_layers * _ENCODER_LAUNCHES * launch, rates.read),

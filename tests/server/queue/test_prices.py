@@ -17,8 +17,8 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.priors import CPU, Work
 from peltier_server.queue.prices import MAX_CHANGE, Estimator, Prices
+from peltier_server.queue.priors import CPU, Work
 from peltier_server.queue.ticket import Results, Terms, Ticket
 
 # Of a CPU and a T5.
