@@ -29,7 +29,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 
 TENANTS = ("one", "two")
-_NUM_FLOODING, _SENTENCES_AT_ONCE, _SENTENCES_OF_A_LONG_TEXT = 8, 16, 20
+_NUM_FLOODING, _SENTENCES_AT_ONCE, _SENTENCES_OF_A_LONG_TEXT = 12, 16, 20
 _WARM_SECONDS = 4.0
 _MAX_LENGTH = 512
 

@@ -88,24 +88,24 @@ class BatchRoom:
 
     def pass_cost(self, ticket: Ticket) -> int:
         """The cost of the next row of `ticket` in this pass, without the weights of its adapter."""
-        return ticket.price.row(ticket.num_served, self._num_shared(ticket))
+        return ticket.price.row(ticket.num_served, self._num_shared(ticket, ticket.num_served))
 
     def admits(self, ticket: Ticket, max_rows: int) -> int:
-        """How many of the next `max_rows` rows of `ticket` fit; takes their room, and counts them as served."""
-        cost, step_cost = self.weights_cost(ticket), self.step_cost(ticket)
+        """How many of the next `max_rows` rows of `ticket` fit; takes their room, and notes what they share."""
+        number, step_cost = ticket.num_served, self.step_cost(ticket)
         fits = ticket.num_beams <= self.rows and step_cost <= self.steps
-        if not ((self.first and self.alone) or fits) or not self._admits_row(ticket, cost):
+        if not ((self.first and self.alone) or fits) or not self._admits_row(ticket, number, self.weights_cost(ticket)):
             return 0
         self.steps -= step_cost
         self.rows -= ticket.num_beams
         num_rows = 1
-        while num_rows < max_rows and self.rows and self._admits_row(ticket, 0):
+        while num_rows < max_rows and self.rows and self._admits_row(ticket, number + num_rows, 0):
             self.rows -= 1
             num_rows += 1
         return num_rows
 
-    def _admits_row(self, ticket: Ticket, weights_cost: int) -> bool:
-        number, price, num_shared = ticket.num_served, ticket.price, self._num_shared(ticket)
+    def _admits_row(self, ticket: Ticket, number: int, weights_cost: int) -> bool:
+        price, num_shared = ticket.price, self._num_shared(ticket, number)
         cost, tokens = price.row(number, num_shared) + weights_cost, price.inputs[number] + price.targets
         if not self.first and (cost > self.cost or tokens > self.tokens):
             return False
@@ -115,11 +115,10 @@ class BatchRoom:
         if num_shared:
             ticket.price = price.sharing(number, num_shared)
         self.shared.add(ticket.rows[number], price.depth)
-        ticket.num_served += 1
         return True
 
-    def _num_shared(self, ticket: Ticket) -> int:
-        return self.shared.of(ticket.rows[ticket.num_served], ticket.price.depth)
+    def _num_shared(self, ticket: Ticket, number: int) -> int:
+        return self.shared.of(ticket.rows[number], ticket.price.depth)
 
 
 class TicketBatch:

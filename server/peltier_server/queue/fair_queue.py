@@ -76,13 +76,14 @@ class FairQueue:
                     served.pop(ticket, None)
                     self.drop(ticket)
                     continue
-                left = room.cost
                 # After each row another tenant may be next.
-                if not room.admits(ticket, 1 if self._scheduler.is_shared else len(ticket.rows) - ticket.num_served):
+                left, max_rows = room.cost, 1 if self._scheduler.is_shared else len(ticket.rows) - ticket.num_served
+                num_rows = room.admits(ticket, max_rows)
+                if not num_rows:
                     break
                 room.adapters.add(ticket.row.resident)
                 served[ticket] = None
-                self._serve(ticket, left - room.cost)
+                self._serve(ticket, num_rows, left - room.cost)
         finally:
             # Also after a failure, because their callers wait for them.
             for ticket in served:
@@ -114,8 +115,8 @@ class FairQueue:
             return ticket
         return self._scheduler.next(room.cost)
 
-    def _serve(self, ticket: Ticket, cost: int) -> None:
-        """Charges the cost of rows that were served."""
+    def _serve(self, ticket: Ticket, num_rows: int, cost: int) -> None:
+        ticket.num_served += num_rows
         if ticket.num_served == len(ticket.rows):
             self._scheduler.serve(ticket, cost)
         else:

@@ -44,9 +44,9 @@ def _take(prices: Prices, rows: Sequence[Row]) -> tuple[Counter[str], list[Ticke
         queue.put(Ticket([row], prices.price([row]), Results(1), tenant=row.scope or ""))
     charge = queue._serve
 
-    def note(ticket: Ticket, paid: int) -> None:
+    def note(ticket: Ticket, num_rows: int, paid: int) -> None:
         cost[ticket.tenant] += paid
-        charge(ticket, paid)
+        charge(ticket, num_rows, paid)
 
     queue._serve = note  # type: ignore[method-assign]
     return cost, list(queue.take(BatchRoom(MAX_COST, len(rows))))
