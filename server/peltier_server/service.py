@@ -62,7 +62,7 @@ class Service:
             max_queue_tokens=queue.max_queue_tokens,
             max_decode_rows=queue.max_decode_rows,
             weight_of=preparation.enforcer.weight,
-            prices=Prices(backbone.config),
+            prices=Prices.of(backbone),
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant, queue.max_queue_tokens)
         self._supervisor = WorkerSupervisor(

@@ -9,9 +9,9 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
 from peltier_adapters.batch import choice
-from peltier_adapters.batch.forward import computed_share, forward
+from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.packed_batch import TorchBatch
-from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.row import Row, RowOutput, plan_stages
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.generation import Decoding, Draft, create_draft, generate
 from peltier_adapters.golden.golden import check_golden
@@ -273,7 +273,11 @@ def test_rows_of_one_text_answer_as_alone(
 
 
 def _share(backbone: Backbone, rows: list[Row]) -> float:
-    return computed_share(choice.choose_runner(backbone), backbone.config.num_layers, rows)
+    """The part of the work in the frozen blocks that is computed."""
+    assert choice.choose_runner(backbone).shares_blocks
+    stages = plan_stages(sorted(rows, key=lambda row: row.order), backbone.config.num_layers)
+    computed = sum(len(stage.layers) * row.num_inputs for stage in stages for row in stage.rows)
+    return computed / (backbone.config.num_layers * sum(row.num_inputs for row in rows))
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])

@@ -44,14 +44,3 @@ def forward(
         sorted_outputs = runner.run(sorted_rows, record_gates=record_gates)
     results = dict(zip(order, sorted_outputs, strict=True))
     return [results[index] for index in range(len(rows))]
-
-
-def computed_share(runner: Runner, num_layers: int, rows: Sequence[Row], *, record_gates: bool = False) -> float:
-    """The part of the work in the frozen `num_layers` that `forward` does for `rows`, of what each row alone would
-    take."""
-    sorted_rows = sorted(rows, key=lambda row: row.order)
-    stages = runner.plan(sorted_rows, record_gates=record_gates)
-    if not stages:
-        return 1.0
-    done = sum(len(stage.layers) * stage.num_tokens for stage in stages)
-    return done / (num_layers * sum(row.num_inputs for row in rows))

@@ -10,7 +10,7 @@ from torch import Tensor
 from peltier_adapters.batch import scoring
 from peltier_adapters.batch.frame import Frame
 from peltier_adapters.batch.gated_model import with_gate_kernels
-from peltier_adapters.batch.row import Row, RowOutput, Stage, group_rows, with_gates
+from peltier_adapters.batch.row import Row, RowOutput, group_rows, read_gates, with_gates
 from peltier_adapters.batch.runner import Steps
 from peltier_adapters.batch.shape import Shape
 from peltier_adapters.batch.step_frame import FrameSteps, join_frame
@@ -22,6 +22,11 @@ class FrameBatch:
 
     def __init__(self, backbone: Backbone) -> None:
         self._backbone = with_gate_kernels(backbone)
+
+    @property
+    def shares_blocks(self) -> bool:
+        """A frame has all rows in all layers."""
+        return False
 
     def run(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
         """See `Runner`."""
@@ -35,11 +40,7 @@ class FrameBatch:
             frame.load(rows)
             frame.run(groups)
             outputs = frame.read(rows)
-        return with_gates(outputs, groups, backbone.config.num_layers)
-
-    def plan(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[Stage]:
-        """A frame has all rows in all layers."""
-        return []
+        return with_gates(outputs, read_gates(groups), backbone.config.num_layers)
 
     def join(self, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
         """See `Runner`."""

@@ -20,11 +20,14 @@ from torch import Tensor
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.heads import Pooled, read_heads
 from peltier_adapters.batch.row import (
+    LayerGates,
     Row,
     RowOutput,
     Stage,
     group_rows,
+    join_gates,
     plan_stages,
+    read_gates,
     repeat_rows,
     rows_of,
     spread,
@@ -61,24 +64,25 @@ class PackedBatch(ABC):
     def arrange(self, rows: Sequence[Row], slots: Sequence[int], cache: Cache) -> Steps:
         """See `Runner`."""
 
+    @property
+    def shares_blocks(self) -> bool:
+        """See `Runner`."""
+        return not self._backbone.config.generates
+
     def run(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
         """See `Runner`."""
-        packed = self._pack(rows)
+        packed, num_layers = self._pack(rows), self._backbone.config.num_layers
         adaptation = self._adapt(rows, packed.lengths, record_gates=record_gates)
         if self._backbone.config.generates:
             outputs = self._score(rows, self._remember(packed, adaptation))
+            return with_gates(outputs, read_gates(adaptation.groups), num_layers)
+        stages = plan_stages(rows, num_layers)
+        if stages:
+            hidden, gates = self._run_stages(stages, packed, adaptation, record_gates=record_gates)
         else:
-            stages = self.plan(rows, record_gates=record_gates)
-            hidden = self._run_stages(stages, packed, adaptation) if stages else self._encode(packed, adaptation)
-            pooled = Pooled(self._backbone.bert, packed, adaptation, hidden)
-            outputs = read_heads(rows, pooled, self._backbone.device, self._head_backend)
-        return with_gates(outputs, adaptation.groups, self._backbone.config.num_layers)
-
-    def plan(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[Stage]:
-        """See `Runner`. Rows whose gates are recorded have gates from their first block on, so they share nothing."""
-        if self._backbone.config.generates or record_gates:
-            return []
-        return plan_stages(rows, self._backbone.config.num_layers)
+            hidden, gates = self._encode(packed, adaptation), read_gates(adaptation.groups)
+        pooled = Pooled(self._backbone.bert, packed, adaptation, hidden)
+        return with_gates(read_heads(rows, pooled, self._backbone.device, self._head_backend), gates, num_layers)
 
     def join(self, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
         """See `Runner`."""
@@ -100,20 +104,24 @@ class PackedBatch(ABC):
         x = self._backbone.bert.embed(packed, adaptation)
         return self.advance(x, packed, adaptation, range(self._backbone.config.num_layers))
 
-    def _run_stages(self, stages: Sequence[Stage], whole: Packed, whole_adaptation: BatchAdaptation) -> Tensor:
-        """The same, where rows of one text share stages; `whole` has all rows of the batch."""
-        x = torch.empty(0)
+    def _run_stages(
+        self, stages: Sequence[Stage], whole: Packed, whole_adaptation: BatchAdaptation, *, record_gates: bool
+    ) -> tuple[Tensor, list[LayerGates]]:
+        """The same where rows of one text share stages, and the gates of each row; `whole` has all rows."""
+        x, gates = torch.empty(0), list[list[LayerGates]]()
         before: Stage | None = None
         for stage in stages:
             packed, adaptation = whole, whole_adaptation
             if not stage.complete:
                 packed = self._pack(stage.rows)
-                adaptation = self._adapt(stage.rows, packed.lengths)
+                adaptation = self._adapt(stage.rows, packed.lengths, record_gates=record_gates)
             x = self._backbone.bert.embed(packed, adaptation) if before is None else spread(x, before, stage)
             if stage.layers:
                 x = self.advance(x, packed, adaptation, stage.layers)
+            gates.append(read_gates(adaptation.groups))
             before = stage
-        return x if stages[-1].complete else rows_of(x, stages[-1], stages[-1].places)
+        hidden = x if stages[-1].complete else rows_of(x, stages[-1], stages[-1].places)
+        return hidden, join_gates(stages, gates)
 
     def _remember(self, packed: Packed, adaptation: BatchAdaptation) -> EncoderKV:
         """What T5's decoder reads of encoded rows."""

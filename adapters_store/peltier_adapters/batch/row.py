@@ -63,6 +63,14 @@ class Row:
         return replace(self.encoded, ids=soft + self.encoded.ids, types=soft + self.encoded.types, offset=offset)
 
     @property
+    def shared_key(self) -> Hashable | None:
+        """Equal for rows that share what no adapter changes; None for a row without a scope."""
+        if self.scope is None:
+            return None
+        own = self.prompted
+        return (self.scope, own.ids, own.types, own.pads, own.offset)
+
+    @property
     def scored(self) -> LabelTree | None:
         """The label strings that a T5 scores for this row."""
         return self.tree or (None if self.resident is None else self.resident.tree)
@@ -106,21 +114,39 @@ def _group(rows: Sequence[Row], record_gates: bool) -> AdapterGroup:
     return AdapterGroup(len(rows), body.program, slot.read(), {} if record_gates else None)
 
 
-def with_gates(outputs: Sequence[Tensor], groups: Sequence[AdapterGroup], num_layers: int) -> list[RowOutput]:
-    """The outputs of the rows of `groups`, with their gates in the first `num_layers` layers."""
-    gates = [_row_gates(group, row, num_layers) for group in groups for row in range(group.rows)]
-    return [RowOutput(logits, own) for logits, own in zip(outputs, gates, strict=True)]
+LayerGates = dict[str, dict[int, float]]
 
 
-def _row_gates(group: AdapterGroup, row: int, num_layers: int) -> RowGates | None:
-    """The gate values of row `row` of a group in the first `num_layers` layers; None if they were not recorded."""
-    if not group.gates:
-        return None
-    layers = range(num_layers)
-    return {
-        label: [float(own[layer][row]) if layer in own else None for layer in layers]
-        for label, own in group.gates.items()
-    }
+def with_gates(outputs: Sequence[Tensor], gates: Sequence[LayerGates], num_layers: int) -> list[RowOutput]:
+    """The outputs of rows, with the `gates` that were recorded for each in the first `num_layers` layers."""
+    return [
+        RowOutput(
+            logits, {label: [own.get(layer) for layer in range(num_layers)] for label, own in row.items()} or None
+        )
+        for logits, row in zip(outputs, gates, strict=True)
+    ]
+
+
+def read_gates(groups: Sequence[AdapterGroup]) -> list[LayerGates]:
+    """The gates that were recorded for each row of `groups`, by label and layer."""
+    return [
+        {
+            label: {layer: float(gates[row]) for layer, gates in own.items()}
+            for label, own in (group.gates or {}).items()
+        }
+        for group in groups
+        for row in range(group.rows)
+    ]
+
+
+def join_gates(stages: Sequence["Stage"], gates: Sequence[Sequence[LayerGates]]) -> list[LayerGates]:
+    """The gates of each row of a batch, from those of the rows of its `stages`."""
+    joined: list[LayerGates] = [{} for _ in stages[0].places]
+    for stage, found in zip(stages, gates, strict=True):
+        for row, place in zip(joined, stage.places, strict=True):
+            for label, own in found[place].items():
+                row.setdefault(label, {}).update(own)
+    return joined
 
 
 @dataclass(frozen=True)
@@ -142,19 +168,13 @@ class Stage:
         """The blocks of the stage."""
         return range(max(self.begin - _BEFORE_BLOCKS, 0), self.end - _BEFORE_BLOCKS)
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of its rows."""
-        return sum(row.num_inputs for row in self.rows)
-
 
 def plan_stages(rows: Sequence[Row], num_layers: int) -> list[Stage]:
     """The stages of a batch of `rows`, which are in `Row.order`; none if no rows share anything."""
     texts: dict[Hashable, list[int]] = {}
     for number, row in enumerate(rows):
-        if row.scope is not None:
-            own = row.prompted
-            texts.setdefault((row.scope, own.ids, own.types, own.pads, own.offset), []).append(number)
+        if (key := row.shared_key) is not None:
+            texts.setdefault(key, []).append(number)
     crowds = [numbers for numbers in texts.values() if len(numbers) > 1]
     if not crowds:
         return []

@@ -6,7 +6,7 @@ from typing import Protocol
 from peltier_backbone.decoding.cache import Cache
 from torch import Tensor
 
-from peltier_adapters.batch.row import Row, RowOutput, Stage
+from peltier_adapters.batch.row import Row, RowOutput
 
 
 class Steps(Protocol):
@@ -19,11 +19,12 @@ class Steps(Protocol):
 class Runner(Protocol):
     """Computes the batches of one backbone in one way. All rows are in `Row.order`; `join` and `arrange` are for T5."""
 
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether `run` computes the blocks that no adapter changes once for rows of one text (`plan_stages`)."""
+
     def run(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
         """One output for each row, which does not depend on the other rows."""
-
-    def plan(self, rows: Sequence[Row], *, record_gates: bool = False) -> list[Stage]:
-        """How `run` lets rows of one text share work; empty if none is shared."""
 
     def join(self, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
         """Encode rows, and assign `copies[r]` slots of the cache to row r; returns the slots of each."""

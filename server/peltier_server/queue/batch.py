@@ -11,6 +11,7 @@ from typing import Any
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Resident
 
+from peltier_server.queue.prices import SharedBlocks
 from peltier_server.queue.ticket import RowsOutcome, Ticket, settle
 from peltier_server.tracing import BatchTrace
 
@@ -59,8 +60,10 @@ class BatchLimit:
 
 @dataclass
 class BatchRoom:
-    """The room of one pass: rows, and cost in tokens of the plain backbone. An adapter's weights are charged once, with
-    its first ticket.
+    """The room of one pass: rows, their tokens, and their cost in tokens of the plain backbone.
+
+    An adapter's weights are charged once, with its first ticket. The blocks that rows of one text share are charged
+    with the first of these rows. The others may cost less than their tokens, which are bounded because of the memory.
 
     The first row may cost more, and may have more beams if it is `alone`, with nothing else in progress. The steps of
     the taken texts cost at most `steps` together.
@@ -68,10 +71,12 @@ class BatchRoom:
 
     cost: int
     rows: int
+    tokens: float = math.inf
     steps: float = math.inf
     alone: bool = True
     first: bool = True
     adapters: set[Resident | None] = field(default_factory=set)
+    shared: SharedBlocks = field(default_factory=SharedBlocks)
 
     def weights_cost(self, ticket: Ticket) -> int:
         """The cost of the weights of `ticket`'s adapter in this pass."""
@@ -81,26 +86,39 @@ class BatchRoom:
         """The cost that `ticket` adds to each step of the taken texts."""
         return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.price.step_weights)
 
+    def pass_cost(self, ticket: Ticket) -> int:
+        """The cost of the next row of `ticket` in this pass, without the weights of its adapter."""
+        return ticket.price.row(ticket.num_served, self._num_shared(ticket, ticket.num_served))
+
     def admits(self, ticket: Ticket, max_rows: int) -> int:
-        """How many of the next `max_rows` rows of `ticket` fit; takes their room."""
-        cost, step_cost = ticket.pass_cost + self.weights_cost(ticket), self.step_cost(ticket)
-        if not (self.first or cost <= self.cost):
-            return 0
+        """How many of the next `max_rows` rows of `ticket` fit; takes their room, and notes what they share."""
+        number, step_cost = ticket.num_served, self.step_cost(ticket)
         fits = ticket.num_beams <= self.rows and step_cost <= self.steps
-        if not ((self.first and self.alone) or fits):
+        if not ((self.first and self.alone) or fits) or not self._admits_row(ticket, number, self.weights_cost(ticket)):
             return 0
-        self.cost -= cost
         self.steps -= step_cost
         self.rows -= ticket.num_beams
-        self.first = False
         num_rows = 1
-        for cost in islice(ticket.price.rows, ticket.num_served + 1, ticket.num_served + max_rows):
-            if cost > self.cost or not self.rows:
-                break
-            self.cost -= cost
+        while num_rows < max_rows and self.rows and self._admits_row(ticket, number + num_rows, 0):
             self.rows -= 1
             num_rows += 1
         return num_rows
+
+    def _admits_row(self, ticket: Ticket, number: int, weights_cost: int) -> bool:
+        price, num_shared = ticket.price, self._num_shared(ticket, number)
+        cost, tokens = price.row(number, num_shared) + weights_cost, price.inputs[number] + price.targets
+        if not self.first and (cost > self.cost or tokens > self.tokens):
+            return False
+        self.cost -= cost
+        self.tokens -= tokens
+        self.first = False
+        if num_shared:
+            ticket.price = price.sharing(number, num_shared)
+        self.shared.add(ticket.rows[number], price.depth)
+        return True
+
+    def _num_shared(self, ticket: Ticket, number: int) -> int:
+        return self.shared.of(ticket.rows[number], ticket.price.depth)
 
 
 class TicketBatch:

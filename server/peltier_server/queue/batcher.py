@@ -168,18 +168,18 @@ class Batcher:
             self._limit.saw(cost_by_tenant)
             self._drafts.charge(cost_by_tenant)
 
-    def learn(self, tickets: Sequence[Ticket], seconds: float, *, computed: float = 1.0) -> None:
-        """Learns prices from the time of the first pass of `tickets`; the runner calls it. `computed` is the part of
-        their work in the frozen blocks that was done, as rows of one text share some of it."""
+    def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
+        """Learns prices from the time of a batch of `tickets`; the runner calls it."""
         if self._prices is not None:
-            prices = [(ticket.price, ticket.row.resident) for ticket in tickets]
-            self._prices.observe(prices, seconds, computed=computed)
+            self._prices.observe([(ticket.price, ticket.row.resident) for ticket in tickets], seconds)
 
-    def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
-        """Learns prices from the time of one step of these drafts; the runner calls it."""
+    def learn_step(self, tickets: Sequence[Ticket], seconds: float, *, joined: Sequence[Ticket] = ()) -> None:
+        """Learns prices from the time of one step of these drafts, and of the first pass of those that have `joined`;
+        the runner calls it."""
         if self._prices is not None:
             beams = [(ticket.price, ticket.row.resident) for ticket in tickets for _ in range(ticket.num_beams)]
-            self._prices.observe_step(beams, seconds)
+            first = [(ticket.price, ticket.row.resident) for ticket in joined]
+            self._prices.observe_step(beams, seconds, joined=first)
 
     def close(self) -> None:
         """Refuses new tickets; waiting ones are still computed."""
@@ -220,11 +220,11 @@ class Batcher:
         drafts: list[Ticket] = []
         max_cost = self._max_cost()
         try:
-            for ticket in self._rows.take(BatchRoom(max_cost, self._bounds.max_rows)):
+            tokens = self._bounds.max_tokens
+            for ticket in self._rows.take(BatchRoom(max_cost, self._bounds.max_rows, tokens)):
                 rows.append(ticket)
-            room = BatchRoom(
-                max_cost, self._max_decode_rows - live_rows, steps=max_cost - live_cost, alone=not live_rows
-            )
+            free_rows, steps = self._max_decode_rows - live_rows, max_cost - live_cost
+            room = BatchRoom(max_cost, free_rows, tokens, steps, alone=not live_rows)
             for ticket in self._drafts.take(room):
                 drafts.append(ticket)
         except Exception:

@@ -71,19 +71,19 @@ class FairQueue:
         """
         served: dict[Ticket, None] = {}
         try:
-            while (ticket := self._scheduler.next(None if room.first else room.cost)) is not None:
+            while (ticket := self._next(room)) is not None:
                 if ticket.gone:
                     served.pop(ticket, None)
                     self.drop(ticket)
                     continue
-                weights = room.weights_cost(ticket)
                 # After each row another tenant may be next.
-                num_rows = room.admits(ticket, 1 if self._scheduler.is_shared else len(ticket.rows))
+                left, max_rows = room.cost, 1 if self._scheduler.is_shared else len(ticket.rows) - ticket.num_served
+                num_rows = room.admits(ticket, max_rows)
                 if not num_rows:
                     break
                 room.adapters.add(ticket.row.resident)
                 served[ticket] = None
-                self._serve(ticket, num_rows, weights)
+                self._serve(ticket, num_rows, left - room.cost)
         finally:
             # Also after a failure, because their callers wait for them.
             for ticket in served:
@@ -108,9 +108,15 @@ class FairQueue:
         for tenant, cost in cost_by_tenant.items():
             self._scheduler.charge(tenant, cost)
 
-    def _serve(self, ticket: Ticket, num_rows: int, weights_cost: int) -> None:
-        start, ticket.num_served = ticket.num_served, ticket.num_served + num_rows
-        cost = sum(ticket.price.rows[start : ticket.num_served]) + weights_cost
+    def _next(self, room: BatchRoom) -> Ticket | None:
+        """The next ticket, or if its row does not fit, the next one that does even if it shares nothing."""
+        ticket = self._scheduler.next()
+        if ticket is None or room.first or room.pass_cost(ticket) <= room.cost:
+            return ticket
+        return self._scheduler.next(room.cost)
+
+    def _serve(self, ticket: Ticket, num_rows: int, cost: int) -> None:
+        ticket.num_served += num_rows
         if ticket.num_served == len(ticket.rows):
             self._scheduler.serve(ticket, cost)
         else:

@@ -2,39 +2,19 @@
 times of batches."""
 
 import math
-from collections.abc import Iterable, Sequence
-from operator import mul
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from operator import add, mul
+from typing import NamedTuple, Self
 from weakref import WeakKeyDictionary
 
+from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Resident
-from peltier_adapters.spec.cost import AdapterCost, BackboneCost
-from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_adapters.spec.cost import AdapterCost
+from peltier_backbone.backbone import Backbone
 
+from peltier_server.queue.priors import NO_WORK, BackboneUnits, Work, choose_priors
 
-class Work(NamedTuple):
-    """The work of rows or of a batch, by kind. The unit is the multiply-adds of one token in the frozen blocks.
-
-    `batch` is 1 for a batch, `tokens` the work in the frozen blocks, `products` the multiply-adds of adapters, `pairs`
-    those of attention including prefix keys, `prefixes` the elements of keys and values that are copied for rows with
-    a prefix, `weights` the elements that are read once for each adapter of a batch. For a decoding step `steps` is 1
-    instead of `batch`.
-    """
-
-    batch: float = 0.0
-    tokens: float = 0.0
-    products: float = 0.0
-    pairs: float = 0.0
-    prefixes: float = 0.0
-    weights: float = 0.0
-    steps: float = 0.0
-
-
-NO_WORK = Work()
-# Measured on one core with MiniLM, except `steps`: 25 as for a batch, and more for reading the decoder's weights for
-# few rows. The differences of a machine are learnt.
-PRIORS = Work(batch=25.0, tokens=1.0, products=1.05, pairs=1.3, prefixes=70.0, weights=17.0, steps=40.0)
 # A learnt factor is at most this many times its prior, and at least its prior divided by this.
 MAX_CHANGE = 4.0
 # The ratio of measured to expected time of a batch is limited to this, and to its inverse.
@@ -59,9 +39,9 @@ class Estimator:
     infinite before the first batch.
     """
 
-    def __init__(self) -> None:
-        self.factors = self._scaled = PRIORS
-        size = len(PRIORS)
+    def __init__(self, priors: Work) -> None:
+        self._priors = self.factors = self._scaled = priors
+        size = len(priors)
         self._products = [[0.0] * size for _ in range(size)]
         self._targets = [0.0] * size
         self._seconds = self._expected = 0.0
@@ -72,7 +52,7 @@ class Estimator:
     def observe(self, work: Work, seconds: float) -> None:
         """Learns from a batch with this work and time."""
         self._follow(_dot(work, self.factors), seconds)
-        expected = _dot(work, PRIORS)
+        expected = _dot(work, self._priors)
         self._seconds = _DECAY * self._seconds + seconds
         self._expected = _DECAY * self._expected + expected
         if not (expected > 0 and 0 < self._seconds < float("inf")):
@@ -102,7 +82,7 @@ class Estimator:
         """Coordinate descent from the previous solution; the factor of tokens is 1 by definition."""
         factors = list(self._scaled)
         for _ in range(_SWEEPS):
-            for kind, prior in enumerate(PRIORS):
+            for kind, prior in enumerate(self._priors):
                 row = self._products[kind]
                 others = _dot(row, factors) - row[kind] * factors[kind]
                 pull = _PRIOR_BATCHES / prior**2
@@ -110,7 +90,10 @@ class Estimator:
                 factors[kind] = min(max(best, prior / MAX_CHANGE), prior * MAX_CHANGE)
         self._scaled = Work(*factors)
         return Work(
-            *(_bounded(factor / self._scaled.tokens, prior) for factor, prior in zip(factors, PRIORS, strict=True))
+            *(
+                _bounded(factor / self._scaled.tokens, prior)
+                for factor, prior in zip(factors, self._priors, strict=True)
+            )
         )
 
 
@@ -123,10 +106,46 @@ def _dot(left: Sequence[float], right: Sequence[float]) -> float:
     return total
 
 
+class Shared(NamedTuple):
+    """What a pass need not compute of rows, as it computes it for other rows of the same texts: `tokens` are the sum of
+    their tokens times their shared blocks, `squares` the same of the squares of their numbers of tokens."""
+
+    tokens: int = 0
+    squares: int = 0
+
+    def with_row(self, inputs: int, num_blocks: int) -> "Shared":
+        """The same with so many blocks of a row of `inputs` tokens."""
+        tokens = inputs * num_blocks
+        return Shared(self.tokens + tokens, self.squares + inputs * tokens)
+
+
+NOTHING_SHARED = Shared()
+
+
+class SharedBlocks:
+    """The blocks that a pass computes of texts, in which no adapter acts. Rows of one text share them: each row leaves
+    the first `depth` blocks alone, and these are computed once, up to the largest depth (`plan_stages`)."""
+
+    def __init__(self) -> None:
+        self._depths: dict[Hashable, int] = {}
+
+    def of(self, row: Row, depth: int) -> int:
+        """How many blocks the pass computes anyway for a row that leaves the first `depth` alone."""
+        return min(depth, self._depths.get(row.shared_key, 0)) if depth and self._depths else 0
+
+    def add(self, row: Row, depth: int) -> None:
+        """The pass computes this row too."""
+        if depth and (key := row.shared_key) is not None:
+            self._depths[key] = max(depth, self._depths.get(key, 0))
+
+
 class Price(NamedTuple):
     """The cost of rows with one adapter, in tokens of the plain backbone: `rows` for the first pass of each row without
     the weights of the adapter, `weights` once for each adapter of a batch, `step` for each token of a beam,
-    `step_weights` once a step. The rows have `inputs` tokens and score `targets` tokens of label strings each."""
+    `step_weights` once a step. The rows have `inputs` tokens and score `targets` tokens of label strings each.
+
+    A row costs `rows` if it shares nothing, and less if it shares some of its first `depth` blocks. `shared` is what
+    the first rows, as many as a batch has taken, share in it."""
 
     rows: Sequence[int]
     inputs: Sequence[int]
@@ -136,6 +155,20 @@ class Price(NamedTuple):
     step_weights: int = 0
     step_work: Work = NO_WORK
     tariff: "_Tariff | None" = None
+    factors: Work = NO_WORK
+    depth: int = 0
+    shared: Shared = NOTHING_SHARED
+
+    def row(self, number: int, num_shared: int) -> int:
+        """The cost of a row that shares so many blocks."""
+        if not num_shared or self.tariff is None:
+            return self.rows[number]
+        saved = self.tariff.work_of(Shared().with_row(self.inputs[number], num_shared))
+        return max(1, self.rows[number] - round(_cost(saved, self.factors)))
+
+    def sharing(self, number: int, num_shared: int) -> "Price":
+        """The price with a row that shares so many blocks in the batch that has taken it."""
+        return self._replace(shared=self.shared.with_row(self.inputs[number], num_shared))
 
     @property
     def tokens(self) -> int:
@@ -144,17 +177,22 @@ class Price(NamedTuple):
 
     @property
     def work(self) -> Work:
-        """The work of the first pass of all rows."""
-        inputs = self.inputs
-        squares = sum(map(mul, inputs, inputs))
-        return NO_WORK if self.tariff is None else self.tariff.work(len(inputs), sum(inputs), squares, self.targets)
+        """The work of the first pass of all rows, without what they share."""
+        inputs, tariff = self.inputs, self.tariff
+        if tariff is None:
+            return NO_WORK
+        work = tariff.work(len(inputs), sum(inputs), sum(map(mul, inputs, inputs)), self.targets)
+        if self.shared is NOTHING_SHARED:
+            return work
+        part = tariff.work_of(self.shared)
+        return work._replace(tokens=work.tokens - part.tokens, pairs=work.pairs - part.pairs)
 
     def split(self, count: int) -> tuple["Price", "Price"]:
-        """The price of the first `count` rows, and of the others."""
+        """The price of the first `count` rows, which a batch has taken, and of the others."""
         first, rest = slice(count), slice(count, None)
         return (
             self._replace(rows=self.rows[first], inputs=self.inputs[first]),
-            self._replace(rows=self.rows[rest], inputs=self.inputs[rest]),
+            self._replace(rows=self.rows[rest], inputs=self.inputs[rest], shared=NOTHING_SHARED),
         )
 
 
@@ -176,24 +214,6 @@ class _AdapterRates(NamedTuple):
 Priced = tuple[Price, Resident | None]
 
 
-class _BackboneUnits:
-    """The work of one token or pair in a backbone, in units of one token in the encoder's blocks."""
-
-    def __init__(self, config: BackboneConfig) -> None:
-        cost = BackboneCost.of(config)
-        self.num_decoder_layers = config.num_blocks - config.num_layers
-        self.decoder_share = self.num_decoder_layers / config.num_blocks
-        # Multiply-adds of the unit.
-        self.size = sum(cost.blocks[: config.num_layers])
-        # The decoder's cross-attention keys and values of an encoder token are computed with that token.
-        cross_kv = self.num_decoder_layers * 2 * config.hidden_size * config.attention_size
-        self.input = (self.size + cross_kv) / self.size
-        self.target = (sum(cost.blocks[config.num_layers :]) - cross_kv + cost.output) / self.size
-        # In all layers of the encoder, and in the two attentions of all layers of the decoder.
-        self.input_pair = config.num_layers * cost.pair / self.size
-        self.target_pair = 2 * self.num_decoder_layers * cost.pair / self.size
-
-
 class _RowRates(NamedTuple):
     """The cost of a row, for each of its tokens, and for the square of their number, and of the weights of its adapter,
     for these factors and targets."""
@@ -209,8 +229,8 @@ class _RowRates(NamedTuple):
 class _Tariff:
     """The prices of rows with one adapter."""
 
-    def __init__(self, units: _BackboneUnits, rates: _AdapterRates, resident: Resident | None) -> None:
-        self._units = units
+    def __init__(self, units: BackboneUnits, rates: _AdapterRates, resident: Resident | None, depth: int) -> None:
+        self._units, self._depth = units, depth
         self._encoder, self._decoder, self._prefix = (rate / units.size for rate in rates)
         head = 0.0 if resident is None else resident.head.cost.row / units.size
         reads_tokens = resident is not None and resident.task.reads_tokens
@@ -239,7 +259,13 @@ class _Tariff:
             rates = self._rates = self._measure(factors, targets)
         row, token, square, weights, *_ = rates
         costs = [max(1, num + targets, round(row + num * (token + num * square))) for num in inputs]
-        return Price(costs, inputs, targets, weights, tariff=self)
+        return Price(costs, inputs, targets, weights, tariff=self, factors=factors, depth=self._depth)
+
+    def work_of(self, shared: Shared) -> Work:
+        """The work in blocks that rows share."""
+        units = self._units
+        tokens, pairs = shared.tokens * units.input, shared.squares * units.input_pair
+        return Work(tokens=tokens / units.num_layers, pairs=pairs / units.num_layers)
 
     def _measure(self, factors: Work, targets: int) -> _RowRates:
         # The work is linear in these three numbers.
@@ -263,15 +289,22 @@ class _Tariff:
 class Prices:
     """Prices rows by their work and their adapters' work, with times learnt from batches.
 
-    A row costs at least its tokens. One thread calls `observe`; any thread may ask for a price.
+    A row that shares nothing costs at least its tokens. One thread calls `observe`; any thread may ask for a price.
     """
 
-    def __init__(self, config: BackboneConfig) -> None:
-        self._num_layers = config.num_layers
-        self._units = _BackboneUnits(config)
-        self._estimator = Estimator()
-        self._plain = _Tariff(self._units, _AdapterRates(), None)
+    def __init__(self, units: BackboneUnits, priors: Work, *, shares_blocks: bool) -> None:
+        """`shares_blocks` says whether the runner computes shared blocks once."""
+        self._units, self._shares_blocks = units, shares_blocks
+        self._estimator = Estimator(priors)
+        self._plain = _Tariff(self._units, _AdapterRates(), None, self._depth(None))
         self._tariffs: WeakKeyDictionary[Resident, _Tariff] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, backbone: Backbone) -> Self:
+        """Prices for rows that the runner of `backbone` computes."""
+        units = BackboneUnits(backbone.config)
+        priors = choose_priors(units, backbone.device, backbone.dtype)
+        return cls(units, priors, shares_blocks=choose_runner(backbone).shares_blocks)
 
     @property
     def factors(self) -> Work:
@@ -294,17 +327,17 @@ class Prices:
         inputs = [num_soft + len(row.encoded.ids) for row in rows]
         return tariff.of_rows(factors, inputs, rows[0].num_targets)
 
-    def observe(self, prices: Iterable[Priced], seconds: float, *, computed: float = 1.0) -> None:
-        """Learns from the time of a batch of rows, each with its adapter, or of the first pass of texts. `computed` is
-        the part of the work in the frozen blocks that was done: rows of one text share some, but each is charged."""
-        total = _total(Work(batch=1.0), [(price.work, resident) for price, resident in prices])
-        done = total._replace(tokens=total.tokens * computed, pairs=total.pairs * computed)
-        self._estimator.observe(done, seconds)
+    def observe(self, prices: Iterable[Priced], seconds: float) -> None:
+        """Learns from the time of a batch of rows, each with its adapter."""
+        self._estimator.observe(_first_pass(prices), seconds)
 
-    def observe_step(self, prices: Iterable[Priced], seconds: float) -> None:
-        """Learns from the time of one step of rows; a text has one row for each beam."""
-        works = [(price.step_work, resident) for price, resident in prices]
-        self._estimator.observe(_total(Work(steps=1.0), works), seconds)
+    def observe_step(self, prices: Iterable[Priced], seconds: float, *, joined: Iterable[Priced] = ()) -> None:
+        """Learns from the time of one step of rows; a text has one row for each beam. The time includes the first pass
+        of the texts that have `joined`."""
+        step = _total(Work(steps=1.0), [(price.step_work, resident) for price, resident in prices])
+        if joined := list(joined):
+            step = Work(*map(add, step, _first_pass(joined)))
+        self._estimator.observe(step, seconds)
 
     def _tariff(self, row: Row) -> _Tariff:
         """The prices of the rows with the same adapter, which are created once."""
@@ -312,18 +345,28 @@ class Prices:
         if resident is None:
             return self._plain
         if row.bare:
-            return _Tariff(self._units, _AdapterRates(), resident)
+            return _Tariff(self._units, _AdapterRates(), resident, self._depth(None))
         tariff = self._tariffs.get(resident)
         if tariff is None:
-            rates = _split(resident.body.cost, self._num_layers)
-            tariff = self._tariffs[resident] = _Tariff(self._units, rates, resident)
+            rates = _split(resident.body.cost, self._units.num_layers)
+            tariff = self._tariffs[resident] = _Tariff(self._units, rates, resident, self._depth(resident))
         return tariff
+
+    def _depth(self, resident: Resident | None) -> int:
+        """The first blocks that rows of this adapter share with others of their text."""
+        if not self._shares_blocks:
+            return 0
+        return self._units.num_layers if resident is None else max(resident.body.first_block, 0)
 
 
 def _cost(work: Work, factors: Work) -> float:
     """The cost of the work of rows, without the weights of their adapter."""
     cost: float = sum(map(mul, work._replace(weights=0.0), factors))
     return cost
+
+
+def _first_pass(prices: Iterable[Priced]) -> Work:
+    return _total(Work(batch=1.0), [(price.work, resident) for price, resident in prices])
 
 
 def _total(fixed: Work, works: Iterable[tuple[Work, Resident | None]]) -> Work:

@@ -85,12 +85,18 @@ class StepStats:
 
 
 class DecodeGroup:
-    """Jobs over one generator. A group whose step has raised must not be used again."""
+    """Jobs over one generator. A group whose step has raised must not be used again.
+
+    `joined` have been added since the last step, by first passes that took `join_seconds` on the host. On a GPU a pass
+    ends only with the next step, whose tokens the host reads.
+    """
 
     def __init__(self, backbone: Backbone, runner: Runner) -> None:
         self._generator = Generator(backbone, runner)
         self._jobs: dict[Draft, DecodeJob] = {}
         self._stats: StepStats | None = None
+        self.joined: list[DecodeJob] = []
+        self.join_seconds = 0.0
 
     @property
     def jobs(self) -> tuple[DecodeJob, ...]:
@@ -111,7 +117,10 @@ class DecodeGroup:
 
     def join(self, jobs: Sequence[DecodeJob]) -> None:
         """Computes the first pass of `jobs` and adds them; if it raises, none is added."""
+        started = time.monotonic()
         self._generator.join([job.draft for job in jobs])
+        self.join_seconds += time.monotonic() - started
+        self.joined += jobs
         self._jobs |= {job.draft: job for job in jobs}
         self._stats = None
 
@@ -132,11 +141,8 @@ class DecodeGroup:
 class PriceLearner(Protocol):
     """Learns the times of texts."""
 
-    def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
-        """Learns from the time of their first pass."""
-
-    def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
-        """Learns from the time of one step."""
+    def learn_step(self, tickets: Sequence[Ticket], seconds: float, *, joined: Sequence[Ticket]) -> None:
+        """Learns from the time of one step, and of the first pass of those that have `joined`."""
 
 
 class TextDecoder:
@@ -223,12 +229,13 @@ class TextDecoder:
         started = time.monotonic()
         with self._guard.computing():
             stepped = group.step()
+        seconds, joined = group.join_seconds + time.monotonic() - started, [job.ticket for job in group.joined]
+        group.joined, group.join_seconds = [], 0.0
         if self._learner is not None:
-            self._learner.learn_step(tickets, time.monotonic() - started)
+            self._learner.learn_step(tickets, seconds, joined=joined)
         return stepped
 
     def _try_to_join(self, group: DecodeGroup, jobs: Sequence[DecodeJob]) -> PeltierError | None:
-        started = time.monotonic()
         try:
             with self._guard.computing():
                 group.join(jobs)
@@ -236,8 +243,6 @@ class TextDecoder:
             raise
         except BaseException as failure:
             return _log_failure(jobs, failure)
-        if self._learner is not None:
-            self._learner.learn([job.ticket for job in jobs], time.monotonic() - started)
         return None
 
     def _drop_ended(self, group: DecodeGroup, now: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from peltier_adapters.batch.forward import computed_share, forward
+from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.batch.runner import Runner
 from peltier_backbone.backbone import Backbone
@@ -56,10 +56,6 @@ class Bisection:
         middle = len(rows) // 2
         halves = (rows[:middle], rows[middle:])
         return [output for half in halves for output in self.compute(half, record_gates=record_gates)]
-
-    def computed_share(self, rows: Sequence[Row], *, record_gates: bool) -> float:
-        """The part of the work in the frozen blocks that is computed for `rows`, which may share some."""
-        return computed_share(self._runner, self._backbone.config.num_layers, rows, record_gates=record_gates)
 
     def _forward(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
         with self._guard.computing():

@@ -135,8 +135,7 @@ class Worker:
         seconds = time.monotonic() - started
         self._resources.metrics.observe_batch(batch, seconds)
         if not errors:
-            computed = self._bisection.computed_share(batch.rows, record_gates=batch.record_gates)
-            self._resources.batcher.learn(batch.tickets, seconds, computed=computed)
+            self._resources.batcher.learn(batch.tickets, seconds)
         if trace is not None:
             trace.end(len(errors))
         batch.resolve(_reduce(batch.tickets, outputs), trace)

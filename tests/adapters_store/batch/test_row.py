@@ -7,8 +7,10 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.choice import choose_runner
-from peltier_adapters.batch.forward import computed_share, forward
-from peltier_adapters.batch.row import Row, Stage, plan_stages
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row, RowGates, Stage, plan_stages
+from peltier_adapters.batch.torch_batch import TorchBatch
+from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
 
@@ -85,7 +87,7 @@ def test_only_rows_of_one_scope_and_one_text_share(residents: dict[str, Resident
 def test_shared_blocks_are_computed_once(
     residents: dict[str, Resident], bert: Backbone, monkeypatch: pytest.MonkeyPatch
 ):
-    """Tokens of each run of blocks, and the share of the work that prices learn from."""
+    """Tokens of each run of blocks."""
     chosen, runs = type(choose_runner(bert)), list[tuple[int, range]]()
     advance = chosen.advance
     monkeypatch.setattr(
@@ -97,17 +99,30 @@ def test_shared_blocks_are_computed_once(
     forward(bert, rows)
     # Four tokens, and five of the row that shares nothing.
     assert runs == [(4 + 5, range(1)), (2 * 4 + 5, range(1, 2)), (4 * 4 + 5, range(2, 3))]
-    assert computed_share(choose_runner(bert), 3, rows) == pytest.approx((9 + 13 + 21) / (3 * 21))
-    assert computed_share(choose_runner(bert), 3, rows, record_gates=True) == 1.0
+    assert choose_runner(bert).shares_blocks
 
 
-def test_gates_are_recorded_for_each_row(residents: dict[str, Resident], bert: Backbone):
-    """Rows whose gates are asked for share nothing, so each has gates from its first block on."""
-    rows = _rows(bert, [residents["unipelt-apl/2"], residents["unipelt-apl/1"]])
-    for row, output in zip(rows, forward(bert, rows, record_gates=True), strict=True):
-        (alone,) = forward(bert, [row], record_gates=True)
-        assert output.gates is not None
-        assert output.gates["prefix"] == alone.gates["prefix"] if alone.gates else False
+@pytest.mark.parametrize("native", [True, False])
+def test_gates_are_recorded_for_each_row(native: bool, bert: Backbone, residents: dict[str, Resident]):
+    """Rows that share blocks have the gates that they have alone: beside a row of another text, and two rows of one
+    adapter of which only one shares."""
+    names = ("unipelt-apl/2", "unipelt-apl/1", "unipelt-apl/1", "lora/2", "lora/0")
+    rows = _rows(bert, [residents[name] for name in names])
+    rows[1] = replace(rows[1], scope=None)
+    rows.append(replace(rows[1], encoded=bert.tokenizer.encode("a good film"), scope="a"))
+    rows.sort(key=lambda row: row.order)
+    assert plan_stages(rows, LAYERS)
+    runner = choose_runner(bert) if native else TorchBatch(bert, TORCH)
+    expected = [runner.run([row], record_gates=True)[0].gates for row in rows]
+    found = [output.gates for output in runner.run(rows, record_gates=True)]
+    assert [gates and gates.keys() for gates in found] == [gates and gates.keys() for gates in expected]
+    pairs = [pair for gates in zip(found, expected, strict=True) if gates[0] for pair in _values(*gates)]
+    assert len(pairs) > 20
+    assert all(one == (other if other is None else pytest.approx(other, abs=1e-5)) for one, other in pairs)
+
+
+def _values(found: RowGates, expected: RowGates) -> list[tuple[float | None, float | None]]:
+    return [pair for label, gates in expected.items() for pair in zip(found[label], gates, strict=True)]
 
 
 def test_an_adapter_that_fails_leaves_the_others_alone(

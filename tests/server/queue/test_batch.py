@@ -15,7 +15,8 @@ from peltier_backbone.text.packing import Encoded
 from peltier_server.queue import batch as batch_module
 from peltier_server.queue.batch import MIN_SHARED_COST, PRESENT_SECONDS, BatchBounds, BatchLimit, BatchRoom, TicketBatch
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.prices import PRIORS, Price, Prices
+from peltier_server.queue.prices import Price, Prices
+from peltier_server.queue.priors import CPU
 from peltier_server.queue.ticket import Results, Ticket
 
 BOUNDS = BatchBounds(max_rows=128, max_tokens=4096, max_shared_seconds=0.05)
@@ -108,7 +109,7 @@ class Machine:
     """A batcher for MiniLM, and a runner that takes `seconds_per_token` of the clock for each token of cost."""
 
     def __init__(self, backbone: Backbone, clock: Clock, seconds_per_token: float) -> None:
-        self.prices = Prices(backbone.config)
+        self.prices = Prices.of(backbone)
         self.batcher = Batcher(BOUNDS, max_queue_tokens=10**6, max_decode_rows=64, prices=self.prices)
         self.clock = clock
         self.seconds_per_token = seconds_per_token
@@ -134,7 +135,7 @@ class Machine:
         return is_smallest or self._seconds(batch) <= 1.05 * BOUNDS.max_shared_seconds
 
     def _seconds(self, batch: TicketBatch) -> float:
-        return self.seconds_per_token * (PRIORS.batch + _cost(batch))
+        return self.seconds_per_token * (CPU.batch + _cost(batch))
 
 
 def _cost(batch: TicketBatch) -> int:

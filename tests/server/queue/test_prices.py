@@ -17,15 +17,17 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.prices import MAX_CHANGE, PRIORS, Estimator, Prices, Work
+from peltier_server.queue.prices import MAX_CHANGE, Estimator, Prices
+from peltier_server.queue.priors import CPU, Work
 from peltier_server.queue.ticket import Results, Terms, Ticket
 
+# Of a CPU and a T5.
+PRIORS = CPU._replace(steps=40.0)
 TRUE = Work(batch=40.0, tokens=1.0, products=2.0, pairs=2.6, prefixes=35.0, weights=40.0, steps=60.0)
 AMOUNTS = st.one_of(st.just(0.0), st.floats(0, 1e6))
 BATCHES = st.lists(
     st.tuples(st.builds(Work, st.just(1.0), *(AMOUNTS for _ in PRIORS[1:])), st.floats(0, 1e6)), max_size=30
 )
-
 MakeRow = Callable[..., Row]
 
 
@@ -38,12 +40,12 @@ def _draw(draw: random.Random) -> Work:
 
 def test_it_starts_with_the_priors():
     """Until something is measured."""
-    assert Estimator().factors == PRIORS
+    assert Estimator(PRIORS).factors == PRIORS
 
 
 def test_it_learns_what_a_machine_takes():
     """Each kind by itself, within a sixth of what it takes, from batches of mixed work with a tenth of noise."""
-    estimator, draw = Estimator(), random.Random(0)
+    estimator, draw = Estimator(PRIORS), random.Random(0)
     for _ in range(800):
         work = _draw(draw)
         seconds = 2e-4 * sum(one * factor for one, factor in zip(work, TRUE, strict=True))
@@ -54,7 +56,7 @@ def test_it_learns_what_a_machine_takes():
 
 def test_it_knows_how_long_a_token_takes():
     """On this machine, within a tenth; it expects forever before the first batch."""
-    estimator, draw = Estimator(), random.Random(0)
+    estimator, draw = Estimator(PRIORS), random.Random(0)
     assert estimator.seconds_per_token == math.inf
     for _ in range(800):
         work = _draw(draw)
@@ -64,7 +66,7 @@ def test_it_knows_how_long_a_token_takes():
 
 def test_one_slow_batch_makes_tokens_slow_at_once():
     """It outweighs the batches before; after a stall the former time of a token returns in half a second of batches."""
-    estimator, work = Estimator(), Work(batch=1.0, tokens=475.0)
+    estimator, work = Estimator(PRIORS), Work(batch=1.0, tokens=475.0)
     for _ in range(1000):
         estimator.observe(work, 0.05)
     estimator.observe(work, 0.5)
@@ -76,7 +78,7 @@ def test_one_slow_batch_makes_tokens_slow_at_once():
 
 def test_batches_of_one_kind_teach_nothing_of_the_others():
     """Plain rows alone leave every price of an adapter as it was, but for the ridge's own pull."""
-    estimator, draw = Estimator(), random.Random(0)
+    estimator, draw = Estimator(PRIORS), random.Random(0)
     for _ in range(200):
         tokens = draw.uniform(3, 2000)
         estimator.observe(Work(batch=1.0, tokens=tokens), 1e-4 * (25 + tokens))
@@ -86,7 +88,7 @@ def test_batches_of_one_kind_teach_nothing_of_the_others():
 
 def test_steps_teach_nothing_of_what_a_batch_costs():
     """Fixed costs of a decoding step do not change the price of a batch."""
-    estimator, draw = Estimator(), random.Random(0)
+    estimator, draw = Estimator(PRIORS), random.Random(0)
     for _ in range(200):
         tokens = draw.uniform(3, 200)
         estimator.observe(Work(tokens=tokens, steps=1.0), 1e-4 * (100 + tokens))
@@ -97,7 +99,7 @@ def test_steps_teach_nothing_of_what_a_batch_costs():
 @given(batches=BATCHES)
 def test_whatever_is_measured_prices_stay_near_their_priors(batches: list[tuple[Work, float]]):
     """Finite, positive, within the stated factor, and a token is a token."""
-    estimator = Estimator()
+    estimator = Estimator(PRIORS)
     for work, seconds in batches:
         estimator.observe(work, seconds)
     for factor, prior in zip(estimator.factors, PRIORS, strict=True):
@@ -108,7 +110,7 @@ def test_whatever_is_measured_prices_stay_near_their_priors(batches: list[tuple[
 
 def test_one_slow_batch_changes_little():
     """A pause of a second in the middle of batches of milliseconds."""
-    estimator, draw = Estimator(), random.Random(0)
+    estimator, draw = Estimator(PRIORS), random.Random(0)
     for _ in range(100):
         work = _draw(draw)
         estimator.observe(work, 1e-4 * sum(one * prior for one, prior in zip(work, PRIORS, strict=True)))
@@ -137,7 +139,7 @@ def make_row(minilm: Backbone, make_artifact: Callable[..., bytes]) -> MakeRow:
 
 def test_a_plain_row_costs_its_tokens_and_a_little_for_attention(make_row: MakeRow, minilm: Backbone):
     """Up to 64 tokens within two of them; a row of 500 a quarter more."""
-    prices = Prices(minilm.config)
+    prices = Prices.of(minilm)
     for tokens in (3, 11, 64):
         assert tokens <= prices.price([make_row(tokens)]).rows[0] <= tokens + 2
     assert 1.2 * 500 < prices.price([make_row(500)]).rows[0] < 1.4 * 500
@@ -145,7 +147,7 @@ def test_a_plain_row_costs_its_tokens_and_a_little_for_attention(make_row: MakeR
 
 def test_an_adapter_costs_what_it_computes(make_row: MakeRow, minilm: Backbone):
     """A small one next to nothing, a large one as much as the backbone, a long prefix its layout for every row."""
-    prices, tokens = Prices(minilm.config), 40
+    prices, tokens = Prices.of(minilm), 40
     plain = prices.price([make_row(tokens)])
     compacter = prices.price([make_row(tokens, "compacter")])
     large = prices.price([make_row(tokens, "pfeiffer", bottleneck="2048")])
@@ -159,7 +161,7 @@ def test_an_adapter_costs_what_it_computes(make_row: MakeRow, minilm: Backbone):
 
 def test_a_head_of_tokens_costs_its_products_for_each_token(minilm: Backbone, make_artifact: Callable[..., bytes]):
     """A head of 1,024 tags takes a twenty-seventh of the blocks for each token; other heads are computed once a row."""
-    prices, tokens = Prices(minilm.config), 40
+    prices, tokens = Prices.of(minilm), 40
     tags = [f"B-{number}" for number in range(1024)]
 
     def products(**task: Any) -> float:
@@ -173,7 +175,7 @@ def test_a_head_of_tokens_costs_its_products_for_each_token(minilm: Backbone, ma
 def test_a_step_costs_what_a_decoder_computes(t5: Backbone, make_artifact: Callable[..., bytes]):
     """A token that is written passes the output layer; an adapter adds to it."""
     artifact = read_artifact(make_artifact(t5, "houlsby", overrides={"bottleneck": "384"}), t5)
-    row, prices = Row(_encoded(6), Banks(t5).add(artifact)), Prices(t5.config)
+    row, prices = Row(_encoded(6), Banks(t5).add(artifact)), Prices.of(t5)
     plain, adapted = prices.price([Row(_encoded(6))], drafted=True), prices.price([row], drafted=True)
     assert 1 <= plain.step < adapted.step
     assert plain.rows[0] < adapted.rows[0]
@@ -183,7 +185,7 @@ def test_a_step_costs_what_a_decoder_computes(t5: Backbone, make_artifact: Calla
 
 def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
     """Where a large adapter's products take three times as long as was expected, its rows get dearer."""
-    prices = Prices(minilm.config)
+    prices = Prices.of(minilm)
     rows = [(make_row(40), 1.0), (make_row(40, "pfeiffer", bottleneck="2048"), 4.0)]
     before = [prices.price([row]).rows[0] for row, _ in rows]
     for number in range(200):
@@ -195,13 +197,16 @@ def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
     assert 1.5 * before[1] < after[1] < 5 * before[1]
 
 
-def test_shared_work_makes_no_row_cheaper(make_row: MakeRow, minilm: Backbone):
+def test_shared_blocks_teach_nothing_of_a_token(make_row: MakeRow, minilm: Backbone):
     """Rows of one text are computed in half of the time if they share half of the blocks; a token takes as long."""
-    alone, shared = Prices(minilm.config), Prices(minilm.config)
+    alone, shared = Prices.of(minilm), Prices.of(minilm)
     row = make_row(40, "lora", first_block="3")
     for count in (10, 20, 100) * 30:
         alone.observe([(alone.price([row] * count), row.resident)], 0.001 * (count + 1))
-        shared.observe([(shared.price([row] * count), row.resident)], 0.001 * (count / 2 + 1), computed=0.5)
+        price = shared.price([row] * count)
+        for number in range(count):
+            price = price.sharing(number, 3)
+        shared.observe([(price, row.resident)], 0.001 * (count / 2 + 1))
     assert shared.seconds_per_token == pytest.approx(alone.seconds_per_token, rel=0.1)
     assert shared.price([row]).rows[0] == pytest.approx(alone.price([row]).rows[0], abs=2)
 
@@ -210,8 +215,8 @@ def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: C
     """Where a large adapter's products take three times as long as was expected, so do its texts; before the first
     batch a step says how long a token takes."""
     artifact = read_artifact(make_artifact(t5, "houlsby", overrides={"bottleneck": "2048"}), t5)
-    prices = Prices(t5.config)
-    rows = [Row(_encoded(6)), Row(_encoded(6), Banks(t5).add(artifact))]
+    prices = Prices.of(t5)
+    rows, priors = [Row(_encoded(6)), Row(_encoded(6), Banks(t5).add(artifact))], prices.factors
     before = [prices.price([row], drafted=True).step for row in rows]
     for number in range(400):
         row = rows[number % 2]
@@ -220,7 +225,7 @@ def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: C
             (1 + 2 * (kind == "products"))
             * factor
             * (1 if kind == "steps" else amount * (count if kind != "weights" else 1))
-            for kind, amount, factor in zip(PRIORS._fields, price.step_work, PRIORS, strict=True)
+            for kind, amount, factor in zip(priors._fields, price.step_work, priors, strict=True)
         )
         prices.observe_step([(price, row.resident)] * count, seconds)
     after = [prices.price([row], drafted=True).step for row in rows]
@@ -232,7 +237,7 @@ def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: C
 async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbone):
     """Beside rows that cost twice as much another tenant gets twice as many, and a batch is no longer for them; the
     weights of an adapter count once in a batch."""
-    prices = Prices(minilm.config)
+    prices = Prices.of(minilm)
     rows = {"a": make_row(40), "b": make_row(40, "pfeiffer", bottleneck="2048")}
     batcher = Batcher(BatchBounds(1000, 1000), max_queue_tokens=100_000, max_decode_rows=4, prices=prices)
     waiting = [asyncio.ensure_future(batcher.compute([row] * 100, Terms(tenant))) for tenant, row in rows.items()]
@@ -251,7 +256,18 @@ async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbon
 async def test_a_step_costs_for_each_beam(t5: Backbone):
     """At the price of a step; what waits is counted in tokens."""
     row = Row(_encoded(6))
-    price = Prices(t5.config).price([row], drafted=True)
+    price = Prices.of(t5).price([row], drafted=True)
     ticket = Ticket([row], price, Results(1), decoding=Decoding(5, num_beams=3))
     assert ticket.step_cost == 3 * price.step
     assert ticket.tokens == 6 + 15
+
+
+async def test_the_first_pass_of_texts_is_learnt_with_their_first_step(t5: Backbone):
+    """A GPU computes both before the host reads the first token: the time of both together is that of one batch with
+    their inputs and one step."""
+    prices, row = Prices.of(t5), Row(_encoded(6))
+    price = prices.price([row], drafted=True)
+    work = Work(*map(sum, zip(price.work, price.step_work, Work(batch=1.0, steps=1.0), strict=True)))
+    cost = sum(amount * factor for amount, factor in zip(work, prices.factors, strict=True))
+    prices.observe_step([(price, None)], 1e-3 * cost, joined=[(price, None)])
+    assert prices.seconds_per_token == pytest.approx(1e-3)

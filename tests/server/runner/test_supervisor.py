@@ -292,16 +292,13 @@ async def test_every_written_token_is_charged_to_its_tenant(t5: Backbone) -> Non
 
 
 async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
-    """One first pass for those that begin together, and every step, each with the texts that took part."""
+    """Every step, each with its texts; the first one with the first pass of those that begin together."""
     passes, steps = list[int](), list[int]()
 
     class Learning(Batcher):
-        def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
+        def learn_step(self, tickets: Sequence[Ticket], seconds: float, *, joined: Sequence[Ticket] = ()) -> None:
             assert seconds > 0
-            passes.append(len(tickets))
-
-        def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
-            assert seconds > 0
+            passes.append(len(joined))
             steps.append(len(tickets))
 
     batcher = Learning(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
@@ -311,7 +308,7 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
     found = await batcher.write([row, row], [Decoding(3), Decoding(5)])
     batcher.close()
     await asyncio.to_thread(runner.join, 10)
-    assert passes == [2]
+    assert passes == [2, *[0] * (len(steps) - 1)]
     assert sum(steps) == sum(len(draft.ids) + (draft.finish == "stop") for draft in found.outputs)
 
 
