@@ -21,13 +21,12 @@ from typing import NamedTuple
 
 from common.options import create_parser
 from common.sweeps import mean_metric, read_results
+from default_cells import RECORD, TASKS
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 from peltier_training.config.preparation import fill_in
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data
-
-RECORDED = Path(__file__).with_suffix(".jsonl")
 
 
 class Cell(NamedTuple):
@@ -42,7 +41,7 @@ class Setting(NamedTuple):
     """What the grid varies."""
 
     learning_rate: float
-    epochs: int
+    epochs: int | None  # None is an open end
     pooling: str
 
 
@@ -53,7 +52,7 @@ Grid = dict[Cell, dict[Setting, Seeds]]
 
 def read_recorded() -> Iterator[tuple[Cell, Setting, int, float]]:
     """The lines of the recorded grid."""
-    for line in map(json.loads, RECORDED.read_text().splitlines()):
+    for line in map(json.loads, RECORD.read_text().splitlines()):
         cell = Cell(line["preset"], line["task"], line["size"])
         yield cell, Setting(line["learning_rate"], line["epochs"], line["pooling"]), line["seed"], line["value"]
 
@@ -62,18 +61,26 @@ def read_sweep(folder: Path) -> Iterator[tuple[Cell, Setting, int, float]]:
     """The trials of a sweep."""
     for one in read_results(folder):
         numbers = one.hyperparameters
-        setting = Setting(numbers["learning_rate"], numbers["epochs"], str(one.settings["pooling"]))
+        epochs = None if numbers.get("open_end") else numbers["epochs"]
+        setting = Setting(numbers["learning_rate"], epochs, str(one.settings["pooling"]))
         yield Cell(one.preset, one.task, one.size or 0), setting, one.seed, mean_metric([one])
 
 
 def default_setting(cell: Cell) -> Setting:
     """The settings that `peltier train` chooses by default."""
-    columns = ("sentence1", "sentence2") if cell.task == "stsb" else ("text",)
-    data = Data(Path("train.jsonl"), Path("dev.jsonl"), columns, "label")
-    folder = Path("output")
-    run = Run(task=cell.task, preset=cell.preset, backbone="minilm", data=data, output=folder, directory=folder)
+    source, folder = TASKS[cell.task], Path("output")
+    data = Data(Path("train.jsonl"), Path("dev.jsonl"), source.columns, source.label)
+    run = Run(
+        task=cell.task,
+        task_type=source.type,
+        preset=cell.preset,
+        backbone="minilm",
+        data=data,
+        output=folder,
+        directory=folder,
+    )
     filled = fill_in(run, load_config(find_checkpoint("minilm")), cell.size)
-    return Setting(filled.learning_rate, filled.epochs, filled.overrides.get("pooling", "pooler"))
+    return Setting(filled.learning_rate, None, filled.overrides.get("pooling", "pooler"))
 
 
 def mean_above(values: Seeds, default: Seeds) -> float:
