@@ -159,7 +159,6 @@ def main() -> None:
     parser.add_argument("--grid", action="store_true", help="train a grid of rates, epochs and poolings")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    done = read_done()
     for one in list_trainings(
         tasks=options.task or list(TASKS),
         presets=options.preset or list(PRESETS),
@@ -167,7 +166,7 @@ def main() -> None:
         seeds=options.seed or list(SEEDS),
         grid=options.grid,
     ):
-        if one not in done:
+        if one not in read_done():  # read again, as others may run beside this one
             line = json.dumps(measure(one, options.data))
             print(line, flush=True)
             with RECORD.open("a") as file:

@@ -11,6 +11,7 @@ import pytest
 from peltier_backbone import load
 from peltier_backbone.linear.linear import PlainLinear
 from peltier_training.config.run import Run
+from peltier_training.fit import schedule
 from peltier_training.fit.callbacks import Ending
 from peltier_training.fit.schedule import Decay, find_decay, has_converged, is_over, why_ended
 from peltier_training.train import train
@@ -18,6 +19,12 @@ from safetensors.numpy import load_file
 from transformers import TrainerState
 
 MakeRun = Callable[..., Run]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patience counts from the first step on."""
+    monkeypatch.setattr(schedule, "LEAST_STEPS", 0)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +60,7 @@ def _log(scores: Sequence[float], interval: int = 1) -> list[dict[str, float]]:
     ]
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("scores", "interval", "decay"),
     [
@@ -72,11 +80,19 @@ def test_the_rate_falls_after_patience_or_at_the_latest_time(
     assert find_decay(run, _log(scores, interval)) == decay
 
 
+def test_patience_does_not_count_at_first(make_run: MakeRun):
+    """A metric that is 0 for 300 steps does not end a run."""
+    run = make_run(epochs=1000, patience=2, open_end=True)
+    assert find_decay(run, _log([0.0] * 99)) is None
+    assert find_decay(run, _log([0.0] * 100)) is not None
+
+
 def test_a_decay_is_linear():
     """From 1 at its start to 0 at its end."""
     assert [Decay(12, 16, 4, is_forced=False).factor(step) for step in (12, 13, 16)] == [1.0, 0.75, 0.0]
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("given", "scores", "converged", "reason"),
     [
@@ -95,6 +111,7 @@ def test_an_ended_run_has_a_reason(
     assert why_ended(run, _log(scores)).startswith(reason)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_run_with_an_open_end_resumes_exactly(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Resumed before or in its decay, it has the same rates, validations and artifact as without the break."""
     monkeypatch.setattr(load, "choose_linear", lambda *_: PlainLinear)  # the choice by time may differ from run to run

@@ -56,8 +56,8 @@ def test_a_failing_trial_stops_nobody(make_sweep: MakeSweep, tables: Tables):
 
 
 def test_a_larger_sweep_runs_only_what_is_new(make_sweep: MakeSweep, tables: Tables):
-    """In the same folder, with the reason for the end of each; what is left out of a smaller one stays in the ledger and
-    out of the table."""
+    """In the same folder, with the reason for its end; what is left out of a smaller one stays in the ledger and out of
+    the table."""
     tables["seeds"] = [0]
     make_sweep(tables).run(print)
     told: list[str] = []

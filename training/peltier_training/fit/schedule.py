@@ -1,9 +1,10 @@
 """When a training ends, and its learning rate until then, as functions of the Trainer's log.
 
 A run with a number of epochs has the Trainer's linear schedule, and ends early if it has a `patience`. A run with an
-open end keeps the highest rate after its warm-up until `patience` validations bring no improvement, or the most epochs
-are near. Then the rate falls linearly to 0, and the run ends. This is the warmup-stable-decay schedule of MiniCPM (Hu
-et al. 2024), whose decay needs a fraction of the steps before it (Hägele et al. 2024).
+open end keeps the highest rate after its warm-up, for at least `LEAST_STEPS` steps, until `patience` validations bring
+no improvement, or the most epochs are near. Then the rate falls linearly to 0, and the run ends. This is the
+warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps before it (Hägele et
+al. 2024).
 
 The log is part of checkpoints, so a resumed run ends where an uninterrupted one does.
 """
@@ -15,7 +16,8 @@ from typing import NamedTuple
 from peltier_training.config.run import LOWER_IS_BETTER, Run
 
 Log = Sequence[Mapping[str, float]]
-DECAY_FRACTION = 1 / 3  # of the epochs before the decay
+LEAST_STEPS = 300  # before patience counts: a metric may be 0 for hundreds of steps, as the F1 of rare entities
+_DECAY_DIVISOR = 3  # of the epochs before the decay, for its own
 
 
 class Decay(NamedTuple):
@@ -38,7 +40,7 @@ def find_decay(run: Run, log: Log) -> Decay | None:
         return None
     for scores, entry in _validations(run, log):
         epoch = round(entry["epoch"])
-        is_plateau = _num_since_best(scores) >= _patience(run)
+        is_plateau = entry["step"] >= LEAST_STEPS and _num_since_best(scores) >= _patience(run)
         if is_plateau or _decayed_epoch(run, epoch + _interval(run)) > run.epochs:
             last, step = min(_decayed_epoch(run, epoch), run.epochs), int(entry["step"])
             return Decay(step, last * (step // epoch), last, is_forced=not is_plateau)
@@ -97,7 +99,7 @@ def _num_since_best(scores: Sequence[float]) -> int:
 
 def _decayed_epoch(run: Run, epoch: int) -> int:
     """The last epoch of a decay that starts after `epoch`. It ends at a validation."""
-    return epoch + _interval(run) * math.ceil(DECAY_FRACTION * epoch / _interval(run))
+    return epoch + _interval(run) * math.ceil(epoch / (_DECAY_DIVISOR * _interval(run)))
 
 
 def _interval(run: Run) -> int:
