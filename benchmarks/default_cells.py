@@ -13,7 +13,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +57,8 @@ TASKS = {
 }
 
 
-class Training(NamedTuple):
+@dataclass(frozen=True)
+class Training:
     """One training; a value that is None is the default, and without `epochs` the end is open."""
 
     task: str
@@ -103,13 +104,14 @@ def measure(one: Training, root: Path) -> dict[str, Any]:
     report = result.report
     numbers, resolved = report.training.hyperparameters, report.resolved
     assert resolved is not None, "a new report has it"
-    used = one._replace(
+    used = replace(
+        one,
         learning_rate=numbers["learning_rate"],
         epochs=None if numbers["open_end"] else numbers["epochs"],
         pooling=resolved.pooling,
     )
     return {
-        **used._asdict(),
+        **asdict(used),
         "value": result.measure(test)[report.metric],
         "scores": [point.value for point in report.curves.validation[report.metric]],
         "steps": resolved.steps,
@@ -145,8 +147,8 @@ def create_run(one: Training, data: Data, parts: Mapping[str, Sequence[Example]]
 def read_done() -> set[Training]:
     """The trainings that the record has. Those with default values are also given as they are asked for."""
     lines = map(json.loads, RECORD.read_text().splitlines())
-    done = {Training(*(line[name] for name in Training._fields)) for line in lines}
-    return done | {one._replace(learning_rate=None, pooling=None) for one in done if one.epochs is None}
+    done = {Training(*(line[field.name] for field in fields(Training))) for line in lines}
+    return done | {replace(one, learning_rate=None, pooling=None) for one in done if one.epochs is None}
 
 
 def main() -> None:
