@@ -1,15 +1,11 @@
 """Is `peltier train` with no setting given as good as the best of a grid? MiniLM, few training rows.
 
-    .venv/bin/python benchmarks/defaults.py [RESULTS …]
+    .venv/bin/python benchmarks/defaults.py
 
-It prints the default of each cell (preset, task and number of rows), and the best other setting on the seeds that both
-have. RESULTS are outputs of the sweep:
-
-    .venv/bin/peltier sweep benchmarks/grids/defaults.toml --data DIR --output runs/defaults
-
-Without them it reads `defaults.jsonl`, the recorded grid of docs/results.md. That one measured on 1,000 training rows
-that chose nothing, and its second seed has only settings that were at most a point worse than the default with the
-first.
+It prints the default of each cell (preset, task and number of rows) of `defaults.jsonl`, and the best other setting on
+the seeds that both have. `benchmarks/default_cells.py` adds trainings to this record. The grid was trained without
+dropout in the backbone. Its second seed has only settings that were at most a point worse than the former default, a
+fixed number of epochs, with the first seed.
 """
 
 import json
@@ -20,14 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.harness import create_parser
-from common.sweeps import mean_metric, read_results
+from default_cells import RECORD, TASKS
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 from peltier_training.config.preparation import fill_in
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data
-
-RECORDED = Path(__file__).with_suffix(".jsonl")
 
 
 class Cell(NamedTuple):
@@ -42,7 +36,7 @@ class Setting(NamedTuple):
     """What the grid varies."""
 
     learning_rate: float
-    epochs: int
+    epochs: int | None  # None is an open end
     pooling: str
 
 
@@ -51,29 +45,28 @@ Seeds = dict[int, float]
 Grid = dict[Cell, dict[Setting, Seeds]]
 
 
-def read_recorded() -> Iterator[tuple[Cell, Setting, int, float]]:
-    """The lines of the recorded grid."""
-    for line in map(json.loads, RECORDED.read_text().splitlines()):
+def read_record() -> Iterator[tuple[Cell, Setting, int, float]]:
+    """The lines of the record."""
+    for line in map(json.loads, RECORD.read_text().splitlines()):
         cell = Cell(line["preset"], line["task"], line["size"])
         yield cell, Setting(line["learning_rate"], line["epochs"], line["pooling"]), line["seed"], line["value"]
 
 
-def read_sweep(folder: Path) -> Iterator[tuple[Cell, Setting, int, float]]:
-    """The trials of a sweep."""
-    for one in read_results(folder):
-        numbers = one.hyperparameters
-        setting = Setting(numbers["learning_rate"], numbers["epochs"], str(one.settings["pooling"]))
-        yield Cell(one.preset, one.task, one.size or 0), setting, one.seed, mean_metric([one])
-
-
 def default_setting(cell: Cell) -> Setting:
     """The settings that `peltier train` chooses by default."""
-    columns = ("sentence1", "sentence2") if cell.task == "stsb" else ("text",)
-    data = Data(Path("train.jsonl"), Path("dev.jsonl"), columns, "label")
-    folder = Path("output")
-    run = Run(task=cell.task, preset=cell.preset, backbone="minilm", data=data, output=folder, directory=folder)
+    source, folder = TASKS[cell.task], Path("output")
+    data = Data(Path("train.jsonl"), Path("dev.jsonl"), source.columns, source.label)
+    run = Run(
+        task=cell.task,
+        task_type=source.type,
+        preset=cell.preset,
+        backbone="minilm",
+        data=data,
+        output=folder,
+        directory=folder,
+    )
     filled = fill_in(run, load_config(find_checkpoint("minilm")), cell.size)
-    return Setting(filled.learning_rate, filled.epochs, filled.overrides.get("pooling", "pooler"))
+    return Setting(filled.learning_rate, None, filled.overrides.get("pooling", "pooler"))
 
 
 def mean_above(values: Seeds, default: Seeds) -> float:
@@ -104,14 +97,10 @@ def show(grid: Grid) -> None:
 
 
 def main() -> None:
-    parser = create_parser(__doc__)
-    parser.add_argument("results", type=Path, nargs="*", help="outputs of the sweep")
-    options = parser.parse_args()
+    create_parser(__doc__).parse_args()
     grid: Grid = defaultdict(lambda: defaultdict(dict))
-    sources = [read_sweep(folder) for folder in options.results] or [read_recorded()]
-    for source in sources:
-        for cell, setting, seed, value in source:
-            grid[cell][setting][seed] = 100 * value
+    for cell, setting, seed, value in read_record():
+        grid[cell][setting][seed] = 100 * value
     show(grid)
 
 

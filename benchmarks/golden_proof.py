@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from common.options import create_parser
+from common.harness import create_parser
 from peltier_adapters.artifact.artifact import Artifact, load_artifact
 from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden.golden import check_golden

@@ -90,7 +90,34 @@ class FloodRates:
         self._server, self._tenants, self._sentences = server, tenants, sentences
         self._draw = random.Random(0)
 
-    async def measure(rates: FloodRates, pairs: Sequence[tuple[RowKind, RowKind]], seconds: float, table: Table) -> None:
+    async def measure(self, kinds: dict[str, RowKind], seconds: float) -> dict[str, float]:
+        """Rows a CPU second of each tenant, all of whom flood the server."""
+        async with AsyncExitStack() as floods:
+            for tenant, kind in kinds.items():
+                await floods.enter_async_context(flooding(partial(self._ask, tenant, kind), _NUM_FLOODING))
+            await asyncio.sleep(_WARM_SECONDS)
+            before, begun = await self._rows(), self._server.cpu_seconds
+            await asyncio.sleep(seconds)
+            after, taken = await self._rows(), self._server.cpu_seconds - begun
+        return {tenant: (after[tenant] - before[tenant]) / taken for tenant in kinds}
+
+    async def _rows(self) -> Counter[str]:
+        return await self._tenants.counter("peltier_tenant_rows_total")
+
+    async def _ask(self, tenant: str, kind: RowKind) -> None:
+        client, texts = self._tenants.clients[tenant], self._texts(kind)
+        if kind.tasks == 1:
+            await client.predict(kind.adapters[0], texts)
+        else:
+            await client.predict_tasks(kind.adapters, texts[0])
+
+    def _texts(self, kind: RowKind) -> list[str]:
+        if not kind.long:
+            return self._draw.sample(self._sentences, _SENTENCES_AT_ONCE)
+        return [" ".join(self._draw.sample(self._sentences, _SENTENCES_OF_A_LONG_TEXT)) for _ in range(4)]
+
+
+async def measure(rates: FloodRates, pairs: Sequence[tuple[RowKind, RowKind]], seconds: float, table: Table) -> None:
     """Prints the rows of `pairs`."""
     alone: dict[str, float] = {}
     for one, other in pairs:

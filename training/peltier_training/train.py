@@ -82,6 +82,8 @@ def finish(learned: Learned) -> TrainingResult:
     subject, manifest = learner.deliver(record, validation)  # before the report, whose failure must not lose it
     findings = Findings(
         metric=run.metric,
+        ending=learned.history.ending,
+        has_converged=learned.history.has_converged,
         evaluation=evaluation,
         curves=Curves.create(learned.history),
         parameters=learner.parameters(),

@@ -1,4 +1,4 @@
-"""Early stopping, and the interval between validations."""
+"""The interval between validations, and what a run prints."""
 
 import io
 import re
@@ -8,37 +8,13 @@ from pathlib import Path
 
 import pytest
 from peltier_training.config.run import Run
-from peltier_training.fit.callbacks import ValidationInterval, is_over, recent_loss
+from peltier_training.fit import schedule
+from peltier_training.fit.callbacks import ValidationInterval, recent_loss
 from peltier_training.train import train
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.utils.logging import warning_once
 
 MakeRun = Callable[..., Run]
-
-
-@pytest.mark.parametrize(
-    ("patience", "scores", "over"),
-    [
-        (2, [], False),
-        (2, [0.5, 0.9, 0.3], False),
-        (2, [0.5, 0.9, 0.3, 0.9], True),  # as good is no better
-        (2, [0.5, 0.9, 0.3, 0.95, 0.1], False),
-        (2, [0.9, 0.1, 0.1, 0.1], True),
-        (None, [0.9] + 50 * [0.1], False),
-    ],
-)
-def test_patience_counts_from_the_best_epoch(make_run: MakeRun, patience: int | None, scores: list[float], over: bool):
-    """On the metric that chooses it; other entries of the log are not epochs."""
-    run = make_run(patience=patience)
-    log = [entry for score in scores for entry in ({"loss": 1.0}, {"eval_accuracy": score})]
-    assert is_over(run, log) is over
-
-
-def test_less_loss_is_better(make_run: MakeRun):
-    """Metrics that fall as answers get better are read so."""
-    log = [{"eval_mse": value} for value in (0.5, 0.4, 0.3)]
-    assert not is_over(make_run("regression", metric="mse", patience=1), log)
-    assert is_over(make_run("regression", metric="mse", patience=1), log[::-1])
 
 
 @pytest.mark.parametrize(
@@ -83,15 +59,16 @@ def test_an_epoch_is_a_line(
     make_run: MakeRun, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str], family: str, task_type: str,
     preset: str, metric: str,
 ):  # fmt: skip
-    """Two lines of what is about to be done and one an epoch, whatever is trained; nothing else is said anywhere, and
-    none is wider than a terminal."""
+    """Two lines of what is about to be done, one an epoch and the reason for the end, whatever is trained; nothing else
+    is said anywhere, and none is wider than a terminal."""
     warning_once.cache_clear()  # what an earlier test was told counts here too
     train_any(make_run(task_type, preset, backbone=request.getfixturevalue(family).name))
     captured = capfd.readouterr()
     assert captured.out == ""
-    length, device, *epochs = captured.err.splitlines()
+    length, device, *epochs, end = captured.err.splitlines()
     assert length.startswith("training on 48 rows: 2 epochs, 6 steps, batch size 16, learning rate ")
     assert device == "on cpu in float32, CPU threads: 1"
+    assert end == "ended after epoch 2: the given epochs are done"
     found = [LINE.fullmatch(line) for line in epochs]
     assert [(match and match.group(1, 2, 3)) for match in found] == [("1", "3", metric), ("2", "6", metric)]
     assert found[0] is not None
@@ -99,12 +76,32 @@ def test_an_epoch_is_a_line(
     assert max(map(len, captured.err.splitlines())) <= 80
 
 
+def test_a_run_with_an_open_end_prints_its_phases(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """The last epoch is unknown until the learning rate falls, and the last line says why training ended."""
+    monkeypatch.setattr(schedule, "LEAST_STEPS", 0)
+    train(make_run(epochs=30, patience=1, open_end=True, learning_rate=1e-5))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == [
+        "training on 48 rows, batch size 16, learning rate 1e-05",
+        "until accuracy has not improved in 1 validation, at most 30 epochs, 90 steps",
+    ]
+    assert [line.split("  ")[0] for line in lines[3:]] == [
+        "epoch 1",
+        "epoch 2/3",
+        "no better accuracy: the rate falls to 0 until epoch 3, step 9",
+        "epoch 3/3",
+        "ended after epoch 3: no better accuracy in 1 validation",
+    ]
+
+
 def test_a_resumed_run_says_where_it_begins(make_run: MakeRun, capsys: pytest.CaptureFixture[str]):
     """Its lines are those of its own epochs."""
     train(make_run(epochs=1))
     capsys.readouterr()
     train(make_run(epochs=2, resume=True))
-    first, _, *epochs = capsys.readouterr().err.splitlines()
+    first, _, *epochs, _ = capsys.readouterr().err.splitlines()
     assert "6 steps, from step 3 on, batch" in first
     assert [line.split("  ")[:2] for line in epochs] == [["epoch 2/2", "step 6/6"]]
 
@@ -128,6 +125,7 @@ def test_a_terminal_has_a_bar_that_goes_away(make_run: MakeRun, monkeypatch: pyt
         "on cpu in float32, CPU threads: 1",
         "epoch 1/2",
         "epoch 2/2",
+        "ended after epoch 2: the given epochs are done",
     ]
     assert terminal.getvalue().endswith("\r")  # the bar is gone
 

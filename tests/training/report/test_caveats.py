@@ -1,6 +1,7 @@
 """What a person is warned of after a training."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,14 @@ def test_the_best_epoch_should_not_be_the_last(history: Sequence[float], metric:
         assert found == ()
     else:
         assert found == (f"{expected}: training may not have converged; train for longer (--epochs).",)
+
+
+def test_the_last_validation_may_be_the_best_of_a_run_that_converged():
+    """Its learning rate fell to 0 after its validations had stopped improving."""
+    evaluation = Evaluation({"accuracy": 1.0}, ["a", "b"], [0, 1], [0, 1])
+    evidence = Evidence("classification", ("no", "yes"), "accuracy", (0.5, 0.6, 0.7), evaluation, None)
+    assert find_caveats(evidence) != ()
+    assert find_caveats(replace(evidence, has_converged=True)) == ()
 
 
 def test_a_label_that_is_never_predicted_is_named():

@@ -172,6 +172,7 @@ def test_what_was_left_to_auto_is_resolved():
     resolved = Resolved(
         device="cpu", dtype="float32", threads=2, pooling="mean", metric="accuracy", learning_rate=3e-3, batch_size=32,
         max_length=128, epochs=5.0, steps=95, best_epoch=4.0, best_step=76,
+        ended="the given epochs are done",
     )  # fmt: skip
     training = TrainingRecord(
         data={"validation": "v", "validation_rows": 1},
@@ -182,6 +183,7 @@ def test_what_was_left_to_auto_is_resolved():
     expected = {
         "dtype": "float32", "threads": "2", "metric": "accuracy", "learning rate": "0.003", "batch size": "32",
         "max length": "128", "epochs": "5", "steps": "95", "best epoch": "4", "best step": "76",
+        "ended": "the given epochs are done",
         "pooling": "auto: mean",
     }  # fmt: skip
     assert expected.items() <= pairs.items()

@@ -56,12 +56,14 @@ def test_a_failing_trial_stops_nobody(make_sweep: MakeSweep, tables: Tables):
 
 
 def test_a_larger_sweep_runs_only_what_is_new(make_sweep: MakeSweep, tables: Tables):
-    """In the same folder; what is left out of a smaller one stays in the ledger and out of the table."""
+    """In the same folder, with the reason for its end; what is left out of a smaller one stays in the ledger and out of
+    the table."""
     tables["seeds"] = [0]
     make_sweep(tables).run(print)
     told: list[str] = []
     table = make_sweep(tables | {"seeds": [0, 1]}).run(told.append)
     assert told[0] == "2 trials, 1 of them done, 1 at a time"
+    assert told[1].endswith(" s, ended after epoch 1: the given epoch is done")
     assert table.rows[0].cells["toy accuracy"].count == 2
     assert make_sweep(tables).run(print).rows[0].cells["toy accuracy"].count == 1
 

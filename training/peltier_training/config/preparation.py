@@ -29,14 +29,16 @@ from peltier_training.processes import num_processes
 _COLUMNS = ("text_columns", "label_column", "label_separator")
 _MAX_SMALL_BATCH_ROWS = 2_000  # fewer training rows get small batches, for more steps in the same epochs
 _SMALL_BATCH, _BATCH = 16, 32
-_MIN_STEPS = 300
-_MIN_EPOCHS = 5
-_PATIENCE = 8
-_MAX_VALIDATIONS = 20
+# Without `epochs`: the most steps, or epochs if those are more; steps from one validation to the next, rounded to whole
+# epochs; and steps without improvement, or validations if those are more.
+_MOST_STEPS, _MOST_EPOCHS = 2_000, 10
+_STEPS_PER_VALIDATION = 40
+_PATIENT_STEPS, _PATIENT_VALIDATIONS = 150, 2
+_WARMUP, _WARMUP_STEPS = 0.06, 30  # with `epochs` a fraction of all steps, without them a number
 _MIN_EVAL_ROWS = 500
 # The papers' narrowest encoder is BERT-base. Narrower encoders learn little at its learning rates.
 _PUBLISHED_WIDTH = 768
-_NARROW_FACTOR, _MAX_NARROW_RATE = 6, 3e-3
+_NARROW_FACTOR, _MAX_NARROW_RATE = 6, 2e-3
 
 
 @dataclass(frozen=True)
@@ -124,16 +126,14 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
     batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _MAX_SMALL_BATCH_ROWS else _BATCH)
     rate = numbers.learning_rate or _learning_rate(run.preset, config)
     dropout = config.dropout if numbers.backbone_dropout is None else numbers.backbone_dropout
-    filled = replace(numbers, batch_size=batch_size, learning_rate=rate, backbone_dropout=dropout)
+    warmup = numbers.warmup
+    if warmup is None:
+        warmup = _WARMUP_STEPS if numbers.epochs is None else _WARMUP
+    filled = replace(numbers, batch_size=batch_size, learning_rate=rate, backbone_dropout=dropout, warmup=warmup)
     if numbers.epochs is None:
-        epochs = _epochs(math.ceil(num_rows / (batch_size * num_processes())))
-        filled = replace(
-            filled,
-            epochs=epochs,
-            patience=numbers.patience or _PATIENCE,
-            eval_rows=numbers.eval_rows or max(num_rows, _MIN_EVAL_ROWS),
-            validation_interval=math.ceil(epochs / _MAX_VALIDATIONS),
-        )
+        steps = math.ceil(num_rows / (batch_size * num_processes()))
+        filled = replace(filled, **_open_end(steps), eval_rows=numbers.eval_rows or max(num_rows, _MIN_EVAL_ROWS))
+        filled = replace(filled, patience=numbers.patience or filled.patience)
     return replace(run, hyperparameters=filled, overrides={**run.overrides, **_pooling(run, config)})
 
 
@@ -165,5 +165,13 @@ def _embedding_head(run: Run, config: BackboneConfig) -> Mapping[str, str]:
     return {"pooling": pooling, "head_projection": "true" if run.embedding.projection else "false"}
 
 
-def _epochs(steps_per_epoch: int) -> int:
-    return max(math.ceil(_MIN_STEPS / steps_per_epoch), _MIN_EPOCHS)
+def _open_end(steps_per_epoch: int) -> Mapping[str, Any]:
+    """The hyper-parameters of a run with an open end. Its most epochs are a multiple of its validation interval."""
+    interval = max(round(_STEPS_PER_VALIDATION / steps_per_epoch), 1)
+    epochs = max(math.ceil(_MOST_STEPS / steps_per_epoch), _MOST_EPOCHS)
+    return {
+        "epochs": interval * math.ceil(epochs / interval),
+        "patience": max(math.ceil(_PATIENT_STEPS / (interval * steps_per_epoch)), _PATIENT_VALIDATIONS),
+        "validation_interval": interval,
+        "open_end": True,
+    }

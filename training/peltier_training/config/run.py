@@ -66,10 +66,15 @@ DEFAULT_RANKING_LOSS: RankingLoss = "listwise"
 @dataclass(frozen=True)
 class Hyperparameters:
     """The optimisation. `preparation.fill_in` replaces None by values for the method, the backbone and the number of
-    training rows. There are `validation_interval` epochs from one validation to the next; None is one."""
+    training rows. There are `validation_interval` epochs from one validation to the next; None is one. With an
+    `open_end`, `epochs` are the most (`fit.schedule`)."""
 
     epochs: Annotated[
-        int | None, Option(help="Passes over the training data. Default: 300 steps, and at least 5 passes.")
+        int | None,
+        Option(
+            help="Passes over the training data. Default: until the validation stops improving, at most 2,000 steps or "
+            "10 passes, whichever is more."
+        ),
     ] = None
     learning_rate: Annotated[
         float | None,
@@ -79,7 +84,10 @@ class Hyperparameters:
         int | None, Option(help="Rows per step. Default: 16 for fewer than 2,000 training rows, else 32.")
     ] = None
     seed: Annotated[int, Option(help="Seed of initialisation, order and routing.")] = 0
-    warmup: Annotated[float, Option(help="Warm-up steps; below 1, a fraction of all steps.")] = 0.06
+    warmup: Annotated[
+        float | None,
+        Option(help="Warm-up steps; below 1, a fraction of all steps. Default: 0.06 with --epochs, else 30 steps."),
+    ] = None
     weight_decay: Annotated[float, Option(help="AdamW weight decay.")] = 0.0
     dropout: Annotated[float, Option(help="Dropout before the output layer.")] = 0.1
     backbone_dropout: Annotated[
@@ -112,13 +120,17 @@ class Hyperparameters:
     ] = None
     patience: Annotated[
         int | None,
-        Option(help="Stop after this many validations without improvement. Default: never with --epochs, else 8."),
+        Option(
+            help="Validations without improvement until training ends; without --epochs, until the learning rate "
+            "falls. Default: with --epochs none, else as many as 150 steps have, but at least 2."
+        ),
     ] = None
     ranking_loss: Annotated[
         str | None,
         Option(help="Loss of a ranking: listwise or pairwise, over the documents of a query. Default: listwise."),
     ] = None
     validation_interval: int | None = None
+    open_end: bool = False
 
     def check(self) -> None:
         """Raise a `TrainingError` for an invalid value."""
@@ -130,7 +142,7 @@ class Hyperparameters:
             rate = getattr(self, name)
             if rate is not None and rate >= 1:
                 raise TrainingError(f"{name} is {rate}; it must be a fraction below 1")
-        if self.warmup >= 1 and self.warmup != int(self.warmup):
+        if self.warmup is not None and self.warmup >= 1 and self.warmup != int(self.warmup):
             raise TrainingError(f"warmup is {self.warmup}; it must be a fraction below 1 or a whole number of steps")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
@@ -182,7 +194,8 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """Passes over the training data; set at the latest by `preparation.fill_in`, as the next two are."""
+        """Passes over the training data, or the most of an open end; set at the latest by `preparation.fill_in`, as the
+        next four are."""
         return _filled(self.hyperparameters.epochs)
 
     @property
@@ -194,6 +207,11 @@ class Run:
     def learning_rate(self) -> float:
         """The highest learning rate, after warm-up."""
         return _filled(self.hyperparameters.learning_rate)
+
+    @property
+    def warmup(self) -> float:
+        """Warm-up steps; below 1, a fraction of all steps."""
+        return _filled(self.hyperparameters.warmup)
 
     @property
     def backbone_dropout(self) -> float:

@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,36 +11,21 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainerControl, TrainerState
 from transformers import TrainingArguments as Arguments
 
-from peltier_training.config.run import LOWER_IS_BETTER, Run
+from peltier_training.config.run import Run
+from peltier_training.fit.schedule import Log, find_decay, is_over, num_without_improvement, patience_text, why_ended
 
-Log = Sequence[Mapping[str, float]]
 _BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} elapsed, {remaining} left"
+_OPEN_BAR = _BAR.replace("{remaining}", "at most {remaining}")
 
 
-class Patience(TrainerCallback):
-    """Stops a run after `patience` validations without improvement.
-
-    It reads the Trainer's log, which is part of checkpoints, so that a resumed run stops when an uninterrupted one
-    does."""
+class Ending(TrainerCallback):
+    """Ends a run early, when its schedule says so."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         control.should_training_stop |= is_over(self._run, state.log_history)
-
-
-def is_over(run: Run, log: Log) -> bool:
-    """Whether the last `patience` validations of `log` brought no improvement."""
-    patience = run.hyperparameters.patience
-    return patience is not None and num_without_improvement(run, log) >= patience
-
-
-def num_without_improvement(run: Run, log: Log) -> int:
-    """The number of validations since the best one, the first of equals."""
-    sign = -1.0 if run.metric in LOWER_IS_BETTER else 1.0
-    scores = [sign * entry[f"eval_{run.metric}"] for entry in log if f"eval_{run.metric}" in entry]
-    return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
 
 class ValidationInterval(TrainerCallback):
@@ -75,7 +60,7 @@ class TrainingProgress(TrainerCallback):
         self._bar = tqdm(
             total=state.max_steps,
             initial=state.global_step,
-            bar_format=_BAR,
+            bar_format=_OPEN_BAR if self._run.hyperparameters.open_end else _BAR,
             file=sys.stderr,
             leave=False,
             disable=not sys.stderr.isatty(),
@@ -84,10 +69,13 @@ class TrainingProgress(TrainerCallback):
         begun = f", from step {state.global_step} on" if state.global_step else ""
         rows = len(kwargs["train_dataloader"].dataset)
         run = self._run
-        self._write(
-            f"training on {rows} rows: {run.epochs} epochs, {state.max_steps} steps{begun}, "
-            f"batch size {run.batch_size}, learning rate {run.learning_rate:g}"
-        )
+        length = f"{run.epochs} epochs, {state.max_steps} steps"
+        numbers = f"batch size {run.batch_size}, learning rate {run.learning_rate:g}"
+        if run.hyperparameters.open_end:
+            self._write(f"training on {rows} rows{begun}, {numbers}")
+            self._write(f"until {run.metric} has not improved in {patience_text(run)}, at most {length}")
+        else:
+            self._write(f"training on {rows} rows: {length}{begun}, {numbers}")
         self._write(f"on {args.device.type} in {run.dtype}, CPU threads: {torch.get_num_threads()}")
 
     def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -104,23 +92,44 @@ class TrainingProgress(TrainerCallback):
             now = time.perf_counter()
             self._write(f"{self._describe(state)}  {now - self._since:.1f} s{self._mark(state)}")
             self._since = now
+            self._show_decay(self._bar, state)
+
+    def on_train_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self._bar is not None:
+            self._write(f"ended after epoch {state.epoch:.4g}: {why_ended(self._run, state.log_history)}")
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
+
+    def _show_decay(self, bar: tqdm, state: TrainerState) -> None:
+        """Write when the learning rate starts to fall, which determines the last step."""
+        decay = find_decay(self._run, state.log_history)
+        if decay is not None and bar.total != decay.end:
+            bar.total, bar.bar_format = decay.end, _BAR
+            reason = "few epochs are left" if decay.is_forced else f"no better {self._run.metric}"
+            self._write(f"{reason}: the rate falls to 0 until epoch {decay.last_epoch}, step {decay.end}")
 
     def _write(self, line: str) -> None:
         tqdm.write(line, file=sys.stderr)
 
     def _describe(self, state: TrainerState) -> str:
         log, metric = state.log_history, self._run.metric
-        parts = [f"epoch {state.epoch:.4g}/{state.num_train_epochs}", f"step {state.global_step}/{state.max_steps}"]
+        epochs, steps = self._totals(state)
+        parts = [f"epoch {state.epoch:.4g}{epochs}", f"step {state.global_step}{steps}"]
         if (loss := recent_loss(log)) is not None:
             parts.append(f"loss {loss:.4f}")
         parts.append(f"{metric} {log[-1][f'eval_{metric}']:.4f}")
         if (rate := _last(log, "learning_rate")) is not None:
             parts.append(f"rate {rate:.1e}")
         return "  ".join(parts)
+
+    def _totals(self, state: TrainerState) -> tuple[str, str]:
+        """The last epoch and step as they are shown; of an open end they are unknown until the learning rate falls."""
+        if not self._run.hyperparameters.open_end:
+            return f"/{state.num_train_epochs}", f"/{state.max_steps}"
+        decay = find_decay(self._run, state.log_history)
+        return ("", "") if decay is None else (f"/{decay.last_epoch}", f"/{decay.end}")
 
     def _mark(self, state: TrainerState) -> str:
         return "  best" if num_without_improvement(self._run, state.log_history) == 0 else ""

@@ -85,8 +85,8 @@ class Majority(Spec):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The inputs of warnings: the final `evaluation`, the best constant answer `majority`, and the `history` of the
-    metric that chooses the epoch, one value per validation."""
+    """The inputs of warnings: the final `evaluation`, the best constant answer `majority`, the `history` of the metric
+    that chooses the epoch, one value per validation, and whether training ended because it stopped improving."""
 
     task_type: TaskType
     labels: Sequence[str]
@@ -94,6 +94,7 @@ class Evidence:
     history: Sequence[float]
     evaluation: Evaluation
     majority: Majority | None
+    has_converged: bool = False
 
 
 def find_caveats(evidence: Evidence) -> tuple[str, ...]:
@@ -107,7 +108,7 @@ def _unfinished(evidence: Evidence) -> str | None:
     """The last of several validations is the best, so training longer may improve the metric."""
     history, metric = evidence.history, evidence.metric
     falls = metric in LOWER_IS_BETTER
-    if len(history) < 2 or (not falls and history[-1] >= _PERFECT.get(metric, 1.0)):
+    if evidence.has_converged or len(history) < 2 or (not falls and history[-1] >= _PERFECT.get(metric, 1.0)):
         return None
     best = min(history) if falls else max(history)
     if history.index(best) < len(history) - 1:

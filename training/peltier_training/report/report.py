@@ -21,7 +21,8 @@ from peltier_training.report.mistakes import Mistake
 
 class Resolved(Spec):
     """The used values of settings with a default or "auto". `steps` and `epochs` were trained, `best_step` and
-    `best_epoch` were kept; `pooling` is None on T5, which has no head."""
+    `best_epoch` were kept; `ended` is the reason for the end, which older reports lack; `pooling` is None on T5, which
+    has no head."""
 
     device: str
     dtype: str
@@ -35,9 +36,11 @@ class Resolved(Spec):
     steps: int
     best_epoch: float | None
     best_step: int | None
+    ended: str | None = None
 
     @classmethod
-    def create(cls, metric: str, pooling: str | None, record: TrainingRecord, curves: Curves, cost: Cost) -> "Resolved":
+    def create(cls, findings: "Findings", record: TrainingRecord) -> "Resolved":
+        metric, curves, cost = findings.metric, findings.curves, findings.cost
         points = curves.validation.get(metric, ())
         best = next((point for point in points if point.step == curves.best_step), None)
         numbers = record.hyperparameters
@@ -45,7 +48,7 @@ class Resolved(Spec):
             device=cost.device,
             dtype=cost.dtype,
             threads=cost.threads,
-            pooling=pooling,
+            pooling=findings.pooling,
             metric=metric,
             learning_rate=numbers["learning_rate"],
             batch_size=numbers["batch_size"],
@@ -54,6 +57,7 @@ class Resolved(Spec):
             steps=points[-1].step if points else 0,
             best_epoch=best.epoch if best else None,
             best_step=curves.best_step,
+            ended=findings.ending,
         )
 
 
@@ -131,9 +135,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Findings:
-    """The results of a run that are not in its artifact; `pooling` is that of an encoder's head."""
+    """The results of a run that are not in its artifact; `pooling` is that of an encoder's head, `ending` and
+    `has_converged` are those of its `History`."""
 
     metric: str
+    ending: str
+    has_converged: bool
     evaluation: Evaluation
     curves: Curves
     parameters: ParameterCounts
@@ -153,7 +160,7 @@ def create_report(subject: Subject, findings: Findings) -> Report:
         metric=findings.metric,
         warnings=find_caveats(_evidence(findings, task, majority)),
         majority=majority,
-        resolved=Resolved.create(findings.metric, findings.pooling, subject.training, findings.curves, findings.cost),
+        resolved=Resolved.create(findings, subject.training),
         curves=findings.curves,
         parameters=findings.parameters,
         cost=findings.cost,
@@ -179,6 +186,7 @@ def _evidence(findings: Findings, task: TaskSpec, majority: Majority | None) -> 
         labels=task.labels,
         metric=findings.metric,
         history=tuple(point.value for point in history),
+        has_converged=findings.has_converged,
         evaluation=findings.evaluation,
         task_type=task.type,
         majority=majority,

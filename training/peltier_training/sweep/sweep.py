@@ -18,7 +18,7 @@ from peltier_training.report.page import write_file
 from peltier_training.sweep import plots
 from peltier_training.sweep.executor import Executor
 from peltier_training.sweep.table import SweepTable, check_grouping, create_table, default_grouping, to_csv, to_markdown
-from peltier_training.sweep.trial import Trial, TrialResult
+from peltier_training.sweep.trial import Trial, TrialOutcome, TrialResult
 
 Tell = Callable[[str], None]
 # Takes the number of trials that are done, and of all.
@@ -76,6 +76,13 @@ def _parse(path: Path, number: int, line: bytes) -> TrialResult:
         raise TrainingError(f"{path}:{number} is not a result of a sweep; choose another folder") from None
 
 
+def _describe(trial: Trial, outcome: TrialOutcome) -> str:
+    """The metric of a trial that succeeded, its time and its end."""
+    metric = trial.run.metric
+    ended = "" if outcome.ended is None else f", ended after epoch {outcome.epochs:g}: {outcome.ended}"
+    return f"{metric} {outcome.metrics[metric]:.4f} in {outcome.seconds:.1f} s{ended}"
+
+
 def _count_nothing(done: int, total: int) -> None:
     pass
 
@@ -122,9 +129,7 @@ class Sweep:
         for trial, outcome in self.executor.run(waiting, self.folder / "trials"):
             ledger.append(TrialResult.create(trial, outcome))
             done += 1
-            metric = trial.run.metric
-            found = outcome.failure or f"{metric} {outcome.metrics[metric]:.4f} in {outcome.seconds:.1f} s"
-            tell(f"[{done}/{total}] {trial.name}: {found}")
+            tell(f"[{done}/{total}] {trial.name}: {outcome.failure or _describe(trial, outcome)}")
             count(done, total)
 
     def _report(self, ledger: Ledger) -> SweepTable:

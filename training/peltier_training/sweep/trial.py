@@ -75,11 +75,14 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 class TrialOutcome(Spec):
     """The result of a trial: metrics and costs, or the failure in one sentence.
 
-    `seconds` is the time of the whole trial. `seconds_per_epoch`, `memory_bytes` (the peak of the trial's process) and
-    `device_memory_bytes` (of CUDA) cover training only."""
+    `epochs` were trained, and `ended` is the reason for the end. `seconds` is the time of the whole trial.
+    `seconds_per_epoch`, `memory_bytes` (the peak of the trial's process) and `device_memory_bytes` (of CUDA) cover
+    training only."""
 
     metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
     rows: int | None = None
+    epochs: float | None = None
+    ended: str | None = None
     seconds: float | None = None
     seconds_per_epoch: float | None = None
     memory_bytes: int | None = None

@@ -71,10 +71,13 @@ def run_trial(trial: Trial, directory: Path) -> TrialOutcome:
         shutil.rmtree(scratch)
     metrics = result.metrics | _routes(result.report) if test is None else result.measure(test)
     _check_finite(metrics)
-    cost = result.report.cost
+    cost, resolved = result.report.cost, result.report.resolved
+    assert resolved is not None, "only older reports lack it"
     return TrialOutcome(
         metrics=metrics,
         rows=num_rows,
+        epochs=resolved.epochs,
+        ended=resolved.ended,
         seconds=time.perf_counter() - start,
         seconds_per_epoch=cost.seconds_per_epoch,
         memory_bytes=cost.memory_bytes,

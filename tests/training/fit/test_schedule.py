@@ -1,0 +1,152 @@
+"""When a training ends, and its learning rate until then."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from peltier_backbone import load
+from peltier_backbone.linear.linear import PlainLinear
+from peltier_training.config.run import Run
+from peltier_training.fit import schedule
+from peltier_training.fit.callbacks import Ending
+from peltier_training.fit.schedule import Decay, find_decay, has_converged, is_over, why_ended
+from peltier_training.train import train
+from safetensors.numpy import load_file
+from transformers import TrainerState
+
+MakeRun = Callable[..., Run]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patience counts from the first step on."""
+    monkeypatch.setattr(schedule, "LEAST_STEPS", 0)
+
+
+@pytest.mark.parametrize(
+    ("patience", "scores", "over"),
+    [
+        (2, [], False),
+        (2, [0.5, 0.9, 0.3], False),
+        (2, [0.5, 0.9, 0.3, 0.9], True),  # as good is no better
+        (2, [0.5, 0.9, 0.3, 0.95, 0.1], False),
+        (2, [0.9, 0.1, 0.1, 0.1], True),
+        (None, [0.9] + 50 * [0.1], False),
+    ],
+)
+def test_patience_counts_from_the_best_epoch(make_run: MakeRun, patience: int | None, scores: list[float], over: bool):
+    """On the metric that chooses it; other entries of the log are not epochs."""
+    run = make_run(patience=patience)
+    log = [entry for score in scores for entry in ({"loss": 1.0}, {"eval_accuracy": score})]
+    assert is_over(run, log) is over
+
+
+def test_less_loss_is_better(make_run: MakeRun):
+    """Metrics that fall as answers get better are read so."""
+    log = [{"eval_mse": value} for value in (0.5, 0.4, 0.3)]
+    assert not is_over(make_run("regression", metric="mse", patience=1), log)
+    assert is_over(make_run("regression", metric="mse", patience=1), log[::-1])
+
+
+def _log(scores: Sequence[float], interval: int = 1) -> list[dict[str, float]]:
+    """Validations every `interval` epochs of three steps."""
+    epochs = range(interval, interval * len(scores) + 1, interval)
+    return [
+        {"eval_accuracy": score, "epoch": epoch, "step": 3 * epoch} for score, epoch in zip(scores, epochs, strict=True)
+    ]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("scores", "interval", "decay"),
+    [
+        ([0.5, 0.6, 0.6], 1, None),
+        ([0.5, 0.6, 0.6, 0.5], 1, Decay(12, 18, 6, is_forced=False)),  # two of four epochs, rounded up
+        ([0.5, 0.6, 0.6, 0.5, 0.9], 1, Decay(12, 18, 6, is_forced=False)),  # it has started
+        ([0.5, 0.4, 0.4], 4, Decay(36, 48, 16, is_forced=False)),  # whole intervals
+        ([0.1 * number for number in range(14)], 1, None),
+        ([0.1 * number for number in range(15)], 1, Decay(45, 60, 20, is_forced=True)),  # of at most 20 epochs
+    ],
+)
+def test_the_rate_falls_after_patience_or_at_the_latest_time(
+    make_run: MakeRun, scores: list[float], interval: int, decay: Decay | None
+):
+    """It falls for a third of the epochs before, in whole intervals, and is 0 at the latest at the most epochs."""
+    run = make_run(epochs=20, patience=2, open_end=True, validation_interval=interval)
+    assert find_decay(run, _log(scores, interval)) == decay
+
+
+def test_patience_does_not_count_at_first(make_run: MakeRun):
+    """A metric that is 0 for 300 steps does not end a run."""
+    run = make_run(epochs=1000, patience=2, open_end=True)
+    assert find_decay(run, _log([0.0] * 99)) is None
+    assert find_decay(run, _log([0.0] * 100)) is not None
+
+
+def test_a_decay_is_linear():
+    """From 1 at its start to 0 at its end."""
+    assert [Decay(12, 16, 4, is_forced=False).factor(step) for step in (12, 13, 16)] == [1.0, 0.75, 0.0]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("given", "scores", "converged", "reason"),
+    [
+        ({"epochs": 3}, [0.1, 0.2, 0.3], False, "the given epochs are done"),
+        ({"epochs": 9, "patience": 2}, [0.3, 0.2, 0.3], True, "no better accuracy in 2 validations"),
+        ({"epochs": 9, "patience": 2, "open_end": True}, [0.3, 0.2, 0.3, 0.4], True, "no better accuracy in 2 valid"),
+        ({"epochs": 4, "patience": 2, "open_end": True}, [0.1, 0.2, 0.3, 0.4], False, "4 epochs are the most without"),
+    ],
+)
+def test_an_ended_run_has_a_reason(
+    make_run: MakeRun, given: dict[str, int], scores: list[float], converged: bool, reason: str
+):
+    """A run has converged if its validations stopped improving, also if they improve while the rate falls."""
+    run = make_run(**given)
+    assert has_converged(run, _log(scores)) is converged
+    assert why_ended(run, _log(scores)).startswith(reason)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_run_with_an_open_end_resumes_exactly(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Resumed before or in its decay, it has the same rates, validations and artifact as without the break."""
+    monkeypatch.setattr(load, "choose_linear", lambda *_: PlainLinear)  # the choice by time may differ from run to run
+    monkeypatch.setattr(Ending, "on_save", _keep(kept := tmp_path / "kept"), raising=False)
+    run = make_run(epochs=30, patience=2, open_end=True, learning_rate=2e-2, backbone_dropout=0.1)
+    train(run)
+    whole, log = load_file(run.output), _read(run)
+    decay = find_decay(run, log)
+    assert decay is not None
+    assert is_over(run, log[:-1])  # the last entry sums up
+    for step in (decay.start, decay.start + 3):
+        shutil.rmtree(run.directory)
+        for own in (path for path in kept.iterdir() if _number(path) <= step):
+            shutil.copytree(own, run.directory / own.name)
+        train(replace(run, resume=True))
+        assert [entry for entry in _read(run) if "loss" in entry] == [entry for entry in log if "loss" in entry]
+        again = load_file(run.output)
+        assert all(np.array_equal(again[name], tensor) for name, tensor in whole.items())
+
+
+def _keep(folder: Path) -> Callable[..., None]:
+    """A callback's method that copies each checkpoint to `folder`; a run removes all but the newest and the best."""
+
+    def on_save(_: Ending, args: Any, state: TrainerState, control: Any, **__: Any) -> None:
+        name = f"checkpoint-{state.global_step}"
+        shutil.copytree(Path(args.output_dir) / name, folder / name, dirs_exist_ok=True)
+
+    return on_save
+
+
+def _number(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def _read(run: Run) -> list[dict[str, float]]:
+    """The log of a finished run."""
+    last = max(run.directory.glob("checkpoint-*"), key=_number)
+    return TrainerState.load_from_json(str(last / "trainer_state.json")).log_history

@@ -1,0 +1,115 @@
+"""When a training ends, and its learning rate until then, as functions of the Trainer's log.
+
+A run with a number of epochs has the Trainer's linear schedule, and ends early if it has a `patience`. A run with an
+open end keeps the highest rate after its warm-up, for at least `LEAST_STEPS` steps, until `patience` validations bring
+no improvement, or the most epochs are near. Then the rate falls linearly to 0, and the run ends. This is the
+warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps before it (Hägele et
+al. 2024).
+
+The log is part of checkpoints, so a resumed run ends where an uninterrupted one does.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from peltier_training.config.run import LOWER_IS_BETTER, Run
+
+Log = Sequence[Mapping[str, float]]
+LEAST_STEPS = 300  # before patience counts: a metric may be 0 for hundreds of steps, as the F1 of rare entities
+_DECAY_DIVISOR = 3  # of the epochs before the decay, for its own
+
+
+class Decay(NamedTuple):
+    """The last phase of a run with an open end, in steps and as its last epoch. `is_forced` tells whether the most
+    epochs were the reason, and not a plateau."""
+
+    start: int
+    end: int
+    last_epoch: int
+    is_forced: bool
+
+    def factor(self, step: int) -> float:
+        """What the highest learning rate is multiplied by after `step` steps."""
+        return max((self.end - step) / (self.end - self.start), 0.0)
+
+
+def find_decay(run: Run, log: Log) -> Decay | None:
+    """The decay of a run with an open end; None before it starts, and for other runs."""
+    if not run.hyperparameters.open_end:
+        return None
+    for scores, entry in _validations(run, log):
+        epoch = round(entry["epoch"])
+        is_plateau = entry["step"] >= LEAST_STEPS and _num_since_best(scores) >= _patience(run)
+        if is_plateau or _decayed_epoch(run, epoch + _interval(run)) > run.epochs:
+            last, step = min(_decayed_epoch(run, epoch), run.epochs), int(entry["step"])
+            return Decay(step, last * (step // epoch), last, is_forced=not is_plateau)
+    return None
+
+
+def is_over(run: Run, log: Log) -> bool:
+    """Whether training ends at the last validation of `log`, before its epochs do."""
+    if decay := find_decay(run, log):
+        return log[-1]["step"] >= decay.end
+    return _has_patience(run) and num_without_improvement(run, log) >= _patience(run)
+
+
+def has_converged(run: Run, log: Log) -> bool:
+    """Whether the run ended because the validation stopped improving."""
+    if decay := find_decay(run, log):
+        return not decay.is_forced
+    return is_over(run, log)
+
+
+def why_ended(run: Run, log: Log) -> str:
+    """The reason for the end of a finished run, a clause."""
+    if has_converged(run, log):
+        return f"no better {run.metric} in {patience_text(run)}"
+    if run.hyperparameters.open_end:
+        return f"{run.epochs} epochs are the most without --epochs"
+    return "the given epochs are done" if run.epochs > 1 else "the given epoch is done"
+
+
+def patience_text(run: Run) -> str:
+    """The patience of a run that has one, such as "4 validations"."""
+    return f"{_patience(run)} validation{'s' if _patience(run) > 1 else ''}"
+
+
+def num_without_improvement(run: Run, log: Log) -> int:
+    """The number of validations since the best one, the first of equals."""
+    found = 0
+    for scores, _ in _validations(run, log):
+        found = _num_since_best(scores)
+    return found
+
+
+def _validations(run: Run, log: Log) -> Iterator[tuple[Sequence[float], Mapping[str, float]]]:
+    """Each validation of `log`, with the scores until then; a higher one is better."""
+    sign = -1.0 if run.metric in LOWER_IS_BETTER else 1.0
+    scores: list[float] = []
+    for entry in log:
+        if (score := entry.get(f"eval_{run.metric}")) is not None:
+            scores.append(sign * score)
+            yield scores, entry
+
+
+def _num_since_best(scores: Sequence[float]) -> int:
+    return len(scores) - 1 - scores.index(max(scores))
+
+
+def _decayed_epoch(run: Run, epoch: int) -> int:
+    """The last epoch of a decay that starts after `epoch`. It ends at a validation."""
+    return epoch + _interval(run) * math.ceil(epoch / (_DECAY_DIVISOR * _interval(run)))
+
+
+def _interval(run: Run) -> int:
+    return run.hyperparameters.validation_interval or 1
+
+
+def _has_patience(run: Run) -> bool:
+    return run.hyperparameters.patience is not None
+
+
+def _patience(run: Run) -> int:
+    assert run.hyperparameters.patience is not None
+    return run.hyperparameters.patience
