@@ -29,7 +29,7 @@ def artifact(bert: Backbone, make_artifact: MakeArtifact) -> Artifact:
 
 def _recorded(manifest: Manifest, *outputs: tuple[float, ...]) -> Manifest:
     golden = [Golden(input=old.input, output=new) for old, new in zip(manifest.golden, outputs, strict=True)]
-    return manifest.model_copy(update={"golden": tuple(golden)})
+    return manifest.model_copy(update={"golden": tuple(golden), "substitute_output": None})
 
 
 def _check(backbone: Backbone, artifact: Artifact, manifest: Manifest) -> list[str]:
@@ -174,6 +174,15 @@ def test_rounding_allows_a_multiple_of_the_scatter_of_twins(
                  for answers in (near, far)]  # fmt: skip
         assert judge_golden(rounded, manifest, near, twins[0]) == []
         assert len(judge_golden(rounded, manifest, far, twins[1])) == 3
+
+
+@pytest.mark.parametrize("rounded", _ALLOWED, indirect=True)
+def test_proved_weights_allow_an_eighth_without_twins(rounded: Backbone, bert: Backbone, make_artifact: MakeArtifact):
+    """The output on the substitute shows that the weights are right; the rest is the precision's."""
+    artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
+    proved = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,)).model_copy(update={"substitute_output": (0.0,)})
+    assert judge_golden(rounded, proved, _values(*[0.99 * 2**-3] * 3)) == []
+    assert len(judge_golden(rounded, proved, _values(*[1.01 * 2**-3] * 3))) == 3
 
 
 def test_bfloat16_judges_the_examples_together(half: Backbone, bert: Backbone, make_artifact: MakeArtifact):
