@@ -205,7 +205,7 @@ def test_no_sound_adapter_is_refused(
     name: str, dtype: str, level: str, request: pytest.FixtureRequest, make_artifact: MakeArtifact
 ):
     """Of any preset, of several kinds of tasks, and with two draws of random weights, in any precision and at any level
-    of the processor, unless the precision moves its answers by an eighth. It was made in float32 at the fastest level."""
+    of the processor, unless the precision moves its answers by an eighth. It was made in float32 at the best one."""
     exact: Backbone = request.getfixturevalue(name)
     generates, presets = exact.config.generates, [preset.name for preset in presets_for(exact.config)]
     kinds = (
@@ -217,7 +217,7 @@ def test_no_sound_adapter_is_refused(
         served = load_backbone(exact.name, dtype=dtype)
         refused = {case: check_golden(served, read_artifact(data, served)) for case, data in made.items()}
     moved = {case: reasons for case, reasons in refused.items() if reasons}
-    # One random adapter in thousands amplifies the rounding of int8 to an eighth of its answers, and is not served there.
+    # One random adapter in thousands amplifies the rounding of int8 to an eighth of its answers.
     assert all("0.125 is allowed in" in reason for reasons in moved.values() for reason in reasons), moved
     assert len(moved) <= 1
 
