@@ -338,10 +338,11 @@ async def test_the_backbone_is_untouched(
 async def test_a_server_that_rounds_measures_what_rounding_does_to_an_adapter(
     dtype: str, serve: Serve, t5_gated: Backbone, t5_gated_directory: Path, make_artifact: Callable[..., bytes]
 ) -> None:
-    """An adapter that carries rounding far goes live, one whose recorded scores are further away does not, and of the
-    twins that told nothing is left."""
+    """Without an output on the substitute: an adapter that carries rounding far goes live, one whose recorded scores
+    are further away does not, and of the twins that told nothing is left."""
     rounded = load_backbone(str(t5_gated_directory), dtype=dtype)
-    sound = make_artifact(t5_gated, "adamix-lora", name="sound", labels=("a", "b"), seed=1)
+    made = make_artifact(t5_gated, "adamix-lora", name="sound", labels=("a", "b"), seed=1)
+    sound = changed(made, t5_gated, {"substitute_output": None})
     artifact = read_artifact(sound, rounded)
     outputs = forward(rounded, golden_rows(rounded, artifact.manifest, Banks(rounded).add(artifact)))
     assert judge_golden(rounded, artifact.manifest, outputs), "it needs twins"
