@@ -4,15 +4,15 @@
 
 Five replicas share one store with a small random BERT. Publishers upload, delete, undelete and point aliases, and
 operators set quotas, and create and revoke keys, through all replicas. In each round all replicas but the first are
-killed by SIGKILL in the middle of these changes, one after the other, or in one round of ten stopped by SIGTERM, and are
-started again. Then every acknowledged change must be there, and a change without an answer wholly or not at all
+killed by SIGKILL in the middle of these changes, one after the other, or in one round of ten stopped by SIGTERM, and
+are started again. Then every acknowledged change must be there, and a change without an answer wholly or not at all
 (tests/crash). The first replica runs all the time, and its memory is read once a second.
 
 Callers send batches of texts to all replicas meanwhile, for adapters that stay and versions that come and go. The
 device has room for a sixth of the adapters and the host for a third, so loads evict others. Each answer is compared
-with that of the stated version to the same text alone, which this program has computed before. Where the kernels promise
-answers that are equal to the last bit, every other score is wrong, and else one that differs from s by more than
-1e-5 x max(1, |s|).
+with that of the stated version to the same text alone, which this program has computed before. Where the kernels
+promise answers that are equal to the last bit, every other score is wrong, and else one that differs from s by more
+than 1e-5 x max(1, |s|).
 
 The piece adds a line to endurance.jsonl, also if it ends with a fault. --sum prints the sum of all pieces.
 """
