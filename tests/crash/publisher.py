@@ -67,6 +67,11 @@ class Publisher:
             self._state, self._doubt = change.after(self._state), None
             self.tally.acknowledged += 1
 
+    def digests(self) -> dict[int, str]:
+        """The digest of every acknowledged version by number, also of deleted ones."""
+        state = self._state
+        return {**state.live, **state.deleted}
+
     def check(self, client: httpx2.Client) -> None:
         """Acknowledged changes are there, a change in doubt happened wholly or not at all, and no other."""
         self._settle(*self._read(client))
