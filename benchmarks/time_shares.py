@@ -36,7 +36,7 @@ _MAX_LENGTH = 512
 
 @dataclass(frozen=True)
 class RowKind:
-    """Rows of `tasks` adapters for each sentence, or for each text of about 500 tokens. On a T5 they are texts of
+    """Rows of `tasks` adapters for each sentence, or for each text of about 500 tokens. On a T5 they are texts of at most
     `words` tokens."""
 
     name: str
@@ -77,9 +77,9 @@ ENCODER_PAIRS = (
     (PREFIX, LONG),
     (PHM, LONG),
 )
-SHORT_TEXT = RowKind("texts of 8 tokens", "compacter", words=8)
-LONG_TEXT = RowKind("texts of 64 tokens", "compacter", words=64)
-LONG_INPUT = RowKind("long inputs, 8 tokens", "compacter", words=8, long=True)
+SHORT_TEXT = RowKind("texts of up to 8 tokens", "compacter", words=8)
+LONG_TEXT = RowKind("texts of up to 64 tokens", "compacter", words=64)
+LONG_INPUT = RowKind("long inputs, up to 8 tokens", "compacter", words=8, long=True)
 TEXT_PAIRS = ((SHORT_TEXT, LONG_TEXT), (SHORT_TEXT, LONG_INPUT), (LONG_TEXT, LONG_INPUT))
 PAIRS = {"minilm": ENCODER_PAIRS, str(Path(__file__).parents[1] / "examples/backbones/t5-mini"): TEXT_PAIRS}
 
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
     parser.add_argument("--kind", help="only pairs with this kind of rows")
     options = parser.parse_args()
-    print(f"{'rows a CPU second':48}{'alone':>16}{'together':>16}{'shares of time':>18}{'ratio':>8}")
+    print(f"{'rows a CPU second':56}{'alone':>16}{'together':>16}{'shares of time':>18}{'ratio':>8}")
     for name, all_pairs in PAIRS.items():
         pairs = [pair for pair in all_pairs if options.kind in (None, *(kind.name for kind in pair))]
         if not pairs:
