@@ -36,8 +36,8 @@ _MAX_LENGTH = 512
 
 @dataclass(frozen=True)
 class RowKind:
-    """Rows of `tasks` adapters for each sentence, or for each text of about 500 tokens. On a T5 they are texts of at most
-    `words` tokens."""
+    """Rows of `tasks` adapters for each sentence, or for each text of about 500 tokens. On a T5 they are texts, of at
+    most `words` tokens."""
 
     name: str
     preset: str
@@ -144,7 +144,7 @@ def _print(one: RowKind, other: RowKind, alone: tuple[float, float], both: tuple
     ratio = max(shares) / min(shares) if all(shares) else float("inf")
     rates = [f"{first:.0f} / {second:.0f}" for first, second in (alone, both)]
     shown = " / ".join(f"{100 * share:.0f} %" for share in shares)
-    print(f"{one.name + ' / ' + other.name:48}{rates[0]:>16}{rates[1]:>16}{shown:>18}{ratio:8.2f}", flush=True)
+    print(f"{one.name + ' / ' + other.name:56}{rates[0]:>16}{rates[1]:>16}{shown:>18}{ratio:8.2f}", flush=True)
 
 
 def main() -> None:
