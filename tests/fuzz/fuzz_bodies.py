@@ -3,7 +3,7 @@
     python tests/fuzz/fuzz_bodies.py CORPUS -dict=tests/fuzz/bodies.dict -max_total_time=600
 
 The first byte chooses the model, the rest is the body. Any exception but those that the route answers, a refusal
-without a documented status and reason, and a body that takes ten seconds or two gigabytes end it.
+without a documented status and reason, and a body that takes a minute or two gigabytes end it.
 """
 
 import json
@@ -66,5 +66,5 @@ def fuzz(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup([*sys.argv, "-timeout=10", "-rss_limit_mb=2048"], fuzz)
+    atheris.Setup([*sys.argv, "-timeout=60", "-rss_limit_mb=2048"], fuzz)
     atheris.Fuzz()

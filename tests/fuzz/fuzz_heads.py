@@ -7,6 +7,7 @@ exception, a status 5xx, an answer that a parser of HTTP cannot read, or other r
 """
 
 import asyncio
+import logging
 import socket
 import sys
 from typing import Any
@@ -19,6 +20,7 @@ from uvicorn.server import ServerState
 with atheris.instrument_imports(include=["peltier_server.http.connection", "uvicorn.protocols.http"]):
     from peltier_server.http.connection import connection_class
 
+logging.disable()  # a line for each invalid request
 _TURNS = 24
 _listener = socket.create_server(("127.0.0.1", 0))
 _caller = socket.create_connection(_listener.getsockname())
@@ -122,5 +124,5 @@ def fuzz(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup([*sys.argv, "-timeout=10", "-rss_limit_mb=2048"], fuzz)
+    atheris.Setup([*sys.argv, "-timeout=60", "-rss_limit_mb=2048"], fuzz)
     atheris.Fuzz()

@@ -4,7 +4,7 @@ the authors' checkpoints, beside tensors that fit none of them.
     python tests/fuzz/fuzz_importers.py CORPUS -dict=tests/fuzz/importers.dict -max_total_time=600
 
 The first byte chooses the importer and the file, the rest is the file. Any exception but an `AdapterError` of readable
-lines, and any input that takes ten seconds or three gigabytes ends it.
+lines, and any input that takes a minute or three gigabytes ends it.
 """
 
 import json
@@ -118,7 +118,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         fuzzer = Fuzzer(Path(folder))
-        atheris.Setup([*sys.argv, "-timeout=10", "-rss_limit_mb=3072"], fuzzer.fuzz)
+        atheris.Setup([*sys.argv, "-timeout=60", "-rss_limit_mb=3072"], fuzzer.fuzz)
         atheris.Fuzz()
 
 
