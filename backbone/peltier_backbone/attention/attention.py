@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.attention.adaptation import Prefix
+from peltier_backbone.attention.adaptation import Adaptation, Prefix
 from peltier_backbone.attention.groups import Groups
 from peltier_backbone.attention.near_attention import attend_near
 from peltier_backbone.attention.padding import Padding
@@ -111,3 +111,19 @@ def _differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     """Attention by plain products: on the CPU the backward pass of the fused kernel is several times slower."""
     scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
     return torch.matmul((scores if mask is None else scores + mask).softmax(-1), value)
+
+
+class SpanAttention:
+    """One attention for each span of the rows of a batch, within a `window` as in `Span`. All layers use it."""
+
+    def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, window: int | None = None) -> None:
+        self._adaptation = adaptation
+        self._spans = [Span(packed, *rows, num_heads, window) for rows in adaptation.spans(len(packed.lengths))]
+
+    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
+        """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""
+        contexts = []
+        for number, span in enumerate(self._spans):
+            prefix = self._adaptation.prefix(layer, number, x[span.tokens])
+            contexts.append(span.attend(qkv[span.tokens], prefix))
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts)

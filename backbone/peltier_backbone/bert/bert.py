@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
-from peltier_backbone.attention.span_attention import SpanAttention
+from peltier_backbone.attention.attention import SpanAttention
 from peltier_backbone.bert.layer import Attention, Layer
 from peltier_backbone.checkpoint.bert_config import BertConfig
 from peltier_backbone.linear.linear import Linear

@@ -7,8 +7,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.attention.attention import SpanAttention
 from peltier_backbone.attention.rotary import Rotary
-from peltier_backbone.attention.span_attention import SpanAttention
 from peltier_backbone.bert.bert import Embedded
 from peltier_backbone.bert.layer import Attention
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
