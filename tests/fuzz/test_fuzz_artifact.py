@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,8 @@ _IN_A_SHELL = ["sh", "-c", '"$@"; exit $?', "sh"]
 def test_the_reader_only_ever_refuses(bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path) -> None:
     """Thousands of mutations a second of headers and manifests: each reads or is an ArtifactError of readable lines."""
     seed(make_artifact(bert, "unipelt-apl"), tmp_path / "seeds")
+    with zipfile.ZipFile(_FOLDER / "corpus" / "artifact.zip") as corpus:
+        corpus.extractall(tmp_path / "seeds")
     flags = [
         f"-max_total_time={_MAX_SECONDS}",
         "-dict=" + str(_FOLDER / "artifact.dict"),

@@ -1,6 +1,6 @@
 """Kills, restarts and checked answers over hours: are acknowledged changes lost, answers wrong, or does memory grow?
 
-    nice -n 15 .venv/bin/python benchmarks/endurance.py --minutes 30
+    nice -n 15 .venv/bin/python -m tests.crash.endurance --minutes 30
 
 Five replicas share one store with a small random BERT. Publishers upload, delete, undelete and point aliases, and
 operators set quotas, and create and revoke keys, through all replicas. In each round all replicas but the first are
@@ -23,7 +23,6 @@ import math
 import os
 import random
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -37,10 +36,6 @@ from signal import SIGKILL, SIGTERM
 
 import httpx2
 import torch
-from common.adapters import make_bytes, make_task
-from common.committed import processor
-from common.memory import ProcessMemory
-from common.options import create_parser
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -55,13 +50,14 @@ from peltier_store.registry import Registry
 from peltier_store.verification import verify_store
 from transformers import BertConfig, BertModel
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tests.crash.operator import Operator  # noqa: E402
-from tests.crash.publisher import Publisher, Specimen, Tally  # noqa: E402
-from tests.support.server_process import Server  # noqa: E402
-from tests.support.small_tokenizers import TEXTS, word_piece  # noqa: E402
+from benchmarks.common.adapters import make_bytes, make_task
+from benchmarks.common.committed import processor
+from benchmarks.common.memory import ProcessMemory
+from benchmarks.common.options import create_parser
+from tests.crash.operator import Operator
+from tests.crash.publisher import Publisher, Specimen, Tally
+from tests.support.server_process import Server
+from tests.support.small_tokenizers import TEXTS, word_piece
 
 RECORD = Path(__file__).with_suffix(".jsonl")
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl", "pfeiffer", "bitfit")
