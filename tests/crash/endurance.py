@@ -52,8 +52,8 @@ from transformers import BertConfig, BertModel
 
 from benchmarks.common.adapters import make_bytes, make_task
 from benchmarks.common.committed import processor
+from benchmarks.common.harness import create_parser
 from benchmarks.common.memory import ProcessMemory
-from benchmarks.common.options import create_parser
 from tests.crash.operator import Operator
 from tests.crash.publisher import Publisher, Specimen, Tally
 from tests.support.server_process import Server

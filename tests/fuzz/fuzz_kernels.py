@@ -29,11 +29,11 @@ from peltier_adapters.residency.bank import Banks
 from peltier_backbone.kernel_names import EXACT
 from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from peltier_backbone.load import load_backbone
-from peltier_backbone.native import survey
+from peltier_backbone.native import inner_kernels, survey
 from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
-from peltier_backbone.native.program import ACTIVATIONS, NativeProgram, Table, TableGroup, place_op, step
+from peltier_backbone.native.program import ACTIVATIONS, NativeProgram, place_op, step
+from peltier_backbone.native.rows import PlacedRow, PlacedRows, Table, TableGroup
 from torch import Tensor
 from transformers import BertConfig, BertModel, T5Config, T5ForConditionalGeneration
 
@@ -91,12 +91,12 @@ class Kernels:
         x, expand = self._tensor(rows, inner), pack(outer * (1 + gated), inner)
         self._library.multiply_int8(x, expand, self._activation())
         self._library.rows_int8(expand, torch.randint(0, outer, (rows,)))
-        self._library.feed_forward_int8(x, expand, pack(inner, outer), self._activation(), gated=gated)
+        inner_kernels.feed_forward_int8(self._library, x, expand, pack(inner, outer), self._activation(), gated=gated)
 
     def activate(self) -> None:
         width, gated = self._one(), self._random.random() < 0.5
         x = self._tensor(self._one(ROWS), width * (1 + gated), dtype=self._random.choice(DTYPES))
-        self._library.activate(x, self._activation(), gated=gated)
+        inner_kernels.activate(self._library, x, self._activation(), gated=gated)
 
     def norm(self) -> None:
         rows, width, dtype = self._one(ROWS), self._one(), self._random.choice(DTYPES)
@@ -126,7 +126,7 @@ class Kernels:
         heads, size = self._random.choice((1, 2, 3, 4)), self._random.choice((1, 3, 4, 8, 12, 16, 17, 20, 32, 64))
         qkv = torch.randn(sum(lengths), 3 * heads * size).to(self._random.choice(DTYPES))
         rows = PlacedRows.packed(lengths, lengths if window else seen)
-        self._library.attend(*qkv.chunk(3, -1), size, rows, heads, scale=size**-0.5, window=window)
+        inner_kernels.attend(self._library, *qkv.chunk(3, -1), size, rows, heads, scale=size**-0.5, window=window)
 
     def attend_placed(self) -> None:
         heads, size, slots = self._random.choice((1, 2, 3)), self._random.choice((3, 8, 16, 20)), 60
@@ -141,12 +141,12 @@ class Kernels:
         query = torch.randn(first, heads * size).to(dtype)
         once = all(place.queries == 1 for place in places)
         keys, values = store.chunk(2, -1)
-        self._library.attend(query, keys, values, size, PlacedRows.place(places), heads, once=once)
+        inner_kernels.attend(self._library, query, keys, values, size, PlacedRows.place(places), heads, once=once)
 
     def rotate(self) -> None:
         heads, size, rows = self._random.choice((1, 2, 3)), 2 * self._random.randint(1, 20), self._one(ROWS)
         x = torch.randn(rows, 3 * heads * size).to(self._random.choice(DTYPES))
-        self._library.rotate(x, torch.randn(9, size), torch.randint(0, 9, (rows,)), 2 * heads)
+        inner_kernels.rotate(self._library, x, torch.randn(9, size), torch.randint(0, 9, (rows,)), 2 * heads)
 
     def keep_keys(self) -> None:
         heads, size, width, slots = (self._random.randint(1, 5) for _ in range(4))
@@ -154,7 +154,7 @@ class Kernels:
         store, pairs = torch.zeros(2, slots, heads, width, size).to(dtype), torch.randn(rows, 2 * heads * size)
         slot = self._random.randrange(slots)
         places = torch.arange(rows) + slot * heads * width
-        self._library.keep_keys(store, pairs.to(dtype), places)
+        inner_kernels.keep_keys(self._library, store, pairs.to(dtype), places)
 
     def likeliest(self) -> None:
         self._library.likeliest(self._tensor(self._one(ROWS), self._one()))

@@ -2,7 +2,7 @@
 
 Both prepare code for every combination of a weight's shape and a number of tokens, and each keeps 1,024 of them by
 default: a process that sees many different numbers of tokens grows by gigabytes. Both read their bounds from the
-environment at the first product, so this module imports no torch. The native products (`native_linear`) need no
+environment at the first product, so this module imports no torch. The native products (`linear.py`) need no
 preparation.
 """
 

@@ -53,7 +53,8 @@ class QuarantinedVersion(ResponseModel):
 
 
 class InfoResponse(ResponseModel):
-    """The release, backbone, chosen kernels and limits of the server, and the number of the tenant's adapters."""
+    """The release, backbone, chosen kernels and limits of the server, and the number of the tenant's adapters. The last
+    eight repeat some of it by the names that clients of text-embeddings-inference read."""
 
     version: str
     backbone: BackboneInfo
@@ -64,3 +65,11 @@ class InfoResponse(ResponseModel):
     limits: dict[str, int] = Field(default_factory=dict)
     num_adapters: int
     quarantined: list[QuarantinedVersion] = Field(default_factory=list)
+    model_id: str = ""
+    model_sha: str = ""
+    model_dtype: str = ""
+    max_input_length: int = 0
+    max_batch_tokens: int = 0
+    max_client_batch_size: int = 0
+    max_concurrent_requests: int = 0
+    auto_truncate: bool = False

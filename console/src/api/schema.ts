@@ -1929,10 +1929,11 @@ export interface components {
             outputs: components["schemas"]["OutputTensor"][];
         };
         /**
-         * Info
-         * @description What `/info` answers: beside Peltier's own fields those that clients of text-embeddings-inference read.
+         * InfoResponse
+         * @description The release, backbone, chosen kernels and limits of the server, and the number of the tenant's adapters. The last
+         *     eight repeat some of it by the names that clients of text-embeddings-inference read.
          */
-        Info: {
+        InfoResponse: {
             /** Version */
             version: string;
             backbone: components["schemas"]["BackboneInfo"];
@@ -1953,26 +1954,46 @@ export interface components {
             num_adapters: number;
             /** Quarantined */
             quarantined?: components["schemas"]["QuarantinedVersion"][];
-            /** Model Id */
+            /**
+             * Model Id
+             * @default
+             */
             model_id: string;
-            /** Model Sha */
+            /**
+             * Model Sha
+             * @default
+             */
             model_sha: string;
-            /** Model Dtype */
+            /**
+             * Model Dtype
+             * @default
+             */
             model_dtype: string;
-            /** Max Input Length */
+            /**
+             * Max Input Length
+             * @default 0
+             */
             max_input_length: number;
-            /** Max Batch Tokens */
+            /**
+             * Max Batch Tokens
+             * @default 0
+             */
             max_batch_tokens: number;
-            /** Max Client Batch Size */
+            /**
+             * Max Client Batch Size
+             * @default 0
+             */
             max_client_batch_size: number;
-            /** Max Concurrent Requests */
+            /**
+             * Max Concurrent Requests
+             * @default 0
+             */
             max_concurrent_requests: number;
             /**
              * Auto Truncate
              * @default false
-             * @constant
              */
-            auto_truncate: false;
+            auto_truncate: boolean;
         };
         /**
          * InputTensor
@@ -9487,7 +9508,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Info"];
+                    "application/json": components["schemas"]["InfoResponse"];
                 };
             };
             /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */

@@ -2,7 +2,6 @@
 
 import json
 from importlib.metadata import version as release_of
-from typing import Literal
 
 from fastapi import Request, Response
 from peltier_adapters.artifact.manifest import Manifest
@@ -56,24 +55,11 @@ async def ready(lifecycle: AnyTime) -> ReadyResponse:
     return ReadyResponse()
 
 
-class Info(InfoResponse):
-    """What `/info` answers: beside Peltier's own fields those that clients of text-embeddings-inference read."""
-
-    model_id: str
-    model_sha: str
-    model_dtype: str
-    max_input_length: int
-    max_batch_tokens: int
-    max_client_batch_size: int
-    max_concurrent_requests: int
-    auto_truncate: Literal[False] = False
-
-
 @router.get("/info", responses=describe_errors(*_SHARED, NotReady, Draining))
-async def info(context: Context, service: Accepted) -> Info:
+async def info(context: Context, service: Accepted) -> InfoResponse:
     """Release, backbone, kernels, limits, and the caller's adapters: how many, and which are in quarantine."""
     backbone, settings = service.backbone, service.settings
-    return Info(
+    return InfoResponse(
         model_id=backbone.name,
         model_sha=backbone.fingerprint,
         model_dtype=backbone.precision,

@@ -8,8 +8,8 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.packed_batch import TorchBatch
 from peltier_adapters.batch.row import Row, RowGates, Stage, plan_stages
-from peltier_adapters.batch.torch_batch import TorchBatch
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
