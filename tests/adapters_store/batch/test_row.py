@@ -10,7 +10,6 @@ from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.packed_batch import TorchBatch
 from peltier_adapters.batch.row import Row, RowGates, Stage, plan_stages
-from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
 
@@ -112,7 +111,7 @@ def test_gates_are_recorded_for_each_row(native: bool, bert: Backbone, residents
     rows.append(replace(rows[1], encoded=bert.tokenizer.encode("a good film"), scope="a"))
     rows.sort(key=lambda row: row.order)
     assert plan_stages(rows, LAYERS)
-    runner = choose_runner(bert) if native else TorchBatch(bert, TORCH)
+    runner = choose_runner(bert) if native else TorchBatch(bert)
     expected = [runner.run([row], record_gates=True)[0].gates for row in rows]
     found = [output.gates for output in runner.run(rows, record_gates=True)]
     assert [gates and gates.keys() for gates in found] == [gates and gates.keys() for gates in expected]
