@@ -19,7 +19,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks
 
 # Fixed, as recorded outputs depend on them. Few tokens, because an upload waits for the row.
-_ROW = Encoded(ids=(1, 2, 3, 4, 5, 6), types=(0,) * 6)
+_IDS = (1, 2, 3, 4, 5, 6)
 # The strings that a T5 scores, whatever its task.
 _STRINGS = ((7,), (8, 9), (8, 10, 11))
 # Of outputs below 1, of larger ones in proportion. docs/notes/reliability.md has the differences that were measured.
@@ -35,7 +35,9 @@ class SubstituteProof:
     def run(self, artifact: Artifact) -> Tensor:
         """The adapter's outputs for the fixed row, flat and in float32."""
         backbone = self._backbone.substitute
-        row = Row(_ROW, self._banks.add(artifact), tree=_tree(backbone.config))
+        # A long prefix may leave fewer positions for a text.
+        ids = _IDS[: artifact.manifest.task.max_length]
+        row = Row(Encoded(ids, (0,) * len(ids)), self._banks.add(artifact), tree=_tree(backbone.config))
         return forward(backbone, [row])[0].logits.flatten()
 
     def judge(self, artifact: Artifact) -> list[str]:
