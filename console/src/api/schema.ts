@@ -297,7 +297,7 @@ export interface paths {
         put?: never;
         /**
          * Invoke
-         * @description Answer inputs with the task that the header `x-amzn-sagemaker-target-model` names.
+         * @description Answer inputs with the task that the header `x-amzn-sagemaker-custom-attributes` names as `task=NAME`.
          */
         post: operations["invoke"];
         delete?: never;
@@ -395,7 +395,7 @@ export interface paths {
         };
         /**
          * Model Ready
-         * @description Whether the task exists: every task is loaded when it is used.
+         * @description Whether the task exists and is not in quarantine: every task is loaded when it is used.
          */
         get: operations["model_ready"];
         put?: never;
@@ -415,7 +415,7 @@ export interface paths {
         };
         /**
          * Version Ready
-         * @description Whether the version exists.
+         * @description The same for a version.
          */
         get: operations["version_ready"];
         put?: never;
@@ -2585,7 +2585,8 @@ export interface components {
         };
         /**
          * PoolingRequest
-         * @description The request of vLLM: `model` is an embedding or a classification task. `task` must be that of the answer.
+         * @description The request of vLLM: `model` is an embedding or a classification task. `task` must match the type of
+         *     the task.
          */
         PoolingRequest: {
             /** Model */

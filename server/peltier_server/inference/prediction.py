@@ -86,7 +86,7 @@ async def prediction_json(preparation: Preparation, tenant: str, prediction: Pre
     """The JSON body of a prediction."""
     if prediction.max_bytes <= BYTES_ON_THE_LOOP:
         return prediction.json()
-    return await write_pieces(preparation, tenant, _pieces(prediction))
+    return await write_pieces(preparation, tenant, _pieces(prediction), prediction.max_bytes)
 
 
 async def mixed_json(
@@ -95,12 +95,13 @@ async def mixed_json(
 ) -> bytes:  # fmt: skip
     """The JSON body of a mixed answer, with the names of its `tasks` if given. The body has at most `max_bytes`,
     without its errors and these names."""
-    pieces = _listed(results, tasks)
-    return b"".join(pieces) if max_bytes <= BYTES_ON_THE_LOOP else await write_pieces(preparation, tenant, pieces)
+    return await write_pieces(preparation, tenant, _listed(results, tasks), max_bytes)
 
 
-async def write_pieces(preparation: Preparation, tenant: str, pieces: Iterator[bytes]) -> bytes:
-    """A body of `pieces`, in turns with the work of other tenants."""
+async def write_pieces(preparation: Preparation, tenant: str, pieces: Iterator[bytes], max_bytes: int) -> bytes:
+    """A body of `pieces`, which have at most `max_bytes`; a large one in turns with the work of other tenants."""
+    if max_bytes <= BYTES_ON_THE_LOOP:
+        return b"".join(pieces)
     body = bytearray()
     while await preparation.run(tenant, MAX_PIECE_COST, partial(_write_some, pieces, body)):
         pass

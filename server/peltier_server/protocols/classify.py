@@ -1,7 +1,7 @@
 """Routes that classify texts: `/predict` of text-embeddings-inference, and `/classify` of vLLM."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
@@ -16,7 +16,13 @@ from peltier_server.errors import TASK_ERRORS, describe_errors
 from peltier_server.http.application import accept, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, Prediction, truncation_header
+from peltier_server.inference.prediction import (
+    TRUNCATION_HEADER,
+    JSONBytes,
+    Prediction,
+    truncation_header,
+    write_pieces,
+)
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.protocols.embed import TruncationDirection
 
@@ -119,8 +125,9 @@ async def classify_texts(body: TextClassifyRequest, request: Request) -> Respons
         raise _wrong_type(target, "classification, multilabel, regression or ranking")
     truncate = bool(body.truncate)
     done = await _predict(request, target, body.rows, truncate=truncate, raw_scores=body.raw_scores)
-    answers = [_best_first(target.entry.task, one) for one in done.predictions]
-    return JSONBytes(to_json(answers if body.is_batch else answers[0]), truncation_header(done.opening.num_truncated))
+    pieces = _ranked(target.entry.task, done, is_batch=body.is_batch)
+    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
+    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 
 @router.post("/classify", response_model=ClassifyResponse, responses=_RESPONSES)
@@ -131,17 +138,9 @@ async def classify(body: ClassifyRequest, request: Request) -> Response:
         raise _wrong_type(target, "classification")
     texts = [body.input] if isinstance(body.input, str) else body.input
     done = await _predict(request, target, texts, truncate=body.truncate, priority=body.priority)
-    data = [
-        Classified(index=index, label=one["label"], probs=list(one["scores"].values()), num_classes=len(one["scores"]))
-        for index, one in enumerate(done.predictions)
-        if isinstance(one, dict)
-    ]
-    num_tokens = done.opening.num_tokens
-    answer = ClassifyResponse(
-        id=f"classify-{target.context.request_id}", created=int(time.time()), model=body.model, data=data,
-        usage=ClassifyUsage(prompt_tokens=num_tokens, total_tokens=num_tokens),
-    )  # fmt: skip
-    return JSONBytes(to_json(answer), truncation_header(done.opening.num_truncated))
+    pieces = _classified(body.model, done, f"classify-{target.context.request_id}")
+    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
+    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 
 async def _predict(request: Request, target: ResolvedTask, rows: Sequence[Input], **given: Any) -> Prediction:
@@ -152,6 +151,29 @@ async def _predict(request: Request, target: ResolvedTask, rows: Sequence[Input]
     parameters = Parameters(answer="score" if task.decoding else None, top_k=top_k, **given)
     predictor = accept(request).predictor
     return await cancel_on_disconnect(request, predictor.predict(target, rows, parameters))
+
+
+def _ranked(task: TaskSpec, done: Prediction, *, is_batch: bool) -> Iterator[bytes]:
+    """The JSON of a list for each input, or of the list for one."""
+    before = b"[" if is_batch else b""
+    for one in done.predictions:
+        yield before + to_json(_best_first(task, one))
+        before = b","
+    yield b"]" if is_batch else b""
+
+
+def _classified(model: str, done: Prediction, answer_id: str) -> Iterator[bytes]:
+    """The JSON of a `ClassifyResponse`."""
+    head = {"id": answer_id, "object": "list", "created": int(time.time()), "model": model}
+    before = to_json(head).removesuffix(b"}") + b',"data":['
+    for index, one in enumerate(done.predictions):
+        assert isinstance(one, dict), "no text is generated"
+        probabilities = list(one["scores"].values())
+        found = {"index": index, "label": one["label"], "probs": probabilities, "num_classes": len(probabilities)}
+        yield before + to_json(found)
+        before = b","
+    num_tokens = done.opening.num_tokens
+    yield b'],"usage":%s}' % to_json({"prompt_tokens": num_tokens, "total_tokens": num_tokens, "completion_tokens": 0})
 
 
 def _best_first(task: TaskSpec, found: Any) -> list[dict[str, Any]]:

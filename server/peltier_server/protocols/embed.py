@@ -16,7 +16,6 @@ from peltier_server.http.application import accept, resolve_embedding
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.prediction import (
-    BYTES_ON_THE_LOOP,
     TRUNCATION_HEADER,
     JSONBytes,
     Prediction,
@@ -93,7 +92,7 @@ def embedding_pieces(prediction: Prediction, *, normalize: bool) -> Iterator[byt
     """The JSON of a list of embeddings. With `normalize` they are divided by their lengths."""
     before = b"["
     for one in prediction.predictions:
-        assert isinstance(one, dict), "only generated texts are models"
+        assert isinstance(one, dict), "no text is generated"
         yield before + to_json(_unit(one["embedding"]) if normalize else one["embedding"])
         before = b","
     yield b"]"
@@ -113,10 +112,7 @@ async def embed(body: TextEmbedRequest, request: Request) -> Response:
     target = resolve_embedding(request, service, body.adapter_id)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, body.parameters))
     pieces = embedding_pieces(done, normalize=body.normalize and not target.entry.task.normalized)
-    if done.max_bytes <= BYTES_ON_THE_LOOP:
-        answer = b"".join(pieces)
-    else:
-        answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces)
+    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 

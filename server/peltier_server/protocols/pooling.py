@@ -17,7 +17,6 @@ from peltier_server.http.application import accept, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.prediction import (
-    BYTES_ON_THE_LOOP,
     TRUNCATION_HEADER,
     JSONBytes,
     Prediction,
@@ -32,7 +31,8 @@ router = scoped_router("predict", "classify")
 
 
 class PoolingRequest(EmbeddingRequest):
-    """The request of vLLM: `model` is an embedding or a classification task. `task` must be that of the answer."""
+    """The request of vLLM: `model` is an embedding or a classification task. `task` must match the type of
+    the task."""
 
     task: Literal["embed", "classify"] | None = None
 
@@ -65,10 +65,7 @@ async def pool(body: PoolingRequest, request: Request) -> Response:
     parameters = body.parameters.model_copy(update=_scores_of(task, body))
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, parameters))
     pieces = _pieces(body, done, f"pool-{target.context.request_id}")
-    if done.max_bytes <= BYTES_ON_THE_LOOP:
-        answer = b"".join(pieces)
-    else:
-        answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces)
+    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 
@@ -93,7 +90,7 @@ def _pieces(asked: PoolingRequest, done: Prediction, answer_id: str) -> Iterator
     head = {"id": answer_id, "object": "list", "created": int(time.time()), "model": asked.model}
     before = to_json(head).removesuffix(b"}") + b',"data":['
     for index, one in enumerate(done.predictions):
-        assert isinstance(one, dict), "only generated texts are models"
+        assert isinstance(one, dict), "no text is generated"
         values = one["embedding"] if "embedding" in one else list(one["scores"].values())
         shown = values if asked.encoding_format == "float" else _to_base64(values)
         yield before + b'{"object":"pooling","index":%d,"data":%s}' % (index, to_json(shown))

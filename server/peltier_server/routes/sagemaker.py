@@ -1,4 +1,9 @@
-"""The two routes that SageMaker calls in a container."""
+"""The two routes that SageMaker calls in a container.
+
+SageMaker passes no `Authorization` on: the endpoint authenticates its callers, and the container serves without keys.
+"""
+
+import re
 
 from fastapi import Request, Response
 from peltier_client.errors import Draining, InvalidInput, NotReady
@@ -9,8 +14,9 @@ from peltier_server.http.application import AnyTime, get_context
 from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.routes.predict import predict
 
-# SageMaker passes it on from the parameter TargetModel of InvokeEndpoint.
-_TARGET = "x-amzn-sagemaker-target-model"
+# SageMaker passes it on from the parameter CustomAttributes of InvokeEndpoint.
+_ATTRIBUTES = "x-amzn-sagemaker-custom-attributes"
+_TASK = re.compile(r"(?:^|,)\s*task=([^,\s]+)")
 
 router = scoped_router("predict", "sagemaker")
 probes = open_router(tags=["sagemaker"])
@@ -25,8 +31,8 @@ async def ping(lifecycle: AnyTime) -> Response:
 
 @router.post("/invocations", response_model=PredictResponse, responses=describe_errors(*TASK_ERRORS))
 async def invoke(body: PredictRequest, request: Request) -> Response:
-    """Answer inputs with the task that the header `x-amzn-sagemaker-target-model` names."""
-    task = get_context(request).headers.get(_TARGET)
-    if task is None:
-        raise InvalidInput(f"the header {_TARGET} is missing: it names the task (TargetModel of InvokeEndpoint)")
-    return await predict(task, body, request)
+    """Answer inputs with the task that the header `x-amzn-sagemaker-custom-attributes` names as `task=NAME`."""
+    found = _TASK.search(get_context(request).headers.get(_ATTRIBUTES, ""))
+    if found is None:
+        raise InvalidInput(f"the header {_ATTRIBUTES} names no task: CustomAttributes must have task=NAME")
+    return await predict(found[1], body, request)

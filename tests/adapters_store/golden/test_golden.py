@@ -233,7 +233,7 @@ def test_float32_asks_for_each_example_and_runs_no_twins(bert: Backbone, artifac
     outputs[0] = (outputs[0][0] + 0.01, outputs[0][1])
     (reason,) = _check(bert, artifact, _recorded(artifact.manifest, *outputs))
     assert reason.startswith("golden example 0: scores differ")
-    assert num_twins(bert) == 0
+    assert num_twins(bert, artifact.manifest) == 0
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -267,10 +267,15 @@ def test_twins_are_always_the_same_and_differ_from_each_other(bert: Backbone, ma
     assert len({artifact.digest, first.digest, other.digest}) == 3
 
 
-def test_servers_that_round_run_four_twins(bert: Backbone, bert_int8: Backbone, bert_directory: Path):
-    """A server in float32 runs none."""
+def test_servers_that_round_run_four_twins(
+    bert: Backbone, bert_int8: Backbone, bert_directory: Path, artifact: Artifact
+) -> None:
+    """A server in float32 runs none, nor does any for an artifact whose output on the substitute proves its weights."""
     half = load_backbone(str(bert_directory), dtype="bfloat16")
-    assert [num_twins(backbone) for backbone in (bert, half, bert_int8)] == [0, 4, 4]
+    plain = artifact.manifest.model_copy(update={"substitute_output": None})
+    proven = artifact.manifest.model_copy(update={"substitute_output": (0.5, 0.5)})
+    for manifest, wanted in ((plain, [0, 4, 4]), (proven, [0, 0, 0])):
+        assert [num_twins(backbone, manifest) for backbone in (bert, half, bert_int8)] == wanted
 
 
 def test_an_output_of_other_tokens_is_refused_before_it_is_computed(

@@ -68,6 +68,16 @@ def test_vllms_shape_has_the_best_label_and_all_probabilities(listening: Listeni
     assert (answer["object"], answer["model"], answer["usage"]["completion_tokens"]) == ("list", "film", 0)
 
 
+def test_many_texts_are_written_in_a_thread(listening: Listening) -> None:
+    """In the same form, by both routes."""
+    texts = ["a", "bad", "a good film"] * 200
+    right = predicted(listening, "film", texts)
+    ranked = post(listening, "/predict", inputs=[[text] for text in texts], adapter_id="film").json()
+    assert ranked == [best_first(one["scores"]) for one in right]
+    found = post(listening, "/classify", model="film", input=texts).json()["data"]
+    assert [(one["index"], one["label"]) for one in found] == [(n, one["label"]) for n, one in enumerate(right)]
+
+
 @pytest.mark.parametrize("encoding_format", ["float", "base64"])
 def test_vllms_pooling_has_vectors_or_probabilities(encoding_format: str, listening: Listening) -> None:
     """Embeddings of an embedding task, and the probabilities of a classification."""
@@ -84,7 +94,12 @@ def test_vllms_pooling_has_vectors_or_probabilities(encoding_format: str, listen
 def test_sagemaker_names_the_task_in_a_header(listening: Listening) -> None:
     """The answer is that of the native route; the probe needs no key."""
     assert httpx2.get(f"{listening.url}/ping").status_code == 200
-    answer = post(listening, "/invocations", headers={"x-amzn-sagemaker-target-model": "film"}, inputs=["a", "bad"])
+    answer = post(
+        listening,
+        "/invocations",
+        headers={"x-amzn-sagemaker-custom-attributes": "trace=1, task=film"},
+        inputs=["a", "bad"],
+    )
     assert answer.json()["predictions"] == predicted(listening, "film", ["a", "bad"])
 
 
@@ -100,7 +115,7 @@ def test_sagemaker_names_the_task_in_a_header(listening: Listening) -> None:
         ("/classify", {"model": "film", "input": [1, 2]}, "input: must be a text or a non-empty list of texts, in"),
         ("/pooling", {"model": "stars", "input": "a"}, "model 'stars' is a regression task; only embeddings and"),
         ("/pooling", {"model": "film", "input": "a", "task": "embed"}, "task is 'embed': model 'film' is a classific"),
-        ("/invocations", {"inputs": "a"}, "the header x-amzn-sagemaker-target-model is missing: it names the task"),
+        ("/invocations", {"inputs": "a"}, "the header x-amzn-sagemaker-custom-attributes names no task: Custom"),
     ],
 )
 def test_bad_requests_are_one_sentence(path: str, body: dict[str, object], message: str, listening: Listening) -> None:

@@ -119,8 +119,8 @@ def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping
 def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
     """`run` with a value for every hyper-parameter that is None, for `num_rows` training rows.
 
-    A run without `epochs` gets as many as 300 steps need, and at least 5. It stops early, validates at most 20 times,
-    and chooses its epoch on at most as many inputs as it has training rows, or 500.
+    A run without `epochs` has an open end (`fit/schedule.py`): at most 2,000 steps or 10 epochs, whichever is more. It
+    validates about every 40 steps, on at most as many inputs as it has training rows, or 500.
     """
     numbers = run.hyperparameters
     batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _MAX_SMALL_BATCH_ROWS else _BATCH)
@@ -138,7 +138,7 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
 
 
 def _learning_rate(preset: str, config: BackboneConfig) -> float:
-    """The published rate of the method. On a narrow encoder it is multiplied by six, up to 3e-3."""
+    """The published rate of the method. On a narrow encoder it is multiplied by six, up to 2e-3."""
     published = find_method(preset).variant(config).learning_rate
     if config.generates or config.hidden_size >= _PUBLISHED_WIDTH:
         return published

@@ -1,7 +1,7 @@
 """When a training ends, and its learning rate until then, as functions of the Trainer's log.
 
 A run with a number of epochs has the Trainer's linear schedule, and ends early if it has a `patience`. A run with an
-open end keeps the highest rate after its warm-up, for at least `LEAST_STEPS` steps, until `patience` validations bring
+open end keeps the highest rate after its warm-up, at least until step `LEAST_STEPS`, until `patience` validations bring
 no improvement, or the most epochs are near. Then the rate falls linearly to 0, and the run ends. This is the
 warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps before it (Hägele et
 al. 2024).

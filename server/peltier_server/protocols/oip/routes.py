@@ -6,7 +6,7 @@ from importlib.metadata import version as release_of
 from typing import Literal
 
 from fastapi import Request, Response
-from peltier_client.errors import AdapterNotFound, Draining, InvalidInput, NotReady, VersionNotFound
+from peltier_client.errors import AdapterNotFound, Draining, InferenceFailed, InvalidInput, NotReady, VersionNotFound
 from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry
@@ -16,7 +16,6 @@ from peltier_server.http.application import Accepted, AnyTime, Context, accept, 
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import ScopedRoute, open_router, scoped_router
 from peltier_server.inference.prediction import (
-    BYTES_ON_THE_LOOP,
     TRUNCATION_HEADER,
     JSONBytes,
     Prediction,
@@ -39,6 +38,7 @@ from peltier_server.protocols.oip.messages import (
     TensorMetadata,
 )
 from peltier_server.protocols.oip.outputs import InferAnswer, choose_outputs, generates, outputs_of
+from peltier_server.service import Service
 
 PLATFORM = "peltier"
 EXTENSIONS = ("binary_tensor_data", "model_repository")
@@ -101,16 +101,15 @@ async def version_metadata(model: str, version: str, context: Context, service: 
 
 @router.get("/models/{model}/ready", responses=_OF_ONE_MODEL)
 async def model_ready(model: str, context: Context, service: Accepted) -> ModelReady:
-    """Whether the task exists: every task is loaded when it is used."""
-    service.predictor.resolve(context, model)
-    return ModelReady(name=model)
+    """Whether the task exists and is not in quarantine: every task is loaded when it is used."""
+    return _ready(model, service.predictor.resolve(context, model).entry, _failing(service, context.tenant))
 
 
 @router.get("/models/{model}/versions/{version}/ready", responses=_OF_ONE_MODEL)
 async def version_ready(model: str, version: str, context: Context, service: Accepted) -> ModelReady:
-    """Whether the version exists."""
-    service.predictor.resolve(context, _versioned(model, version))
-    return ModelReady(name=model)
+    """The same for a version."""
+    entry = service.predictor.resolve(context, _versioned(model, version)).entry
+    return _ready(model, entry, _failing(service, context.tenant))
 
 
 @router.post("/models/{model}/infer", response_model=InferResponse, responses=_INFER)
@@ -130,11 +129,11 @@ async def repository_index(request: Request, body: RepositoryIndexRequest = _EVE
     """Every version of the caller's adapters, in order of name. A version in quarantine is not available."""
     service = accept(request)
     tenant = context_of(request.scope).tenant
-    failing = {(one.adapter.name, one.adapter.version): one.reason for one in service.quarantine.of(tenant)}
+    failing = _failing(service, tenant)
     models, last = list[IndexedModel](), ""
     while page := service.catalog.page(tenant, after=last, containing="", limit=_PAGE):
         for published in page:
-            models += [_indexed(published.name, number, failing) for number in sorted(published.entries)]
+            models += [_indexed(published.entries[number], failing) for number in sorted(published.entries)]
         last = page[-1].name
         # Lets other tasks of the event loop run between two pages.
         await asyncio.sleep(0)
@@ -170,11 +169,10 @@ def _head(model: str, body: InferRequest, done: Prediction) -> dict[str, object]
 async def _response(request: Request, target: ResolvedTask, answer: InferAnswer, done: Prediction) -> Response:
     headers = truncation_header(done.opening.num_truncated)
     preparation, tenant = request.app.state.preparation, target.context.tenant
-    is_small = done.max_bytes <= BYTES_ON_THE_LOOP
-    head = b"".join(answer.json()) if is_small else await write_pieces(preparation, tenant, answer.json())
+    head = await write_pieces(preparation, tenant, answer.json(), done.max_bytes)
     if not answer.is_binary:
         return JSONBytes(head, headers)
-    tail = b"".join(answer.tail()) if is_small else await write_pieces(preparation, tenant, answer.tail())
+    tail = await write_pieces(preparation, tenant, answer.tail(), done.max_bytes)
     headers = {LENGTH_HEADER: str(len(head)), **headers}
     return Response(head + tail, media_type="application/octet-stream", headers=headers)
 
@@ -192,7 +190,19 @@ def _metadata(model: str, entry: Entry, versions: list[str]) -> ModelMetadata:
     return ModelMetadata(name=model, versions=versions, platform=PLATFORM, inputs=inputs, outputs=outputs)
 
 
-def _indexed(name: str, number: int, failing: Mapping[tuple[str, int], str]) -> IndexedModel:
-    reason = failing.get((name, number))
+def _failing(service: Service, tenant: str) -> Mapping[str, str]:
+    """Why versions are in quarantine for `tenant`, by the digests of the versions."""
+    return {one.adapter.digest: one.reason for one in service.quarantine.of(tenant)}
+
+
+def _ready(model: str, entry: Entry, failing: Mapping[str, str]) -> ModelReady:
+    """Raises `InferenceFailed` for a version in quarantine."""
+    if reason := failing.get(entry.digest):
+        raise InferenceFailed(f"model {model!r} is in quarantine: {reason}")
+    return ModelReady(name=model)
+
+
+def _indexed(entry: Entry, failing: Mapping[str, str]) -> IndexedModel:
+    reason = failing.get(entry.digest)
     state: Literal["READY", "UNAVAILABLE"] = "READY" if reason is None else "UNAVAILABLE"
-    return IndexedModel(name=name, version=str(number), state=state, reason=reason or "")
+    return IndexedModel(name=entry.version.name, version=str(entry.number), state=state, reason=reason or "")

@@ -15,7 +15,7 @@ from pydantic import (
 from pydantic_core import to_json
 
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, Prediction, write_pieces
+from peltier_server.inference.prediction import Prediction, write_pieces
 
 
 class EmbeddingRequest(RequestModel):
@@ -82,16 +82,13 @@ async def embeddings_json(
     preparation: Preparation, tenant: str, asked: EmbeddingRequest, prediction: Prediction
 ) -> bytes:
     """The JSON of an `EmbeddingResponse`. The prediction has the embeddings in the form that was `asked`."""
-    pieces = _pieces(asked, prediction)
-    if prediction.max_bytes <= BYTES_ON_THE_LOOP:
-        return b"".join(pieces)
-    return await write_pieces(preparation, tenant, pieces)
+    return await write_pieces(preparation, tenant, _pieces(asked, prediction), prediction.max_bytes)
 
 
 def _pieces(asked: EmbeddingRequest, prediction: Prediction) -> Iterator[bytes]:
     before = b'{"object":"list","data":['
     for index, one in enumerate(prediction.predictions):
-        assert isinstance(one, dict), "only generated texts are models"
+        assert isinstance(one, dict), "no text is generated"
         yield before + b'{"object":"embedding","index":%d,"embedding":%s}' % (index, to_json(one["embedding"]))
         before = b","
     num_tokens = prediction.opening.num_tokens

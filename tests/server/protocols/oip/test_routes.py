@@ -8,10 +8,11 @@ import httpx2
 import numpy as np
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_client.errors import InferenceFailed
 from peltier_server.protocols.oip.inputs import LENGTH_HEADER
 from pydantic_core import from_json, to_json
 
-from tests.server.conftest import Listen, Listening
+from tests.server.conftest import Listen, Listening, Running
 
 TEXTS = ["a good film", "the plot was not very good", "bad"]
 TASKS = {
@@ -218,3 +219,20 @@ def test_a_t5_writes_texts_or_scores_labels(
         other = {"film": {"answer": "generate", "max_new_tokens": 3}, "words": {"answer": "score"}}
         turned = {model: list(outputs(infer(started, model, parameters=other[model]))) for model in named}
         assert turned == {"film": named["words"], "words": named["film"]}
+
+
+async def test_a_version_in_quarantine_is_not_ready(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Neither by its own route nor in the index, which says why."""
+    await running.upload(make_artifact(bert, "lora", name="film"))
+    entry = running.service.catalog.get("default", "film").newest
+    for _ in range(3):
+        with pytest.raises(InferenceFailed), running.service.quarantine.attempt("default", entry):
+            raise InferenceFailed("the output is not finite")
+    ready = await running.client.get("/v2/models/film/ready")
+    assert ready.status_code == 424
+    assert "model 'film' is in quarantine" in ready.json()["error"]
+    (indexed,) = (await running.client.post("/v2/repository/index", json={})).json()
+    assert (indexed["state"], "not finite" in indexed["reason"]) == ("UNAVAILABLE", True)
+    assert (await running.client.post("/v2/repository/index", json={"ready": True})).json() == []
