@@ -5529,7 +5529,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["ReadyResponse"];
                 };
             };
             /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */

@@ -78,7 +78,7 @@ class JSONRequest(Request):
     """A request whose JSON, the first `num_bytes` of its body or all of it, is parsed by `read`."""
 
     def __init__(
-        self, request: Request, preparation: Preparation, read: Callable[[bytes], Any], num_bytes: int | None
+        self, request: Request, preparation: Preparation, read: Callable[[bytes], Any], num_bytes: int | None = None
     ) -> None:
         super().__init__(request.scope, request.receive)
         self._num_bytes = num_bytes

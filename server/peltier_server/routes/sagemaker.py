@@ -7,7 +7,7 @@ import re
 
 from fastapi import Request, Response
 from peltier_client.errors import Draining, InvalidInput, NotReady
-from peltier_client.protocol import PredictRequest, PredictResponse
+from peltier_client.protocol import PredictRequest, PredictResponse, ReadyResponse
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
 from peltier_server.http.application import AnyTime, get_context
@@ -23,10 +23,10 @@ probes = open_router(tags=["sagemaker"])
 
 
 @probes.get("/ping", responses=describe_errors(NotReady, Draining))
-async def ping(lifecycle: AnyTime) -> Response:
+async def ping(lifecycle: AnyTime) -> ReadyResponse:
     """Ready to predict; 503 otherwise."""
     lifecycle.require_ready()
-    return Response()
+    return ReadyResponse()
 
 
 @router.post("/invocations", response_model=PredictResponse, responses=describe_errors(*TASK_ERRORS))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_client.protocol import MAX_REPORT_BYTES
 from peltier_server.http.scoped_route import ScopedRoute
 from peltier_server.protocols import rerank
 from peltier_server.protocols.openai import routes as openai
@@ -135,7 +136,10 @@ async def test_a_body_has_a_bound(serve: Serve) -> None:
                 headers = {"content-type": kind, **length}
                 answer = await running.client.post(path, content=pieces(), headers=headers)
                 assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large"), path
-        headers = {"content-type": "multipart/form-data; boundary=a", "content-length": str(2001 + 64 * 1024)}
+        headers = {
+            "content-type": "multipart/form-data; boundary=a",
+            "content-length": str(2001 + MAX_REPORT_BYTES + 64 * 1024),
+        }
         answer = await running.client.post("/v1/adapters", content=pieces(), headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
 
