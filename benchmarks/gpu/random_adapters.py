@@ -8,7 +8,6 @@ from unittest.mock import patch
 import torch
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Golden, Manifest
-from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
@@ -21,7 +20,6 @@ from peltier_adapters.spec.parts import Parts
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import BackboneConfig
-from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
 # In the order in which a batch is sorted: no prefix and no norm, norms, prefixes.
@@ -82,9 +80,3 @@ def load(adapters: Sequence[Artifact], backbone: Backbone) -> list[Resident]:
 def groups_of(residents: Sequence[Resident]) -> list[AdapterGroup]:
     """One row for each adapter."""
     return [AdapterGroup(1, one.body.program, one.body_slot.read()) for one in residents]
-
-
-def adapt(backbone: Backbone, groups: Sequence[AdapterGroup], packed: Packed) -> BatchAdaptation:
-    """A batch of these groups, with the backend of the backbone's device."""
-    chosen = choice.choose_backend(backbone.device, backbone.dtype)
-    return BatchAdaptation(backbone, groups, packed.lengths, chosen)

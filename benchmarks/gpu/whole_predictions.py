@@ -37,8 +37,13 @@ def compare_predictions(
     for number, (rows, exact_rows) in enumerate(batches):
         with by_torch():
             expected = _logits(exact, exact_rows)
+            # What the adapters change: each row with the next row's.
+            residents = [row.resident for row in exact_rows]
+            others = zip(exact_rows, [*residents[1:], residents[0]], strict=True)
+            changed = _error(_logits(exact, [Row(row.encoded, other) for row, other in others]), expected)
         own = {**labels, "batch": number}
-        bench.check("prediction check", _error(_logits(backbone, rows), expected), TOLERANCE[labels["dtype"]], **own)
+        error = _error(_logits(backbone, rows), expected)
+        bench.check("prediction check", error, TOLERANCE[labels["dtype"]], **own, adapters_change=changed)
         if graphs is not None:
             found = _logits(backbone, rows, graphs)
             bench.check("graph check", _error(found, expected), TOLERANCE[labels["dtype"]], **own)

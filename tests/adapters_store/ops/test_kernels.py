@@ -41,9 +41,11 @@ def test_the_gpu_benchmark_runs_dry(tmp_path: Path):
     _run("benchmarks/gpu/run.py", "--dry-run", "--json", str(figures))
     found = [json.loads(line) for line in figures.read_text().splitlines()]
     sections = {figure["section"] for figure in found}
-    assert sections >= {"card", "limits", "start check", "load check", "batch check", "batch", "ops check", "ops"}
+    assert sections >= {"card", "limits", "start check", "load check", "batch", "ops check", "ops"}
     assert sections >= {"prediction check", "prediction", "graph check", "elapsed"}
     checks = [figure for figure in found if "ok" in figure]
     assert [check for check in checks if not check["ok"]] == []
-    # What is served wrongly would show: adapters change far more than a check lets pass.
-    assert all(check["adapters_change"] > 3 * check["tolerance"] for check in checks if "adapters_change" in check)
+    # What is served wrongly would show: another adapter changes far more than a check in float32 lets pass.
+    exact = [check for check in checks if "adapters_change" in check and check["dtype"] == "float32"]
+    changes = [check["adapters_change"] / check["tolerance"] for check in exact]
+    assert min(changes) > 3
