@@ -183,7 +183,8 @@ class ConfigFile:
         """Refuses unknown settings that are not off."""
         for key, value in self._raw.items():
             if key not in self._known and value not in _OFF:
-                raise AdapterError(f"{self.where}: {key} is {json.dumps(value)}, which this importer does not know")
+                shown = key if key.isprintable() else repr(key)
+                raise AdapterError(f"{self.where}: {shown} is {json.dumps(value)}, which this importer does not know")
 
 
 def read_config(path: Path) -> ConfigFile:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import triton
 from peltier_adapters.ops.kernels.activation import gate
-from peltier_adapters.ops.kernels.attention import ROW_WORDS, Attention
+from peltier_adapters.ops.kernels.attention import NUM_ROW_WORDS, Attention
 from peltier_adapters.ops.kernels.chain import Launch, chain
 from peltier_adapters.ops.kernels.norm import norm
 from peltier_adapters.ops.kernels.pool import pool
@@ -55,8 +55,8 @@ def call_kernels(dtype: torch.dtype, num_rows: int, place: int) -> None:
         chain(x.clone(), x, x, x, gates, rows, place, Launch(1, 1, 1))
         step(x.clone(), x, x, (x, x), gates, rows, place, 1, place % 3, WIDTH)
         query, key, value = qkv.chunk(3, -1)
-        layout = placed.view(num_rows, ROW_WORDS)
-        Attention(rows, place, gates).attend_places(
+        layout = placed.view(num_rows, NUM_ROW_WORDS)
+        Attention(rows, place, gates).attend(
             query, key, value, WIDTH // HEADS, layout, longest, HEADS, scale=0.125
         )  # fmt: skip
     norm(x, x, rows, place, base)
