@@ -164,6 +164,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._patience = self.stall_seconds
         self._paused_at, self._unsent = 0.0, 0
         self._running: RequestResponseCycle | None = None
+        self._is_ending = False
         # The transport's own object would create a socket for each call. This one does not own the file descriptor.
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
         self._output = AnswerOutput(transport)
@@ -196,6 +197,8 @@ class LimitedConnection(HttpToolsProtocol):
             # bytes.
             self.transport.abort()
             return
+        if self._is_ending:
+            return
         self._head.receive(len(data))
         super().data_received(data)
         if self._head.is_too_large:
@@ -210,9 +213,11 @@ class LimitedConnection(HttpToolsProtocol):
         if self._is_idle:
             super().send_400_response(msg)
         elif self._head.is_open:
-            # All requests in progress are complete, so the server answers them before it closes the connection.
+            # All requests in progress are complete, so the server answers them before it closes the connection. The
+            # parser has failed and would refuse what arrives until then once more.
             self._head.end()
             self.cycle.keep_alive = False
+            self._is_ending = True
         elif self.pipeline or self.cycle.response_started:
             self.transport.abort()
         else:

@@ -297,6 +297,21 @@ def test_a_request_that_cannot_be_read_ends_the_connection_after_those_before_it
     assert (heard.count(b"HTTP/1.1 200"), heard.count(b"HTTP/1.1")) == (2, 2)
 
 
+def test_what_follows_a_request_that_cannot_be_read_is_ignored(address: tuple[str, int]) -> None:
+    """It used to break the connection before the answers to the requests in front of it."""
+    _released.clear()
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        caller.sendall(_RELEASED)
+        for piece in (b"n", b"onsense\r\n", b"\r\n"):
+            caller.sendall(piece)
+            time.sleep(
+                0.05
+            )  # most likely the server reads each piece alone; the corpus of the fuzzer has the certain case
+        _released.set()
+        assert listen(caller).count(b"HTTP/1.1 200") == 1
+
+
 def test_a_request_that_is_cut_off_with_those_after_it_hears_of_it(address: tuple[str, int]) -> None:
     """One that waits is broken; the one before it computes no longer for a caller that is cut off."""
     _left.clear()
