@@ -6,14 +6,13 @@ from typing import TypeVar
 import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.artifact.manifest import TrainingRecord
-from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.golden.proof import Candidate, prove
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import Parts
 from peltier_adapters.spec.tasks import SPAN_LABELS, DecodingSpec, InputForm, TaskSpec, TaskType
 from peltier_backbone.backbone import Backbone
-from peltier_training.learners import export
 from peltier_training.models.model import HeadedAdapter, TextAdapter
 
 Model = TypeVar("Model", HeadedAdapter, TextAdapter)
@@ -87,7 +86,7 @@ def make_bytes(
     }
     name = f"{preset.replace('+', 'p')}-{number}"
     inputs = [(text, text[::-1]) for text in INPUTS] if task.inputs == "pair" else INPUTS
-    return export(backbone, Candidate(name, preset, parts, tensors, task), inputs, TrainingRecord())
+    return prove(backbone, Candidate(name, preset, parts, tensors, task), inputs, TrainingRecord())
 
 
 def make_artifact(backbone: Backbone, preset: str, number: int) -> Artifact:

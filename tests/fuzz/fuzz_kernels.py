@@ -185,7 +185,10 @@ def answer_batch(draw: random.Random, directory: Path) -> bool:
         try:
             task = make_task(backbone, max_length=64)
             artifact = read_artifact(make_bytes(backbone, preset, number, task=task), backbone)
-        except AdapterError:
+        except AdapterError as error:
+            # Sizes may not fit, and small random weights may have no effect; a wrong golden output is a fault.
+            if "does not reproduce" in str(error) and "has no effect" not in str(error):
+                raise
             continue
         resident = banks.add(artifact)
         texts = [draw.choice(TEXTS) * draw.randint(1, 3) for _ in range(draw.randint(1, 6))]
