@@ -16,6 +16,30 @@ _PAUSE_SECONDS = 0.01
 TEXT = "the plot was not very good , and the actor is dull"
 
 
+class Stopwatch:
+    """The seconds since its creation, less those in which other processes kept the server's threads or this one from a
+    core. So a bound on them says how long the server waits or computes, on a loaded machine too."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._delays = self._read_delays()
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Until now."""
+        elapsed = time.monotonic() - self._started
+        return elapsed - sum(delay - self._delays.get(path, 0) for path, delay in self._read_delays().items()) / 1e9
+
+    def _read_delays(self) -> dict[Path, int]:
+        """The nanoseconds that each thread has been ready to run without a core (sched-stats.rst of Linux)."""
+        delays = {}
+        for path in (Path("/proc/thread-self").resolve(), *Path(f"/proc/{self._pid}/task").iterdir()):
+            with contextlib.suppress(OSError):  # the thread has ended, or the kernel does not count
+                delays[path] = int((path / "schedstat").read_text().split()[1])
+        return delays
+
+
 @dataclass(frozen=True)
 class AttackedServer:
     """A server process to attack; `demo` is the task it serves."""
@@ -49,12 +73,13 @@ class AttackedServer:
         return socket.create_connection(self.address, timeout=timeout_seconds)
 
     def say(self, request: bytes, timeout_seconds: float = 20) -> tuple[int, float]:
-        """Sends bytes on a new connection and listens to its end: the status (0 without an answer), the seconds."""
-        started = time.monotonic()
+        """Sends bytes on a new connection and listens to its end: the status (0 without an answer), the seconds of a
+        `Stopwatch`."""
+        watch = Stopwatch(self.pid)
         with self.connect(timeout_seconds) as connection, contextlib.suppress(ConnectionError):
             connection.sendall(request)
-            return status_of(listen(connection)), time.monotonic() - started
-        return 0, time.monotonic() - started
+            return status_of(listen(connection)), watch.seconds
+        return 0, watch.seconds
 
     def _status(self, name: str) -> int:
         match = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
@@ -90,14 +115,14 @@ def post(path: str, body: bytes, *headers: str, length: object = None) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def send_for_ever(connection: socket.socket, piece: bytes, max_seconds: float) -> float:
-    """Sends `piece` again and again until the connection breaks; returns the seconds it took, or fails."""
-    started = time.monotonic()
-    while time.monotonic() - started < max_seconds:
+def send_for_ever(target: AttackedServer, connection: socket.socket, piece: bytes, max_seconds: float) -> None:
+    """Sends `piece` again and again until the connection breaks, or fails."""
+    watch = Stopwatch(target.pid)
+    while watch.seconds < max_seconds:
         try:
             connection.sendall(piece)
         except OSError:
-            return time.monotonic() - started
+            return
     raise AssertionError(f"the server still listens after {max_seconds} s")
 
 
@@ -105,15 +130,15 @@ def send_for_ever(connection: socket.socket, piece: bytes, max_seconds: float) -
 class Bystander:
     """A caller who predicts all the time over one connection, and expects the same answer each time."""
 
-    url: str
+    target: AttackedServer
     seconds: list[float] = field(default_factory=list)
     answers: set[str] = field(default_factory=set)
 
     def call(self, client: httpx2.Client) -> None:
         """One prediction."""
-        started = time.monotonic()
+        watch = Stopwatch(self.target.pid)
         answer = client.post("/v1/tasks/demo/predict", json={"inputs": TEXT})
-        self.seconds.append(time.monotonic() - started)
+        self.seconds.append(watch.seconds)
         label = answer.json()["predictions"][0]["label"] if answer.status_code == 200 else answer.text
         self.answers.add(label)
 
@@ -126,7 +151,7 @@ class Bystander:
 @contextlib.contextmanager
 def bystander(target: AttackedServer) -> Iterator[Bystander]:
     """A `Bystander` that calls before, during and after the block."""
-    watch, ended = Bystander(target.url), threading.Event()
+    watch, ended = Bystander(target), threading.Event()
     with httpx2.Client(base_url=target.url, timeout=60) as client:
 
         def call() -> None:
