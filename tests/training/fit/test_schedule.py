@@ -87,6 +87,17 @@ def test_patience_does_not_count_at_first(make_run: MakeRun):
     assert find_decay(run, _log([0.0] * 100)) is not None
 
 
+def test_a_plateau_alone_does_not_end_a_run_with_an_open_end(make_run: MakeRun):
+    """Neither before patience counts nor before the rate has fallen."""
+    run = make_run(epochs=500, patience=2, open_end=True, validation_interval=1)
+    plateau = _log([0.5] * 101)  # step 303
+    assert not is_over(run, plateau[:99])
+    decay = find_decay(run, plateau)
+    assert decay is not None
+    assert not is_over(run, plateau)
+    assert is_over(run, _log([0.5] * decay.last_epoch))
+
+
 def test_a_decay_is_linear():
     """From 1 at its start to 0 at its end."""
     assert [Decay(12, 16, 4, is_forced=False).factor(step) for step in (12, 13, 16)] == [1.0, 0.75, 0.0]

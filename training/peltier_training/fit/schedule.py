@@ -49,8 +49,9 @@ def find_decay(run: Run, log: Log) -> Decay | None:
 
 def is_over(run: Run, log: Log) -> bool:
     """Whether training ends at the last validation of `log`, before its epochs do."""
-    if decay := find_decay(run, log):
-        return log[-1]["step"] >= decay.end
+    if run.hyperparameters.open_end:
+        decay = find_decay(run, log)
+        return decay is not None and log[-1]["step"] >= decay.end
     return _has_patience(run) and num_without_improvement(run, log) >= _patience(run)
 
 
