@@ -10,7 +10,7 @@ from peltier_client.protocol import MAX_REPORT_BYTES
 
 from peltier_server import retry_hints
 
-# Each upload is received into a temporary file, so this many times max_artifact_bytes of disk space is enough.
+# Each upload is received into a temporary file, so this many times the most bytes of a body are enough disk space.
 MAX_RECEIVED_AT_ONCE = 32
 # The limit of one tenant. A body may take an hour to arrive, and must not keep other tenants waiting for so long.
 MAX_RECEIVED_OF_ONE = 8
