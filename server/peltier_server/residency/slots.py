@@ -38,8 +38,8 @@ class Slots(Generic[K, A, R]):
     most twice that, 30 s for the store, and the installation. An adapter that is evicted before its caller's turn is
     fetched again within the same bounds. No caller may hold a lease while it asks for another.
 
-    **Pins.** `pin` loads an adapter as a lease does, and keeps it in its tier until `unpin` or `retire`. Both tiers have
-    a part for pins (`PinnedBytes`), and the shares and the bound hold for the rest.
+    **Pins.** `pin` loads an adapter as a lease does, and keeps it in its tier until `unpin` or `retire`. Both tiers
+    have a part for pins (`PinnedBytes`), and the shares and the bound hold for the rest.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Pins and placements through HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 from peltier_adapters.artifact.artifact import Artifact
@@ -14,11 +14,11 @@ from tests.server.conftest import Running, Serve, hold, until
 
 
 @pytest.fixture
-async def shelf(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
+async def shelf(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
     """A server with two versions of `demo`."""
     for seed in range(2):
         (await running.upload(make_artifact(bert, "bitfit", seed=seed), "demo")).raise_for_status()
-    yield running
+    return running
 
 
 async def test_a_pin_keeps_the_version_that_answers(shelf: Running) -> None:
@@ -139,8 +139,8 @@ async def test_the_server_is_not_ready_while_its_warm_list_loads(
 async def test_loads_overlap_with_each_other_and_with_the_queue(
     serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three requests for cold adapters wait for one barrier in the store, while nothing is computed: each load has begun
-    before any row is taken. The cold starts are counted with their tier."""
+    """Three requests for cold adapters meet in the store, while nothing is computed: each load begins before any row is
+    taken. The cold starts are counted with their tier."""
     names = ("one", "two", "three")
     async with serve() as first:
         for name in names:
