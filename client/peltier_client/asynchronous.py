@@ -26,6 +26,7 @@ from peltier_client.exchange.transfer import OnProgress, ReportedBody, write_who
 from peltier_client.protocol import (
     ActivityResponse,
     Adapter,
+    AdapterPlacement,
     AdapterSummary,
     AdapterVersion,
     Alias,
@@ -36,6 +37,7 @@ from peltier_client.protocol import (
     KeyInfo,
     LiveSnapshot,
     NewKey,
+    PinnedTier,
     RankedDocument,
     TenantInfo,
     TenantUsage,
@@ -304,6 +306,18 @@ class AsyncClient:
     async def delete_alias(self, name: str, alias: str) -> None:
         """Delete an alias."""
         await self._sender.send(adapters.delete_alias(name, alias))
+
+    async def pin(self, name: str, tier: PinnedTier = "device") -> AdapterPlacement:
+        """Keep an adapter in this memory of every replica; the replica that answers has loaded it."""
+        return await self._sender.send(adapters.pin_adapter(name, tier))
+
+    async def unpin(self, name: str) -> None:
+        """Release the pin of an adapter; it stays in memory until it is evicted."""
+        await self._sender.send(adapters.unpin_adapter(name))
+
+    async def placement(self, name: str) -> AdapterPlacement:
+        """Where an adapter is in the memory of the replica that answers, since when and why."""
+        return await self._sender.send(adapters.get_placement(name))
 
     def audit(self, tenant: str | None = None, **options: Unpack[AuditOptions]) -> AsyncIterator[AuditRecord]:
         """The wanted records of the audit log, newest first, fetched page by page; requires the scope admin."""

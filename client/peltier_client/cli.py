@@ -12,7 +12,7 @@ import typer
 from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
-from peltier_client.commands import adapters, administration, aliases, compare, doctor, predict, top
+from peltier_client.commands import adapters, administration, aliases, compare, doctor, placement, predict, top
 from peltier_client.commands.help_texts import show_literally
 from peltier_client.commands.plugins import plugin_commands
 
@@ -28,9 +28,18 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "alias": aliases.alias,
     "rollback": aliases.rollback,
     "deprecate": aliases.deprecate,
+    "pin": placement.pin,
+    "unpin": placement.unpin,
     "top": top.top,
     "doctor": doctor.doctor,
     "audit": aliases.audit,
+}
+
+
+_GROUPS: Mapping[str, typer.Typer] = {
+    "explain": placement.explain,
+    "keys": administration.keys,
+    "tenants": administration.tenants,
 }
 
 
@@ -55,7 +64,7 @@ def create_command() -> TyperGroup:
     panel = "Using a server"
     for name, command in _COMMANDS.items():
         app.command(name, rich_help_panel=panel)(command)
-    for name, commands in {"keys": administration.keys, "tenants": administration.tenants}.items():
+    for name, commands in _GROUPS.items():
         app.add_typer(commands, name=name, rich_help_panel=panel)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)

@@ -27,6 +27,7 @@ from peltier_client.exchange.transfer import OnProgress, ReportedBody, write_who
 from peltier_client.protocol import (
     ActivityResponse,
     Adapter,
+    AdapterPlacement,
     AdapterSummary,
     AdapterVersion,
     Alias,
@@ -37,6 +38,7 @@ from peltier_client.protocol import (
     KeyInfo,
     LiveSnapshot,
     NewKey,
+    PinnedTier,
     RankedDocument,
     TenantInfo,
     TenantUsage,
@@ -301,6 +303,18 @@ class Client:
     def delete_alias(self, name: str, alias: str) -> None:
         """Delete an alias."""
         self._sender.send(adapters.delete_alias(name, alias))
+
+    def pin(self, name: str, tier: PinnedTier = "device") -> AdapterPlacement:
+        """Keep an adapter in this memory of every replica; the replica that answers has loaded it."""
+        return self._sender.send(adapters.pin_adapter(name, tier))
+
+    def unpin(self, name: str) -> None:
+        """Release the pin of an adapter; it stays in memory until it is evicted."""
+        self._sender.send(adapters.unpin_adapter(name))
+
+    def placement(self, name: str) -> AdapterPlacement:
+        """Where an adapter is in the memory of the replica that answers, since when and why."""
+        return self._sender.send(adapters.get_placement(name))
 
     def audit(self, tenant: str | None = None, **options: Unpack[AuditOptions]) -> Iterator[AuditRecord]:
         """The wanted records of the audit log, newest first, fetched page by page; requires the scope admin."""

@@ -10,11 +10,13 @@ from peltier_adapters.batch.warm_up import warm_up
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_backbone.native.choice import use_kernels
+from peltier_client.errors import NotFound
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import require_own, require_registry_of
 from peltier_store.registry import Registry
 
 from peltier_server.auth.authenticator import Authenticator
+from peltier_server.auth.keyring import TENANT
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.examples import publish_examples
 from peltier_server.catalog.publisher import Publisher, Store
@@ -29,9 +31,12 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
-from peltier_server.residency.leases import MemoryBudget
+from peltier_server.residency.idle_unload import IdleUnload
+from peltier_server.residency.leases import AdapterKey, MemoryBudget
 from peltier_server.residency.loader import ProvingLoader, StoreLoader
+from peltier_server.residency.pins import Pins
 from peltier_server.residency.slots import Slots
+from peltier_server.residency.warm_list import WarmList
 from peltier_server.runner.supervisor import WorkerSupervisor
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
@@ -84,6 +89,9 @@ class Service:
         # The scores of an adapter that another server accepted in float32 may differ too much here.
         cautious = loader if backbone.precision == "float32" else ProvingLoader(loader, self.batcher)
         self.slots = Slots(cautious, budget, metrics, preparation.enforcer.weight)
+        self.pins = Pins(self.slots, self.catalog.pinned, metrics)
+        self.warm_list = WarmList(self.slots, self.pins, metrics, memory.max_warm_seconds)
+        self._idle_unload = IdleUnload(self.slots, memory.unload_after_seconds)
         self.quarantine = Quarantine(metrics)
         bounds = Limits(
             max_inputs=limits.max_inputs,
@@ -97,7 +105,7 @@ class Service:
         )
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, bounds)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
-        self.version_admin = VersionAdmin(store)
+        self.version_admin = VersionAdmin(store, self.pins)
         self.store_watch = StoreWatch(store.registry, store.blobs)
         self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds)
 
@@ -130,12 +138,13 @@ class Service:
             for device in service.experimental:
                 logger.warning("device %r is experimental: this release has not been tested on one", device)
             service._supervisor.start()
-            sync.start(service.slots)
+            sync.start(service.slots, service.pins.wake)
             service._purge_task.start()
             service.store_watch.start()
             opened.push_async_callback(service._stop)
             if settings.store.publish is not None:
                 await publish_examples(settings.store.publish, registry, service.publisher)
+            service._start_memory()
             opened.pop_all()
         return service
 
@@ -149,7 +158,23 @@ class Service:
         await self._stop()
         await self.store.registry.close()
 
+    def _start_memory(self) -> None:
+        """Loads the warm list and follows the pins, now that there is a runner."""
+        self.pins.start()
+        self._idle_unload.start()
+        names = dict[AdapterKey, str]()
+        for name in self.settings.memory.warm_names:
+            try:
+                names |= dict.fromkeys((entry.owned for entry in self.catalog.meant_by(name, TENANT)), name)
+            except NotFound as error:
+                self.metrics.warm_failures.inc()
+                logger.warning("%s of the warm list cannot be loaded: %s", name, error)
+        self.warm_list.start(names, len(self.catalog.pinned()))
+
     async def _stop(self) -> None:
+        await self.warm_list.close()
+        await self.pins.close()
+        await self._idle_unload.close()
         await self.watchdog.close()
         await self.store_watch.close()
         await self._purge_task.close()

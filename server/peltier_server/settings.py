@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from peltier_backbone.machine.cores import usable_cores
+from peltier_client.errors import InvalidInput
+from peltier_client.protocol import TaskReference
 from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.location import StoreLocation
 from pydantic import (
@@ -274,6 +276,29 @@ class MemorySettings(SettingsGroup):
     max_load_wait_seconds: float = _setting(
         10.0, "Maximum wait for a load to begin, and again for free memory on the device.", gt=0, le=3600
     )
+    unload_after_seconds: float | None = _setting(
+        None, "Unload adapters that were not used for so long. Default: only for others.", gt=0, le=10 * _YEAR_SECONDS
+    )
+    warm: str = _setting(
+        "", "Adapters to load before the server is ready, beside the pinned ones, such as sst2,acme:nli@3."
+    )
+    max_warm_seconds: float = _setting(
+        300.0, "Time after which the server is ready without the rest of those adapters.", gt=0, le=86_400
+    )
+
+    @property
+    def warm_names(self) -> list[str]:
+        """The task references of `warm`."""
+        return [name.strip() for name in self.warm.split(",") if name.strip()]
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        for name in self.warm_names:
+            try:
+                TaskReference.parse(name)
+            except InvalidInput as error:
+                raise ValueError(f"warm names {name!r}, which is no adapter: {error}") from None
+        return self
 
 
 class Settings(SettingsGroup):

@@ -220,6 +220,7 @@ QUOTAS: dict[str, Any] = {
     "max_concurrent_requests": 8,
     "max_stored_bytes": 1048576,
     "max_adapters": None,
+    "max_pinned_adapters": None,
     "weight": 1.0,
 }
 USAGE: dict[str, Any] = {
@@ -228,6 +229,7 @@ USAGE: dict[str, Any] = {
     "concurrent_requests": 1,
     "stored_bytes": 8,
     "adapters": 1,
+    "pinned_adapters": 0,
 }
 TENANT: dict[str, Any] = {"name": "default", "created_at": "2026-11-21T00:00:00Z", "quotas": QUOTAS}
 

@@ -58,7 +58,7 @@ class RegistryFull(RegistryError):
 
 
 class QuotaReached(RegistryError):
-    """The tenant would own more adapters or bytes than its quotas allow."""
+    """The tenant would own or pin more than its quotas allow."""
 
 
 class BlobBusy(RegistryError):

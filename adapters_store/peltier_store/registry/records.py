@@ -11,6 +11,8 @@ from peltier_store.registry.errors import InvalidRecord
 
 # Scopes are independent of each other: a key has one or more.
 SCOPES = frozenset({"predict", "publish", "admin", "metrics"})
+# Where replicas can keep a pinned adapter.
+PINNED_TIERS = ("device", "host")
 # Bounds of a tenant's weight.
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
@@ -57,6 +59,15 @@ class AliasHistoryEntry:
 
 
 @dataclass(frozen=True)
+class Pin:
+    """Every replica keeps the versions that answer the adapter's bare name in this tier of its memory."""
+
+    tier: str
+    pinned_at: datetime
+    pinned_by: str
+
+
+@dataclass(frozen=True)
 class AdapterRecord:
     """One adapter with its aliases and every version that is not purged, by number."""
 
@@ -65,6 +76,7 @@ class AdapterRecord:
     is_public: bool
     versions: tuple[VersionRecord, ...]
     aliases: tuple[AliasRecord, ...]
+    pin: Pin | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,7 @@ class Quotas:
     max_concurrent_requests: int | None = None
     max_stored_bytes: int | None = None
     max_adapters: int | None = None
+    max_pinned_adapters: int | None = None
     weight: float = 1.0
 
 
@@ -129,10 +142,11 @@ class AuditFilter:
 
 @dataclass(frozen=True)
 class StorageUsage:
-    """What counts for a tenant's quotas of storage: adapters with a live version, and bytes of versions that are not
-    purged and of their reports."""
+    """What counts for a tenant's quotas in the registry: adapters with a live version, those that are pinned, and bytes
+    of versions that are not purged and of their reports."""
 
     num_adapters: int
+    num_pinned: int
     stored_bytes: int
 
 

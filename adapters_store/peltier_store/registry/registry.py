@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
-from peltier_store.registry import aliases, claims, reports, tenants, versions
+from peltier_store.registry import aliases, claims, pins, reports, tenants, versions
 from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
@@ -22,6 +22,7 @@ from peltier_store.registry.lookup import (
     select_versions,
     version_of,
 )
+from peltier_store.registry.pins import pin_of
 from peltier_store.registry.records import (
     AdapterRecord,
     AliasHistoryEntry,
@@ -29,6 +30,7 @@ from peltier_store.registry.records import (
     AuditEntry,
     AuditFilter,
     Key,
+    Pin,
     Quotas,
     RegistrySnapshot,
     Reservation,
@@ -80,7 +82,12 @@ def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterR
         aliases[row.adapter_id].append(alias_of(row))
     return tuple(
         AdapterRecord(
-            row.tenant, row.name, row.is_public, tuple(versions[row.tenant, row.name]), tuple(aliases[row.id])
+            row.tenant,
+            row.name,
+            row.is_public,
+            tuple(versions[row.tenant, row.name]),
+            tuple(aliases[row.id]),
+            pin_of(row),
         )
         for row in connection.execute(_ADAPTERS, changed)
     )
@@ -229,6 +236,19 @@ class Registry:
     async def set_public(self, tenant: str, name: str, public: bool, *, actor: str) -> None:
         """Allows or forbids other tenants to use an adapter. Raises AdapterUnknown."""
         await self._write(actor, versions.set_public, tenant, name, public)
+
+    async def require_room_for_pin(self, tenant: str, name: str) -> None:
+        """Raises AdapterUnknown, or QuotaReached if `pin` would refuse the adapter now."""
+        await self._read(pins.require_room, tenant, name)
+
+    async def pin(self, tenant: str, name: str, tier: str, *, actor: str) -> Pin:
+        """Pins an adapter to the memory of every replica, `device` or `host`, until `unpin`, or until all of its
+        versions are deleted. Raises AdapterUnknown, QuotaReached, or InvalidRecord for another tier."""
+        return await self._write(actor, pins.set_pin, tenant, name, tier)
+
+    async def unpin(self, tenant: str, name: str, *, actor: str) -> None:
+        """Releases the pin of an adapter, if it has one. Raises AdapterUnknown."""
+        await self._write(actor, pins.release_pin, tenant, name)
 
     async def set_alias(
         self, tenant: str, name: str, alias: str, split: Mapping[int, float], *, actor: str

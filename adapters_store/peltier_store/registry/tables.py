@@ -74,6 +74,7 @@ class TenantRow(Base):
     max_concurrent_requests: Mapped[int | None] = mapped_column(BigInteger)
     max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
     max_adapters: Mapped[int | None] = mapped_column(BigInteger)
+    max_pinned_adapters: Mapped[int | None] = mapped_column(BigInteger)
     weight: Mapped[float]
 
 
@@ -97,7 +98,7 @@ class KeyRow(Base):
 class AdapterRow(Base):
     """A tenant's name for an adapter. It outlives its versions, because version numbers are never reused.
 
-    `revision` is that of its last change, or of its versions' or aliases'.
+    `revision` is that of its last change, or of its versions' or aliases'. Without a `pinned_tier` it is not pinned.
     """
 
     __tablename__ = "adapters"
@@ -109,6 +110,9 @@ class AdapterRow(Base):
     last_number: Mapped[int]
     is_public: Mapped[bool] = mapped_column(server_default=false())
     revision: Mapped[int] = mapped_column(BigInteger, index=True, server_default="1")
+    pinned_tier: Mapped[str | None] = mapped_column(Text)
+    pinned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    pinned_by: Mapped[str | None] = mapped_column(Text)
 
 
 class VersionRow(Base):

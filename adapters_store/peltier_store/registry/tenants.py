@@ -81,7 +81,7 @@ def _check_quotas(quotas: Quotas) -> None:
     for name, rate in rates.items():
         if rate is not None and not (math.isfinite(rate) and rate > 0):
             raise InvalidRecord(f"{name} is {rate!r}: it must be a number above 0")
-    for name in ("max_concurrent_requests", "max_stored_bytes", "max_adapters"):
+    for name in ("max_concurrent_requests", "max_stored_bytes", "max_adapters", "max_pinned_adapters"):
         count = getattr(quotas, name)
         if count is not None and not 0 <= count <= _MAX_COUNT:
             raise InvalidRecord(f"{name} is {count!r}: it must be from 0 to {_MAX_COUNT}")
@@ -114,7 +114,24 @@ def require_room_for_bytes(connection: Connection, quotas: Quotas, tenant: str, 
 
 def read_usage(connection: Connection, tenant: str) -> StorageUsage:
     require_quotas(connection, tenant)
-    return StorageUsage(len(_live_names(connection, tenant)), _stored_bytes(connection, tenant))
+    return StorageUsage(
+        len(_live_names(connection, tenant)), count_pins(connection, tenant), _stored_bytes(connection, tenant)
+    )
+
+
+def count_pins(connection: Connection, tenant: str) -> int:
+    """The number of a tenant's pinned adapters."""
+    counted = select(func.count()).where(AdapterRow.tenant == tenant, AdapterRow.pinned_tier.is_not(None))
+    return connection.execute(counted).scalar_one()
+
+
+def require_room_for_pin(connection: Connection, quotas: Quotas, tenant: str) -> None:
+    """Raises QuotaReached if the tenant may pin no further adapter."""
+    count = count_pins(connection, tenant)
+    if quotas.max_pinned_adapters is not None and count >= quotas.max_pinned_adapters:
+        raise QuotaReached(
+            f"tenant {tenant!r} has pinned {count} adapters and may pin {quotas.max_pinned_adapters}; release one first"
+        )
 
 
 def _live_names(connection: Connection, tenant: str) -> set[str]:

@@ -173,7 +173,11 @@ def _mark_deleted(writing: WriteTransaction, adapter_id: int, condition: ColumnE
     chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, LIVE, condition)
     writing.connection.execute(chosen.values(deleted_at=writing.at))
     writing.stamp_adapter(adapter_id)
-    # A later upload under this name must not be public because an earlier adapter was.
+    # A later upload under this name must not be public or pinned because an earlier adapter was.
     live = select(VersionRow.number).where(VersionRow.adapter_id == adapter_id, LIVE).exists()
-    closed = update(AdapterRow).where(AdapterRow.id == adapter_id, ~live).values(is_public=False)
+    closed = (
+        update(AdapterRow)
+        .where(AdapterRow.id == adapter_id, ~live)
+        .values(is_public=False, pinned_tier=None, pinned_at=None, pinned_by=None)
+    )
     writing.connection.execute(closed)

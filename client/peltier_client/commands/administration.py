@@ -104,6 +104,7 @@ class QuotaFlags:
     max_concurrent_requests: _Limit = None
     max_stored_bytes: _Limit = None
     max_adapters: _Limit = None
+    max_pinned_adapters: _Limit = None
     weight: Annotated[
         str | None, typer.Option(metavar="N", help="Share of a busy server; other tenants have 1 by default.")
     ] = None

@@ -78,6 +78,7 @@ from peltier_client.protocol.operations import (
     QuarantinedVersion,
     ReadyResponse,
 )
+from peltier_client.protocol.placement import AdapterPin, AdapterPlacement, PinnedTier, PinRequest, VersionPlacement
 from peltier_client.protocol.predict import (
     MAX_BEAMS,
     MAX_PRIORITY,
@@ -140,6 +141,8 @@ __all__ = [
     "Adapter",
     "AdapterChange",
     "AdapterPage",
+    "AdapterPin",
+    "AdapterPlacement",
     "AdapterRef",
     "AdapterSummary",
     "AdapterVersion",
@@ -197,6 +200,8 @@ __all__ = [
     "NewKey",
     "Parameters",
     "PartCounts",
+    "PinRequest",
+    "PinnedTier",
     "PredictRequest",
     "PredictResponse",
     "Priority",
@@ -242,6 +247,7 @@ __all__ = [
     "VersionActivity",
     "VersionList",
     "VersionManifest",
+    "VersionPlacement",
     "VersionReport",
     "VersionSummary",
     "check_alias",

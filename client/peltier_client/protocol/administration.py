@@ -31,6 +31,7 @@ class TenantQuotas(RequestModel):
     max_concurrent_requests: QuotaCount | None = None
     max_stored_bytes: QuotaCount | None = None
     max_adapters: QuotaCount | None = None
+    max_pinned_adapters: QuotaCount | None = None
     weight: Weight = 1.0
 
 
@@ -73,6 +74,7 @@ class TenantUsage(ResponseModel):
     concurrent_requests: int
     stored_bytes: int
     adapters: int
+    pinned_adapters: int
 
 
 class KeyRequest(RequestModel):

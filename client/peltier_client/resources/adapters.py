@@ -16,6 +16,7 @@ from peltier_client.protocol import (
     Adapter,
     AdapterChange,
     AdapterPage,
+    AdapterPlacement,
     AdapterVersion,
     Alias,
     AliasChange,
@@ -23,6 +24,8 @@ from peltier_client.protocol import (
     AliasList,
     AliasRequest,
     DeprecationRequest,
+    PinnedTier,
+    PinRequest,
     TaskReference,
     TrainingReport,
     UploadedVersion,
@@ -132,6 +135,19 @@ def deprecate_version(task: str, reason: str | None) -> Request[AdapterVersion]:
 def change_adapter(name: str, public: bool) -> Request[Adapter]:
     json = to_json(AdapterChange, {"public": public})
     return Request("PATCH", f"/v1/adapters/{check_name(name)}", reader(Adapter), json=json)
+
+
+def get_placement(name: str) -> Request[AdapterPlacement]:
+    return Request("GET", f"/v1/adapters/{check_name(name)}/placement", reader(AdapterPlacement))
+
+
+def pin_adapter(name: str, tier: PinnedTier) -> Request[AdapterPlacement]:
+    json = to_json(PinRequest, {"tier": tier})
+    return Request("PUT", f"/v1/adapters/{check_name(name)}/pin", reader(AdapterPlacement), json=json)
+
+
+def unpin_adapter(name: str) -> Request[None]:
+    return Request("DELETE", f"/v1/adapters/{check_name(name)}/pin", raise_for_error)
 
 
 def _named_file(content: str | PathLike[str] | bytes, name: str) -> tuple[str, bytes]:

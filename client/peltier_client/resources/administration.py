@@ -36,6 +36,7 @@ class QuotaOptions(TypedDict, total=False):
     max_concurrent_requests: int | None
     max_stored_bytes: int | None
     max_adapters: int | None
+    max_pinned_adapters: int | None
     weight: float
 
 

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import chain, islice, takewhile
 
 from peltier_client.errors import AdapterNotFound
@@ -12,6 +13,9 @@ from peltier_store.registry import AdapterRecord
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.context import RequestContext
 from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.slots import ResidentTier
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Catalog:
@@ -24,6 +28,7 @@ class Catalog:
         self._adapters: dict[tuple[str, str], Published] = {}
         self._names: dict[str, list[str]] = {}
         self._owned: Counter[AdapterKey] = Counter()
+        self._pinned: dict[tuple[str, str], Published] = {}
 
     def __len__(self) -> int:
         return len(self._adapters)
@@ -55,6 +60,12 @@ class Catalog:
             raise AdapterNotFound(f"adapter {named!r} does not exist")
         return published.choose(reference, context.request_id)
 
+    def meant_by(self, task: str, tenant: str) -> list[Entry]:
+        """The versions that may answer a task reference of `tenant`, whoever may use them; raises `AdapterNotFound` or
+        `VersionNotFound`."""
+        reference = TaskReference.parse(task)
+        return self.get(reference.tenant or tenant, reference.name).meant_by(reference)
+
     def page(self, tenant: str, *, after: str, containing: str, limit: int) -> list[Published]:
         """At most `limit` adapters of a tenant whose names follow `after` and contain `containing`, in order."""
         names = self._names.get(tenant, [])
@@ -77,6 +88,16 @@ class Catalog:
         adapters = (self.find(tenant, name) for name in list(self._names.get(tenant, ())))
         return chain.from_iterable(published.entries.values() for published in adapters if published is not None)
 
+    def pinned(self) -> dict[AdapterKey, ResidentTier]:
+        """The tier of each version that answers the bare name of a pinned adapter, in the order of their pins."""
+        found: dict[AdapterKey, ResidentTier] = {}
+        for published in sorted(self._pinned.values(), key=lambda one: one.pin.pinned_at if one.pin else _NEVER):
+            for entry in published.meant_by(TaskReference(published.name)):
+                # The device keeps bytes that two adapters of a tenant share.
+                tier: ResidentTier = "device" if published.pin and published.pin.tier == "device" else "host"
+                found[entry.owned] = "device" if found.get(entry.owned) == "device" else tier
+        return found
+
     def holds(self, owned: AdapterKey) -> bool:
         """Whether a live version of the tenant has these bytes."""
         return owned in self._owned
@@ -97,6 +118,9 @@ class Catalog:
             self._adapters[tenant, name] = published
         elif old is not None:
             del self._adapters[tenant, name]
+        self._pinned.pop((tenant, name), None)
+        if published is not None and published.pin is not None:
+            self._pinned[tenant, name] = published
         self._list(tenant, name, was_there=old is not None, is_there=published is not None)
         return gone
 

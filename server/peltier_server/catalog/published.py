@@ -25,7 +25,7 @@ from peltier_client.protocol import (
     TaskSummary,
     VersionSummary,
 )
-from peltier_store.registry import AdapterRecord, AliasRecord, VersionRecord
+from peltier_store.registry import AdapterRecord, AliasRecord, Pin, VersionRecord
 from pydantic_core import to_json
 
 from peltier_server.context import VersionLabels
@@ -209,6 +209,7 @@ class Published:
     splits: Mapping[str, TrafficSplit]
     newest: Entry
     preferred: Entry
+    pin: Pin | None = None
 
     @classmethod
     def of(cls, record: AdapterRecord, known: Self | None = None) -> Self | None:
@@ -230,6 +231,7 @@ class Published:
             },
             newest=entries[max(entries)],
             preferred=max(current or entries.values(), key=lambda entry: entry.number),
+            pin=record.pin,
         )
 
     def version(self, number: int) -> Entry:
@@ -252,6 +254,15 @@ class Published:
         if alias not in self.splits:
             raise VersionNotFound(f"adapter {self.name!r} has no alias {alias!r}")
         return self.version(self.splits[alias].choose(request_id))
+
+    def meant_by(self, reference: TaskReference) -> list[Entry]:
+        """The versions that may answer `reference`; raises `VersionNotFound`."""
+        if reference.version is not None:
+            return [self.version(reference.version)]
+        if reference.alias is not None and reference.alias not in self.aliases:
+            raise VersionNotFound(f"adapter {self.name!r} has no alias {reference.alias!r}")
+        split = self.live if reference.alias is None else self.aliases[reference.alias].split
+        return [self.version(number) for number in sorted(split)]
 
     def versions(self, *, before: int | None, limit: int) -> list[Entry]:
         """At most `limit` live versions before that number, newest first."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peltier_store.registry import AdapterRecord, Registry, RegistryError, RegistryGone, RegistrySnapshot
@@ -46,15 +46,17 @@ class RegistrySync:
         self._catalog = catalog
         self._images = tuple(images)
         self._retiring: Retiring | None = None
+        self._on_change: Callable[[], None] | None = None
         self._turn = asyncio.Lock()
         self._read_at = 0.0
         self._polling: asyncio.Task[None] | None = None
         self._failing = False
         self._timeout_seconds = _READ_SECONDS
 
-    def start(self, retiring: Retiring) -> None:
-        """Starts polling. Adapters that no version has any more are retired."""
-        self._retiring = retiring
+    def start(self, retiring: Retiring, on_change: Callable[[], None] | None = None) -> None:
+        """Starts polling. Adapters that no version has any more are retired. Calls `on_change` when adapters have
+        changed."""
+        self._retiring, self._on_change = retiring, on_change
         self._polling = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
@@ -91,7 +93,7 @@ class RegistrySync:
             logger.info("the registry answers again")
             self._failing = False
 
-    async def _apply_all(self, records: Iterable[AdapterRecord]) -> None:
+    async def _apply_all(self, records: Sequence[AdapterRecord]) -> None:
         gone: set[AdapterKey] = set()
         try:
             for record in records:
@@ -102,6 +104,8 @@ class RegistrySync:
             # At the end, because the same bytes may leave one name and arrive under the next.
             for owned in gone:
                 self._retire(owned)
+            if records and self._on_change is not None:
+                self._on_change()
 
     async def _apply(self, record: AdapterRecord) -> set[AdapterKey]:
         if sum(len(version.manifest) for version in record.versions) <= _CHARS_ON_THE_LOOP:

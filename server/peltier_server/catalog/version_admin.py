@@ -1,15 +1,18 @@
-"""Changes of published versions: aliases, deprecation, deletion and undeletion."""
+"""Changes of published versions: aliases, pins, deprecation, deletion and undeletion."""
 
 import asyncio
 from collections.abc import Mapping
 
 from peltier_adapters.errors import first_of
 from peltier_client.errors import InvalidInput
+from peltier_client.protocol import TaskReference
 from peltier_store.registry import AliasRecord, InvalidRecord, VersionUnknown
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.published import Entry, split_faults
 from peltier_server.catalog.publisher import Store
+from peltier_server.residency.pins import Pins
+from peltier_server.residency.slots import ResidentTier
 
 
 class VersionAdmin:
@@ -17,10 +20,11 @@ class VersionAdmin:
     applies to every request that arrives after the call has returned. Requests in progress keep their version.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, pins: Pins) -> None:
         self._registry = store.registry
         self._catalog = store.catalog
         self._sync = store.sync
+        self._pins = pins
 
     async def set_alias(self, caller: Caller, name: str, alias: str, split: Mapping[int, float]) -> AliasRecord:
         """Points `alias` to these versions, with these shares of requests; raises `InvalidInput` with every reason."""
@@ -68,6 +72,24 @@ class VersionAdmin:
     async def set_public(self, caller: Caller, name: str, *, public: bool) -> None:
         """Allows or forbids other tenants to use an adapter."""
         await self._registry.set_public(caller.tenant, name, public, actor=caller.actor)
+        await self._sync.sync_after_write()
+
+    async def pin(self, caller: Caller, name: str, tier: ResidentTier) -> None:
+        """Pins an adapter to the memory of every replica; this one has loaded it when the call returns.
+
+        Raises QuotaReached, `StorageFull` if the tier has no room for it, or what its load raises; then nothing is
+        pinned.
+        """
+        published = self._catalog.get(caller.tenant, name)
+        await self._registry.require_room_for_pin(caller.tenant, name)
+        keys = [entry.owned for entry in published.meant_by(TaskReference(name))]
+        async with self._pins.holding(keys, tier):
+            await self._registry.pin(caller.tenant, name, tier, actor=caller.actor)
+            await self._sync.sync_after_write()
+
+    async def unpin(self, caller: Caller, name: str) -> None:
+        """Releases the pin of an adapter, if it has one; it stays in memory until it is evicted."""
+        await self._registry.unpin(caller.tenant, name, actor=caller.actor)
         await self._sync.sync_after_write()
 
     def _check_split(self, caller: Caller, name: str, split: Mapping[int, float]) -> None:

@@ -81,6 +81,7 @@ class Lifecycle:
         service = self.service()
         service.watchdog.require_well()
         service.store_watch.require_well()
+        service.warm_list.require_loaded()
 
     @property
     def problem(self) -> str | None:

@@ -185,6 +185,22 @@ class Metrics:
             "peltier_adapter_load_failures_total", "Loads of adapters that failed, by damaged bytes or the store"
         )
         self.evictions = self._counter("peltier_adapter_evictions_total", "Adapters evicted from a tier", "tier")
+        self.unloads = self._counter(
+            "peltier_adapter_unloads_total", "Adapters unloaded from a tier after unload_after_seconds", "tier"
+        )
+        self.cold_start_seconds = self._histograms(
+            "peltier_cold_start_seconds",
+            "How long requests waited for an adapter outside the device, by the tier it came from: host or store",
+            _SECONDS,
+            "from",
+        )
+        self.pinned_adapters = self._gauge("peltier_pinned_adapters", "Adapters pinned to a cache tier", "tier")
+        self.pin_failures = self._gauge(
+            "peltier_pin_failures", "Pinned adapters that this replica could not load at its last attempt"
+        )
+        self.warm_failures = self._gauge(
+            "peltier_warm_failures", "Adapters of the setting warm that could not be loaded at the start"
+        )
         self.cache_requests = self._counter(
             "peltier_adapter_cache_requests_total", "Adapter lookups by cache tier: device, host or store", "result"
         )

@@ -5,6 +5,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from peltier_client.protocol import Tier
@@ -14,6 +15,7 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.fetches import Fetch
 from peltier_server.residency.host import Sized
 from peltier_server.residency.line import Verdict
+from peltier_server.residency.pinned_bytes import PinnedBytes
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
@@ -43,6 +45,7 @@ class SlotEntry(Generic[K, A, R]):
     It is fetched unless its artifact is known; then its size is known, and it is installed once there is room.
     `wanted` counts the callers that lease it or wait for it, `leases` those that lease it, by tenant. It is `fresh`
     until the first caller wants it, and `gone` once it has been dropped: callers that still wait for it begin again.
+    `pinned_by` is the tenant that is charged for its pin. Times are in seconds of `time.monotonic`.
     """
 
     fetch: Fetch[K, A]
@@ -54,9 +57,11 @@ class SlotEntry(Generic[K, A, R]):
         self.fetched = False
         self.nbytes = 0
         self.installing: asyncio.Task[R] | None = None
-        self.begun_at = time.monotonic()
+        self.begun_at = self.used_at = time.monotonic()
+        self.loaded_at = 0.0
         self.wanted = 0
         self.leases: Counter[str] = Counter()
+        self.pinned_by: str | None = None
         self.fresh = True
         self.retired = False
         self.loaded = False
@@ -122,6 +127,9 @@ class DeviceTier(Generic[K, A, R]):
     of the same adapter by the same tenant are free. A tenant may lease at most three times the bytes that nobody leases
     then. So beside n tenants at that bound, one part of 3 n + 1 of the device is free of leases, less the leases of
     tenants that use only one adapter: every tenant may always lease one.
+
+    Pinned adapters have a part of the device for themselves: their leases are free, they are never evicted, and all of
+    the above holds for the rest of the device.
     """
 
     def __init__(self, max_bytes: int, metrics: Metrics, drop: Callable[[SlotEntry[K, A, R]], None]) -> None:
@@ -130,6 +138,8 @@ class DeviceTier(Generic[K, A, R]):
         self._leased = Shares(max_bytes)
         self.used_bytes = 0
         self._num_adapters = 0
+        self._pinned: dict[K, SlotEntry[K, A, R]] = {}
+        self._pinned_bytes = PinnedBytes("on the device", max_bytes)
         # Loaded adapters without leases, the least recently used first. They are told apart by entry, because a deleted
         # adapter that is still leased may have a successor of the same key.
         self._idle: OrderedDict[SlotEntry[K, A, R], None] = OrderedDict()
@@ -140,6 +150,16 @@ class DeviceTier(Generic[K, A, R]):
         """Bytes of the adapters that `tenant` leases."""
         return self._leased.held(tenant)
 
+    @property
+    def unpinned_bytes(self) -> int:
+        """Bytes of the device without those of pinned adapters."""
+        return self._leased.capacity
+
+    @property
+    def pinned(self) -> list[K]:
+        """The keys of the pinned adapters."""
+        return list(self._pinned)
+
     def has_room(self, num_bytes: int) -> bool:
         """Whether so many bytes are free without an eviction."""
         return self.used_bytes + num_bytes <= self.max_bytes
@@ -147,7 +167,7 @@ class DeviceTier(Generic[K, A, R]):
     def try_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> Verdict:
         """Leases `entry` to `tenant` if its share and the room allow it. Evicts idle adapters for one that is not on
         the device; its room is free then, and the caller installs it at once."""
-        if not entry.leases[tenant]:
+        if entry.pinned_by is None and not entry.leases[tenant]:
             room = 0 if entry.leases.total() else entry.nbytes
             if not self._leased.allows(tenant, entry.nbytes, room):
                 return Verdict.OVER_SHARE
@@ -164,8 +184,38 @@ class DeviceTier(Generic[K, A, R]):
         if entry.leases[tenant]:
             return False
         del entry.leases[tenant]
-        self._leased.give_back(tenant, entry.nbytes, 0 if entry.leases else entry.nbytes)
+        if entry.pinned_by is None:
+            self._leased.give_back(tenant, entry.nbytes, 0 if entry.leases else entry.nbytes)
         return True
+
+    def pin(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
+        """Keeps a loaded adapter until `unpin`, charged to `tenant`. Raises `StorageFull` if it does not fit beside
+        other pins."""
+        if entry.pinned_by is not None:
+            return
+        self._pinned_bytes.take(tenant, entry.nbytes)
+        self._charge(entry, -1)
+        self._leased.capacity -= entry.nbytes
+        entry.pinned_by = tenant
+        self._pinned[entry.key] = entry
+        self._idle.pop(entry, None)
+        self._report()
+
+    def unpin(self, entry: SlotEntry[K, A, R]) -> None:
+        """Ends the pin of an adapter, if it has one. The tenants that lease it are charged again."""
+        if entry.pinned_by is None:
+            return
+        self._pinned_bytes.give_back(entry.pinned_by, entry.nbytes)
+        entry.pinned_by = None
+        del self._pinned[entry.key]
+        self._leased.capacity += entry.nbytes
+        self._charge(entry, 1)
+        self._report()
+
+    def _charge(self, entry: SlotEntry[K, A, R], sign: int) -> None:
+        """Charges the tenants that lease an adapter for it, or gives it back to them."""
+        for number, holder in enumerate(entry.leases):
+            self._leased.take(holder, sign * entry.nbytes, 0 if number else sign * entry.nbytes)
 
     def begin_install(self, entry: SlotEntry[K, A, R]) -> None:
         """Counts the bytes of an adapter from now on."""
@@ -187,8 +237,18 @@ class DeviceTier(Generic[K, A, R]):
         self._report()
 
     def let_idle(self, entry: SlotEntry[K, A, R]) -> None:
-        """Nobody leases the adapter, so it may be evicted: it is the most recently used one."""
-        self._idle[entry] = None
+        """Nobody leases the adapter, so it may be evicted unless it is pinned: it is the most recently used one."""
+        entry.used_at = time.monotonic()
+        if entry.pinned_by is None:
+            self._idle[entry] = None
+
+    def idle_since(self, before: float) -> list[SlotEntry[K, A, R]]:
+        """The adapters without leases and pins that were last used before that time."""
+        return list(takewhile(lambda entry: entry.used_at < before, self._idle))
+
+    def num_before(self, entry: SlotEntry[K, A, R]) -> int:
+        """How many adapters would be evicted before this one; all that have no leases and no pins, if it has."""
+        return sum(1 for _ in takewhile(lambda other: other is not entry, self._idle))
 
     def describe(self, tenant: str) -> str:
         """The leases, as a clause of a message for `tenant`."""
@@ -210,3 +270,4 @@ class DeviceTier(Generic[K, A, R]):
     def _report(self) -> None:
         self._metrics.adapters.labels("device").set(self._num_adapters)
         self._metrics.adapter_bytes.labels("device").set(self.used_bytes)
+        self._metrics.pinned_adapters.labels("device").set(len(self._pinned))

@@ -14,6 +14,7 @@ from peltier_server.residency.fetches import AdapterLoader, Fetch, Fetches, succ
 from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.leases import DeviceTier, Lease, Leasing, MemoryBudget, SlotClaim, SlotEntry
 from peltier_server.residency.line import BoundedWait, Verdict, WaitingLine
+from peltier_server.residency.placement import Placement
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
@@ -36,6 +37,9 @@ class Slots(Generic[K, A, R]):
     gets `Unavailable` if its load does not begin, or if it gets no room, within `wait_seconds`. So a lease takes at
     most twice that, 30 s for the store, and the installation. An adapter that is evicted before its caller's turn is
     fetched again within the same bounds. No caller may hold a lease while it asks for another.
+
+    **Pins.** `pin` loads an adapter as a lease does, and keeps it in its tier until `unpin` or `retire`. Both tiers
+    have a part for pins (`PinnedBytes`), and the shares and the bound hold for the rest.
     """
 
     def __init__(
@@ -81,21 +85,13 @@ class Slots(Generic[K, A, R]):
         entry = self._want(key, artifact)
         # The caller of a prefetched adapter learns where the adapter was before.
         tier: Tier = "device" if entry.loaded and not entry.fresh else entry.found_in
-        entry.fresh = False
         self._metrics.cache_requests_of(tier).inc()
-        try:
-            while not await self._acquire(entry, tenant):
-                self._leave(entry)
-                entry = self._want(key, artifact)
-        except BaseException:
-            self._leave(entry)
-            raise
-        try:
-            resident = await self._installed(entry)
-        except BaseException:
-            self.end_lease(entry, tenant)
-            raise
-        return entry, Lease(resident, tier, 0.0 if tier == "device" else time.monotonic() - started)
+        entry, resident = await self._hold(entry, tenant, artifact)
+        if tier == "device":
+            return entry, Lease(resident, tier, 0.0)
+        load_seconds = time.monotonic() - started
+        self._metrics.cold_start_seconds.labels(tier).observe(load_seconds)
+        return entry, Lease(resident, tier, load_seconds)
 
     def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
         """Ends a lease of `tenant`."""
@@ -114,11 +110,73 @@ class Slots(Generic[K, A, R]):
             else:
                 self._fetches.ask(entry.fetch, tenant)
 
+    async def warm(self, key: K, tenant: str) -> None:
+        """Loads an adapter to the device, charged to `tenant` meanwhile. Raises what `lease` raises."""
+        entry, _ = await self._hold(self._want(key, None), tenant, None)
+        self.end_lease(entry, tenant)
+
+    async def pin(self, key: K, tenant: str, tier: ResidentTier) -> None:
+        """Loads an adapter to the tier, if it is not there, and keeps it there until `unpin` or `retire`.
+
+        Raises what `lease` raises, and `StorageFull` if it does not fit beside the other pins of the tier.
+        """
+        if tier == "host":
+            self._host.pin(key, await self._read(key, tenant), tenant)
+            return
+        entry, _ = await self._hold(self._want(key, None), tenant, None)
+        try:
+            if not entry.retired:
+                self._device.pin(entry, tenant)
+        finally:
+            self.end_lease(entry, tenant)
+            self._serve()
+
+    def unpin(self, key: K, tier: ResidentTier) -> None:
+        """Ends a pin, if there is one. The adapter stays in memory until it is evicted."""
+        if tier == "host":
+            self._host.unpin(key)
+        elif (entry := self._entries.get(key)) is not None:
+            self._device.unpin(entry)
+            self._settle(entry)
+            self._serve()
+
+    @property
+    def pinned(self) -> set[tuple[K, ResidentTier]]:
+        """The pins."""
+        device: set[tuple[K, ResidentTier]] = {(key, "device") for key in self._device.pinned}
+        return device | {(key, "host") for key in self._host.pinned}
+
+    def unload(self, before: float) -> None:
+        """Removes every adapter that nobody has used since that time, in seconds of `time.monotonic`, and that is not
+        pinned."""
+        for entry in self._device.idle_since(before):
+            self._metrics.unloads.labels("device").inc()
+            self._drop(entry)
+        for key in self._host.unused_since(before):
+            if key not in self._entries:
+                self._metrics.unloads.labels("host").inc()
+                self._host.drop(key)
+
+    def locate(self, key: K) -> Placement:
+        """Where the adapter is in memory, and since when. Looks at every adapter of the tier."""
+        entry, kept = self._entries.get(key), self._host.find(key)
+        is_loading = entry is not None and not entry.loaded
+        if entry is not None and entry.loaded:
+            num_leases, before = entry.leases.total(), self._device.num_before(entry)
+            is_pinned = entry.pinned_by is not None
+            return Placement("device", entry.loaded_at, entry.used_at, num_leases, is_pinned, before, entry.found_in)
+        if kept is not None:
+            before, is_pinned = self._host.num_before(key), kept.pinned_by is not None
+            return Placement("host", kept.loaded_at, kept.used_at, 0, is_pinned, before, "store", is_loading)
+        return Placement("store", is_loading=is_loading)
+
     def retire(self, key: K) -> None:
-        """The adapter is deleted: its leases continue, but there are no new ones. The last lease frees its memory."""
+        """The adapter is deleted: its leases continue, but there are no new ones, and its pin ends. The last lease
+        frees its memory."""
         self._host.drop(key)
         entry = self._entries.pop(key, None)
         if entry is not None:
+            self._device.unpin(entry)
             entry.retired = True
             self._settle(entry)
             self._serve()
@@ -129,6 +187,38 @@ class Slots(Generic[K, A, R]):
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _hold(self, entry: SlotEntry[K, A, R], tenant: str, artifact: A | None) -> tuple[SlotEntry[K, A, R], R]:
+        """Leases an adapter that this caller wants, and waits until it is loaded. Returns its entry, which is another
+        one if the adapter was dropped meanwhile."""
+        key, entry.fresh = entry.key, False
+        try:
+            while not await self._acquire(entry, tenant):
+                self._leave(entry)
+                entry = self._want(key, artifact)
+        except BaseException:
+            self._leave(entry)
+            raise
+        try:
+            return entry, await self._installed(entry)
+        except BaseException:
+            self.end_lease(entry, tenant)
+            raise
+
+    async def _read(self, key: K, tenant: str) -> A:
+        """The artifact, from the host tier or the store."""
+        known = self._host.get(key)
+        if known is not None:
+            return known
+        found: list[A] = []
+        fetch = Fetch(key, found.append, self._metrics.load_failures.inc)
+        try:
+            await self._fetched(fetch, tenant)
+        finally:
+            self._fetches.withdraw(fetch)
+            if fetch.begun.is_set():
+                fetch.task.cancel()
+        return found[0]
 
     def _want(self, key: K, artifact: A | None) -> SlotEntry[K, A, R]:
         entry = self._entries.get(key) or self._begin(key, artifact)
@@ -157,25 +247,34 @@ class Slots(Generic[K, A, R]):
     async def _acquire(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
         """Leases the adapter to `tenant`, and begins to install it if needed; False if it was dropped meanwhile."""
         if not entry.fetched:
-            await self._fetched(entry, tenant)
-        if entry.nbytes > self._device.max_bytes:
-            raise TooLarge(
-                f"the adapter has {entry.nbytes} bytes; this server keeps {self._device.max_bytes} on the device"
-            )
+            await self._fetched(entry.fetch, tenant)
+        self._require_fit(entry)
         if entry.gone:
             return False
         return self._lease_at_once(entry, tenant) or await self._lease_in_turn(entry, tenant)
 
-    async def _fetched(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
-        self._fetches.ask(entry.fetch, tenant)
-        if not entry.fetch.begun.is_set():
+    def _require_fit(self, entry: SlotEntry[K, A, R]) -> None:
+        """Raises `TooLarge` if the device has no room for the adapter beside pins, even without leases."""
+        if entry.pinned_by is None and entry.nbytes > self._device.unpinned_bytes:
+            beside = " beside pinned adapters" if self._device.unpinned_bytes < self._device.max_bytes else ""
+            raise TooLarge(
+                f"the adapter has {entry.nbytes} bytes; this server keeps {self._device.unpinned_bytes} on the device"
+                f"{beside}"
+            )
+
+    async def _fetched(self, fetch: Fetch[K, A], tenant: str) -> None:
+        self._fetches.ask(fetch, tenant)
+        if not fetch.begun.is_set():
             failure = "the adapter's turn at the store did not come"
             async with self._wait.bounded("store", failure, lambda: self._fetches.describe(tenant)):
-                await entry.fetch.begun.wait()
+                await fetch.begun.wait()
         # Others may wait for the same load, so a cancelled caller does not cancel it.
-        await asyncio.shield(entry.fetch.task)
+        await asyncio.shield(fetch.task)
 
     def _lease_at_once(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
+        if entry.pinned_by is not None:
+            # It takes no room, so it need not wait for those who wait for room.
+            return self._try_lease(entry, tenant) is Verdict.GRANTED
         if self._line.blocked:
             return False
         if entry.leases[tenant] == 0 and tenant in self._line.waiting:
@@ -192,7 +291,7 @@ class Slots(Generic[K, A, R]):
                 return await claim.granted
         except BaseException:
             # The lease may have been granted in the iteration of the loop in which the caller was cancelled.
-            if claim.granted.done() and not claim.granted.cancelled() and claim.granted.result():
+            if _is_granted(claim.granted):
                 self._release(entry, tenant)
             raise
         finally:
@@ -208,6 +307,12 @@ class Slots(Generic[K, A, R]):
             return Verdict.GRANTED, 0
         if claim.entry.gone:
             claim.granted.set_result(False)
+            return Verdict.GRANTED, 0
+        try:
+            # Pins may have taken the room since the claim was made.
+            self._require_fit(claim.entry)
+        except TooLarge as error:
+            claim.granted.set_exception(error)
             return Verdict.GRANTED, 0
         verdict = self._try_lease(claim.entry, tenant)
         if verdict is Verdict.GRANTED:
@@ -267,7 +372,7 @@ class Slots(Generic[K, A, R]):
     def _after_install(self, entry: SlotEntry[K, A, R], succeeded: bool) -> None:
         self._device.end_install(entry, succeeded=succeeded)
         if succeeded:
-            entry.loaded = True
+            entry.loaded, entry.loaded_at = True, time.monotonic()
             self._metrics.loads.inc()
             self._metrics.load_seconds.labels(entry.found_in).observe(time.monotonic() - entry.begun_at)
             self._settle(entry)
@@ -277,6 +382,7 @@ class Slots(Generic[K, A, R]):
 
     def _drop(self, entry: SlotEntry[K, A, R]) -> None:
         self._device.remove(entry)
+        self._host.note_use(entry.key, entry.used_at)
         # Waiting callers may still refer to the entry, which must not keep the adapter in memory.
         entry.installing = None
         self._abandon(entry)
@@ -291,3 +397,7 @@ class Slots(Generic[K, A, R]):
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
         self._fetches.withdraw(entry.fetch)
+
+
+def _is_granted(granted: asyncio.Future[bool]) -> bool:
+    return granted.done() and not granted.cancelled() and granted.exception() is None and granted.result()

@@ -62,6 +62,7 @@ async def get_usage(tenant: str, request: Request, keyring: Keys, service: Accep
         concurrent_requests=enforcer.in_flight.get(tenant, 0),
         stored_bytes=stored.stored_bytes,
         adapters=stored.num_adapters,
+        pinned_adapters=stored.num_pinned,
     )
 
 

@@ -9,6 +9,7 @@ from peltier_server.residency import fetches
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.settings import SETTINGS
 
+from tests.server.conftest import until
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small
 
@@ -28,6 +29,40 @@ def _(servers: Servers) -> Met:
 def _(servers: Servers) -> Met:
     assert _evictions(servers, "host") > 0
     return "the least recently used adapter is evicted, and its next load reads the store"
+
+
+@probe(
+    "bytes of pinned adapters on the device, or in host memory, of all tenants", SETTINGS["device_bytes"].default // 2
+)
+def _(servers: Servers) -> Met:
+    # Two thirds of the device.
+    servers.bert.upload(_large(servers, 24), name="large-0").raise_for_status()
+    return servers.bert.client.put("/v1/adapters/large-0/pin", json={"tier": "device"})
+
+
+@probe("bytes of pinned adapters there, of one tenant", 3 * (SETTINGS["host_bytes"].default // 2) // 4)
+def _(servers: Servers) -> Met:
+    with servers.start("bert") as other:
+        for seed in range(2):
+            other.upload(_large(servers, 8, seed=seed), name=f"small-{seed}").raise_for_status()
+            answer = other.client.put(f"/v1/adapters/small-{seed}/pin", json={"tier": "host"})
+        return answer
+
+
+@probe("time in memory without use, pinned adapters excepted")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", unload_after_seconds=0.001) as other:
+        other.predict().raise_for_status()
+        demo = other.service.catalog.get("default", "demo").newest.owned
+        other.run(until(lambda: other.service.slots.tier(demo) is None))
+    return "the adapter is unloaded, and its next request loads it"
+
+
+@probe("time for the warm list to load before the server is ready without the rest")
+def _(servers: Servers) -> Met:
+    with servers.start("bert") as other, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(other.service.warm_list, "_is_loaded", False)
+        return other.client.get("/ready")
 
 
 @probe("loads from the store at once", "peltier_server.residency.fetches._MAX_FETCHES")

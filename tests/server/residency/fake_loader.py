@@ -8,12 +8,12 @@ from weakref import WeakSet
 
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.leases import MemoryBudget
-from peltier_server.residency.slots import Slots
+from peltier_server.residency.slots import ResidentTier, Slots
 
 SIZES = {"a": 3, "b": 4, "c": 5, "d": 2, "e": 7}
 # What they take in the host tier: a file may be lighter than what is built of it.
 HOST_SIZES = {"a": 3, "b": 2, "c": 4, "d": 1, "e": 7}
-DEVICE_BYTES = 10
+DEVICE_BYTES, HOST_BYTES = 10, 8
 WEIGHTS = {"t": 1.0, "u": 2.0, "v": 1.0}
 
 
@@ -72,7 +72,9 @@ class FakeLoader:
         return resident
 
 
-def make_slots(loader: FakeLoader, device_bytes: int = DEVICE_BYTES, host_bytes: int = 8, seconds: float = 60) -> Slots:
+def make_slots(
+    loader: FakeLoader, device_bytes: int = DEVICE_BYTES, host_bytes: int = HOST_BYTES, seconds: float = 60
+) -> Slots:
     return Slots(loader, MemoryBudget(device_bytes, host_bytes, seconds), Metrics(), WEIGHTS.__getitem__)
 
 
@@ -110,6 +112,17 @@ class Holder:
     @property
     def waits(self) -> bool:
         return self.resident is None and not self.task.done()
+
+
+class Pinner(Holder):
+    """A caller that pins an adapter and holds no lease of it afterwards."""
+
+    def __init__(self, slots: Slots, digest: str, tenant: str, tier: ResidentTier) -> None:
+        self._tier = tier
+        super().__init__(slots, digest, tenant)
+
+    async def _hold(self, slots: Slots) -> None:
+        await slots.pin(self.digest, self.tenant, self._tier)
 
 
 async def end(holders: Sequence[Holder], slots: Slots | None = None) -> None:

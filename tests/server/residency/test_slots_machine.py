@@ -1,6 +1,7 @@
-"""The device tier, for any sequence of leases, releases, cancellations, failures and deletions."""
+"""Both tiers, for any sequence of leases, releases, pins, cancellations, failures and deletions."""
 
 import asyncio
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
@@ -8,20 +9,25 @@ from weakref import WeakSet
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from peltier_server.residency.slots import Slots
+from peltier_client.errors import StorageFull, TooLarge
+from peltier_server.residency.slots import ResidentTier, Slots
 
 from tests.server.residency.fake_loader import (
     DEVICE_BYTES,
+    HOST_BYTES,
+    HOST_SIZES,
     SIZES,
     WEIGHTS,
     FakeLoader,
     FakeResident,
     Holder,
+    Pinner,
     make_slots,
     settle,
 )
 
 TENANTS = st.sampled_from(sorted(WEIGHTS))
+TIERS: st.SearchStrategy[ResidentTier] = st.sampled_from(("device", "host"))
 
 
 class SlotsMachine(RuleBasedStateMachine):
@@ -34,6 +40,8 @@ class SlotsMachine(RuleBasedStateMachine):
         self.slots = self.loop.run_until_complete(self._make())
         self.holders: list[Holder] = []
         self.retired: WeakSet[FakeResident] = WeakSet()
+        # The pins after the last rule that nobody has ended since.
+        self.kept: set[tuple[str, ResidentTier]] = set()
 
     async def _make(self) -> Slots:
         return make_slots(self.loader)
@@ -42,9 +50,24 @@ class SlotsMachine(RuleBasedStateMachine):
     def settling(self) -> Iterator[None]:
         yield
         self.loop.run_until_complete(settle())
-        for holder in self.holders:
-            if holder.task.done() and not holder.task.cancelled():
-                assert holder.task.exception() is None or holder.digest in self.loader.failing
+        # A refusal by a pin, or of one, is for this moment only, and its traceback would go on naming what it held.
+        self.holders = [one for one in self.holders if not self._is_over(one)]
+
+    def _is_over(self, holder: Holder) -> bool:
+        """Whether it has pinned, or was refused for the sake of pins; it may fail for no other reason than its load."""
+        if not holder.task.done() or holder.task.cancelled():
+            return False
+        match holder.task.exception():
+            case None:
+                return isinstance(holder, Pinner)
+            case TooLarge():
+                assert SIZES[holder.digest] > DEVICE_BYTES - self.pinned_bytes
+            case StorageFull():
+                assert isinstance(holder, Pinner)
+            case _:
+                assert holder.digest in self.loader.failing
+                return False
+        return True
 
     @rule(wanted=st.lists(st.tuples(st.sampled_from(sorted(SIZES)), TENANTS), min_size=1, max_size=4))
     def lease(self, wanted: list[tuple[str, str]]) -> None:
@@ -69,6 +92,33 @@ class SlotsMachine(RuleBasedStateMachine):
             self.loop.run_until_complete(settle())
             self.holders.remove(holder)  # its traceback would go on naming what it held
 
+    @rule(digest=st.sampled_from(sorted(SIZES)), tenant=TENANTS, tier=TIERS)
+    def pin(self, digest: str, tenant: str, tier: ResidentTier) -> None:
+        async def act() -> None:
+            self.holders.append(Pinner(self.slots, digest, tenant, tier))
+
+        with self.settling():
+            self.loop.run_until_complete(act())
+
+    @rule(digest=st.sampled_from(sorted(SIZES)), tier=TIERS)
+    def unpin(self, digest: str, tier: ResidentTier) -> None:
+        async def act() -> None:
+            self.kept.discard((digest, tier))
+            self.slots.unpin(digest, tier)
+
+        with self.settling():
+            self.loop.run_until_complete(act())
+
+    @rule()
+    def unload(self) -> None:
+        """Nothing that is in use or pinned."""
+
+        async def act() -> None:
+            self.slots.unload(math.inf)
+
+        with self.settling():
+            self.loop.run_until_complete(act())
+
     @rule(digest=st.sampled_from(sorted(SIZES)), tenant=TENANTS)
     def prefetch(self, digest: str, tenant: str) -> None:
         async def act() -> None:
@@ -83,6 +133,7 @@ class SlotsMachine(RuleBasedStateMachine):
             self.retired.update(one for one in self.loader.installed if one.digest == digest)
             for holder in self.holders:
                 holder.wants_deleted |= holder.waits and holder.digest == digest
+            self.kept -= {(digest, "device"), (digest, "host")}
             self.slots.retire(digest)
             if again:
                 self.slots.retire(digest)
@@ -109,6 +160,28 @@ class SlotsMachine(RuleBasedStateMachine):
         assert self.loader.held_bytes <= DEVICE_BYTES
 
     @invariant()
+    def a_pin_stays_until_it_is_ended(self) -> None:
+        assert self.kept <= self.slots.pinned
+        self.kept = self.slots.pinned
+        installed = {resident.digest for resident in self.loader.installed}
+        for digest, tier in self.kept:
+            assert digest in installed if tier == "device" else digest in self.slots._host
+
+    @invariant()
+    def pins_leave_half_of_each_tier(self) -> None:
+        assert self.pinned_bytes <= DEVICE_BYTES / 2
+        assert sum(HOST_SIZES[digest] for digest, tier in self.slots.pinned if tier == "host") <= HOST_BYTES / 2
+        assert self.slots._host.nbytes <= HOST_BYTES
+
+    @property
+    def pinned_bytes(self) -> int:
+        return sum(SIZES[digest] for digest in self.on_device)
+
+    @property
+    def on_device(self) -> set[str]:
+        return {digest for digest, tier in self.slots.pinned if tier == "device"}
+
+    @invariant()
     def room_is_for_what_is_there(self) -> None:
         held = {holder.resident for holder in self.holders if holder.holds}
         assert sum(resident.nbytes for resident in held) <= self.slots.used_bytes <= self.loader.held_bytes
@@ -116,21 +189,24 @@ class SlotsMachine(RuleBasedStateMachine):
     @invariant()
     def a_tenant_is_charged_for_what_it_holds(self) -> None:
         for tenant in WEIGHTS:
-            assert self.slots.leased_bytes(tenant) == sum(one.nbytes for one in self.held_by(tenant))
+            assert self.slots.leased_bytes(tenant) == sum(one.nbytes for one in self.charged_to(tenant))
 
     @invariant()
     def who_waits_waits_for_a_lease(self) -> None:
         """Its own tenant's, if that has its share; else for room, which the first of those who wait for it gets."""
-        rest = DEVICE_BYTES - sum(resident.nbytes for resident in self.held_by(*WEIGHTS))
+        rest = DEVICE_BYTES - self.pinned_bytes - sum(resident.nbytes for resident in self.charged_to(*WEIGHTS))
         could_go = {tenant: self._verdicts(tenant, rest) for tenant in WEIGHTS}
         if not any("no room" in verdicts for verdicts in could_go.values()):
             assert not any(verdicts == {"may go"} for verdicts in could_go.values())
 
     def _verdicts(self, tenant: str, rest: int) -> set[str]:
-        held = self.held_by(tenant)
+        held = self.charged_to(tenant)
         found = set()
         for holder in self.holders:
             if holder.waits and holder.tenant == tenant:
+                if holder.digest in self.on_device and not holder.wants_deleted:
+                    found.add("may go")
+                    continue
                 there = {one.digest for one in self.holders if one.holds and not self._holds_deleted(one)}
                 room = 0 if holder.digest in there and not holder.wants_deleted else SIZES[holder.digest]
                 charge = sum(one.nbytes for one in held) + SIZES[holder.digest]
@@ -141,8 +217,10 @@ class SlotsMachine(RuleBasedStateMachine):
     def _holds_deleted(self, holder: Holder) -> bool:
         return holder.wants_deleted or holder.resident in self.retired
 
-    def held_by(self, *tenants: str) -> set[FakeResident]:
-        return {one.resident for one in self.holders if one.holds and one.tenant in tenants}
+    def charged_to(self, *tenants: str) -> set[FakeResident]:
+        """What they hold, without what is pinned."""
+        held = (one for one in self.holders if one.holds and one.tenant in tenants)
+        return {one.resident for one in held if one.digest not in self.on_device or self._holds_deleted(one)}
 
     def teardown(self) -> None:
         try:

@@ -19,6 +19,7 @@ UNLIMITED = {
     "max_concurrent_requests": None,
     "max_stored_bytes": None,
     "max_adapters": None,
+    "max_pinned_adapters": None,
     "weight": 1.0,
 }
 
@@ -61,7 +62,7 @@ async def test_usage_stands_beside_quotas(shelf: Running) -> None:
         return body
 
     (adapter,) = (await shelf.client.get("/v1/adapters")).json()["adapters"]
-    stored = {"adapters": 1, "stored_bytes": adapter["latest"]["size_bytes"]}
+    stored = {"adapters": 1, "pinned_adapters": 0, "stored_bytes": adapter["latest"]["size_bytes"]}
     assert await usage() == {"requests": None, "tokens": None, "concurrent_requests": 0, **stored}
     await limit(shelf, requests_per_second=0.1, tokens_per_second=10)
     assert (await usage())["requests"] == {"used": 0, "limit": 1, "seconds": 10}

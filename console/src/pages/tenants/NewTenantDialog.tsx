@@ -20,6 +20,7 @@ const NO_QUOTAS: QuotaTexts = {
   max_concurrent_requests: "",
   max_stored_bytes: "",
   max_adapters: "",
+  max_pinned_adapters: "",
   weight: "",
 };
 

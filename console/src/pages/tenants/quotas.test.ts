@@ -8,6 +8,7 @@ test("quotas survive a form, and an empty field is no limit", () => {
     max_concurrent_requests: 0,
     max_stored_bytes: 1_000_000,
     max_adapters: null,
+    max_pinned_adapters: null,
     weight: 2,
   };
   expect(textsOf(quotas).tokens_per_second).toBe("");

@@ -17,6 +17,7 @@ export const QUOTA_FIELDS: readonly QuotaField[] = [
   { name: "max_concurrent_requests", label: "Requests at a time", hint: "" },
   { name: "max_stored_bytes", label: "Stored bytes", hint: "Deleted versions count until they are purged" },
   { name: "max_adapters", label: "Adapters", hint: "With a live version" },
+  { name: "max_pinned_adapters", label: "Pinned adapters", hint: "Kept in memory by every replica" },
   { name: "weight", label: "Weight", hint: "The share of a busy server, 0.01 to 100" },
 ];
 

@@ -18,7 +18,7 @@ _AS_NEW = """
     DELETE FROM reservations; DELETE FROM collections;
     DELETE FROM audit WHERE action <> 'create_tenant' OR tenant NOT IN ('acme', 'zenith');
     DELETE FROM tenants WHERE name NOT IN ('default', 'acme', 'zenith');
-    UPDATE tenants SET max_adapters = NULL, max_stored_bytes = NULL;
+    UPDATE tenants SET max_adapters = NULL, max_stored_bytes = NULL, max_pinned_adapters = NULL;
 """
 
 

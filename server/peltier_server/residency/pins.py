@@ -1,0 +1,121 @@
+"""Keeps in memory what is pinned in the registry."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from peltier_adapters.errors import AdapterError
+from peltier_client.errors import PeltierError
+from peltier_store.blobs.blobs import BlobError
+
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.slots import ResidentTier, Slots
+
+logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 30.0
+# The number of loads of pins, or of the warm list, at a time. Requests load beside them.
+NUM_LOADS = 8
+
+
+class Pins:
+    """Loads the adapters that `wanted` names, several at a time, and keeps them in their tiers while it names them.
+
+    An adapter that cannot be loaded or does not fit here is logged, is in `failures`, and is tried again after
+    `_RETRY_SECONDS`, or at the next change. Requests for it load it as any other. Belongs to the event loop.
+    """
+
+    def __init__(
+        self,
+        slots: Slots[AdapterKey, Any, Any],
+        wanted: Callable[[], Mapping[AdapterKey, ResidentTier]],
+        metrics: Metrics,
+    ) -> None:
+        self.failures: dict[AdapterKey, str] = {}
+        # Set when every pin has been tried once.
+        self.tried = asyncio.Event()
+        self._slots = slots
+        self._wanted = wanted
+        self._metrics = metrics
+        self._turn = asyncio.Lock()
+        self._loads = asyncio.Semaphore(NUM_LOADS)
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Starts to follow `wanted`."""
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stops; the pins stay."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def wake(self) -> None:
+        """`wanted` may have changed."""
+        self._changed.set()
+
+    @asynccontextmanager
+    async def holding(self, keys: Iterable[AdapterKey], tier: ResidentTier) -> AsyncIterator[None]:
+        """Pins these before the block, which makes `wanted` name them. Afterwards what it does not name is released.
+
+        Raises what `Slots.pin` raises; then the block does not run.
+        """
+        async with self._turn:
+            try:
+                for key in keys:
+                    await self._slots.pin(key, key.tenant, tier)
+                yield
+            finally:
+                self.wake()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                await self._follow()
+            except Exception:
+                # Nothing else would notice if this task ended.
+                logger.exception("the pins could not be followed; they are tried again")
+            self.tried.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_SECONDS if self.failures else None):
+                    await self._changed.wait()
+
+    async def _follow(self) -> None:
+        async with self._turn:
+            wanted, held = self._wanted(), self._slots.pinned
+            # First, because it makes room.
+            for key, tier in held:
+                if key not in wanted:
+                    self._slots.unpin(key, tier)
+            self.failures = {key: reason for key, reason in self.failures.items() if key in wanted}
+            await asyncio.gather(*(self._try(key, tier) for key, tier in wanted.items() if (key, tier) not in held))
+            # Last, so that an adapter whose pin moves stays in memory.
+            for key, tier in held:
+                if key in wanted and wanted[key] != tier and key not in self.failures:
+                    self._slots.unpin(key, tier)
+            self._metrics.pin_failures.set(len(self.failures))
+
+    async def _try(self, key: AdapterKey, tier: ResidentTier) -> None:
+        try:
+            async with self._loads:
+                await self._slots.pin(key, key.tenant, tier)
+        except (AdapterError, PeltierError) as error:
+            # The reason is logged when it is new, and not at each attempt.
+            if self.failures.get(key) != (reason := load_problem(error)):
+                logger.warning("%s of tenant %s is not pinned to the %s: %s", key.digest, key.tenant, tier, error)
+            self.failures[key] = reason
+        else:
+            self.failures.pop(key, None)
+
+
+def load_problem(error: AdapterError | PeltierError) -> str:
+    """Why an adapter is not in memory, for its tenant. The log alone says where the store is and how it fails."""
+    if isinstance(error, BlobError):
+        return "its stored bytes cannot be read; the server's log has the reason"
+    return str(error)
