@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from peltier_client.protocol import Tier
@@ -133,12 +134,29 @@ class DeviceTier(Generic[K, A, R]):
         # Loaded adapters without leases, the least recently used first. They are told apart by entry, because a deleted
         # adapter that is still leased may have a successor of the same key.
         self._idle: OrderedDict[SlotEntry[K, A, R], None] = OrderedDict()
+        # Those with leases, some of them still being installed.
+        self._in_use: dict[SlotEntry[K, A, R], None] = {}
         self._metrics = metrics
         self._drop = drop
 
     def leased_bytes(self, tenant: str) -> int:
         """Bytes of the adapters that `tenant` leases."""
         return self._leased.held(tenant)
+
+    @property
+    def leased_share(self) -> float:
+        """The part of the device that is leased, from 0 to 1: adapters that cannot be evicted now."""
+        return self._leased.taken / self._leased.capacity
+
+    @property
+    def num_free(self) -> int:
+        """How many more adapters of the mean size fit without an eviction. At least one on a device without any."""
+        mean_bytes = self.used_bytes / max(self._num_adapters, 1)
+        return int((self.max_bytes - self.used_bytes) / mean_bytes) if mean_bytes else 1
+
+    def loaded(self) -> Iterator[SlotEntry[K, A, R]]:
+        """The loaded adapters: first those in use, then the idle ones, the most recently used first."""
+        return (entry for entry in chain(self._in_use, reversed(self._idle)) if entry.loaded)
 
     def has_room(self, num_bytes: int) -> bool:
         """Whether so many bytes are free without an eviction."""
@@ -156,6 +174,7 @@ class DeviceTier(Generic[K, A, R]):
             self._leased.take(tenant, entry.nbytes, room)
         entry.leases[tenant] += 1
         self._idle.pop(entry, None)
+        self._in_use[entry] = None
         return Verdict.GRANTED
 
     def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
@@ -165,6 +184,8 @@ class DeviceTier(Generic[K, A, R]):
             return False
         del entry.leases[tenant]
         self._leased.give_back(tenant, entry.nbytes, 0 if entry.leases else entry.nbytes)
+        if not entry.leases:
+            del self._in_use[entry]
         return True
 
     def begin_install(self, entry: SlotEntry[K, A, R]) -> None:
