@@ -111,6 +111,17 @@ def gc(
         print(f"{collected.num_failed} blobs could not be deleted; uploads of the same bytes are refused for an hour")
 
 
+@app.command("migrate")
+def migrate(store: StoreUrl = ".peltier", registry: RegistryUrl = "") -> None:
+    """Create the registry, or upgrade its schema to that of this release, as the first start of a server does."""
+
+    async def run(url: str) -> None:
+        await (await Registry.open(url)).close()
+
+    asyncio.run(run(StoreLocation.of(store, registry).registry))
+    print("the registry has the schema of this release")
+
+
 def _run(
     location: StoreLocation, work: Callable[[Registry, Blobs], Awaitable[Result]], *, read_only: bool = False
 ) -> Result:

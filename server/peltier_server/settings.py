@@ -162,6 +162,21 @@ class NetworkSettings(SettingsGroup):
             return False
 
 
+class RoutingSettings(SettingsGroup):
+    """The address of the gauges for endpoint pickers."""
+
+    routing_port: int | None = _setting(
+        None, "Serve GET /routing-metrics for endpoint pickers on this port; 0 chooses a free one.", ge=0, le=65535
+    )
+    routing_host: str = _setting(
+        "127.0.0.1", "Address to bind for /routing-metrics, which needs no key and names adapters of all tenants."
+    )
+    routing_prefix: str = _setting(
+        "vllm:", "Begins the names of the gauges on /routing-metrics.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$"
+    )
+    max_routing_names: int = _setting(100, "Maximum names of adapters in each list on /routing-metrics.", ge=1, le=1000)
+
+
 class AuthSettings(SettingsGroup):
     """The keys outside the registry, and the identity provider whose tokens are accepted."""
 
@@ -312,6 +327,7 @@ class Settings(SettingsGroup):
     compute: ComputeSettings = Field(default_factory=ComputeSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     network: NetworkSettings = Field(default_factory=NetworkSettings)
+    routing: RoutingSettings = Field(default_factory=RoutingSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
     drain: DrainSettings = Field(default_factory=DrainSettings)
     logs: LogSettings = Field(default_factory=LogSettings)

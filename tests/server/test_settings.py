@@ -174,6 +174,10 @@ def test_the_variables_of_the_client_are_not_settings(monkeypatch: pytest.Monkey
             {"log_level": "loud"},
             "setting 'log_level' is 'loud': Input should be 'debug', 'info', 'warning', 'error' or 'critical'",
         ),
+        (
+            {"routing_prefix": "vllm "},
+            "setting 'routing_prefix' is 'vllm ': String should match pattern '^[a-zA-Z_:][a-zA-Z0-9_:]*$'",
+        ),
         ({"config": Path("missing.toml")}, "config file 'missing.toml' does not exist"),
     ],
 )

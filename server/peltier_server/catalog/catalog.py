@@ -1,7 +1,7 @@
 """The published adapters in memory, so that predictions need no database."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain, islice, takewhile
@@ -27,8 +27,11 @@ class Catalog:
     def __init__(self) -> None:
         self._adapters: dict[tuple[str, str], Published] = {}
         self._names: dict[str, list[str]] = {}
-        self._owned: Counter[AdapterKey] = Counter()
         self._pinned: dict[tuple[str, str], Published] = {}
+        # The versions of a tenant with the same bytes, mostly one.
+        self._owners: dict[AdapterKey, tuple[Entry, ...]] = {}
+        # The references of those that were asked for since they changed.
+        self._references: dict[AdapterKey, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._adapters)
@@ -100,7 +103,27 @@ class Catalog:
 
     def holds(self, owned: AdapterKey) -> bool:
         """Whether a live version of the tenant has these bytes."""
-        return owned in self._owned
+        return owned in self._owners
+
+    def references(self, owned: AdapterKey) -> tuple[str, ...]:
+        """The references to the live versions of the tenant with these bytes: `name`, if it may mean such a version,
+        and `name@version`; for a public adapter also with the tenant before them."""
+        known = self._references.get(owned)
+        if known is None:
+            known = tuple(self._refer(owned))
+            if known:
+                self._references[owned] = known
+        return known
+
+    def _refer(self, owned: AdapterKey) -> Iterator[str]:
+        for entry in self._owners.get(owned, ()):
+            published = self._adapters[owned.tenant, entry.version.name]
+            names = [f"{published.name}@{entry.number}"]
+            if published.answers_bare(entry):
+                names.insert(0, published.name)
+            yield from names
+            if published.is_public:
+                yield from (f"{owned.tenant}:{name}" for name in names)
 
     def replace(self, tenant: str, name: str, published: Published | None) -> set[AdapterKey]:
         """Replaces an adapter in one step; None removes it.
@@ -108,12 +131,7 @@ class Catalog:
         Returns the keys that no live version of the tenant has any more.
         """
         old = self._adapters.get((tenant, name))
-        # Adds before it removes, so that `holds` stays true for keys that stay.
-        self._owned.update(_owned_by(published))
-        self._owned.subtract(_owned_by(old))
-        gone = {owned for owned in _owned_by(old) if not self._owned[owned]}
-        for owned in gone:
-            del self._owned[owned]
+        gone = self._own(name, old, published)
         if published is not None:
             self._adapters[tenant, name] = published
         elif old is not None:
@@ -129,6 +147,23 @@ class Catalog:
         published = Published.of(record, self.find(record.tenant, record.name))
         return self.replace(record.tenant, record.name, published)
 
+    def _own(self, name: str, old: Published | None, new: Published | None) -> set[AdapterKey]:
+        """Replaces the versions of the adapter `name` among the owners of their bytes, each key in one step, so that
+        `holds` stays true for keys that stay. Returns the keys without an owner."""
+        owners = defaultdict[AdapterKey, list[Entry]](list)
+        for entry in _entries(new):
+            owners[entry.owned].append(entry)
+        gone = set[AdapterKey]()
+        for owned in owners.keys() | {entry.owned for entry in _entries(old)}:
+            self._references.pop(owned, None)
+            others = (entry for entry in self._owners.get(owned, ()) if entry.version.name != name)
+            if left := (*others, *owners.get(owned, ())):
+                self._owners[owned] = left
+            else:
+                del self._owners[owned]
+                gone.add(owned)
+        return gone
+
     def _list(self, tenant: str, name: str, *, was_there: bool, is_there: bool) -> None:
         names = self._names.setdefault(tenant, [])
         if is_there and not was_there:
@@ -139,5 +174,5 @@ class Catalog:
             del self._names[tenant]
 
 
-def _owned_by(published: Published | None) -> list[AdapterKey]:
-    return [] if published is None else [entry.owned for entry in published.entries.values()]
+def _entries(published: Published | None) -> list[Entry]:
+    return [] if published is None else list(published.entries.values())

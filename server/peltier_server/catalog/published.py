@@ -275,6 +275,11 @@ class Published:
         production = self.aliases.get(PRODUCTION)
         return {self.preferred.number: 1.0} if production is None else production.split
 
+    def answers_bare(self, entry: Entry) -> bool:
+        """Whether requests with the bare name may get this version."""
+        production = self.aliases.get(PRODUCTION)
+        return entry is self.preferred if production is None else entry.number in production.split
+
     @property
     def splits_by_alias(self) -> dict[str, dict[int, float]]:
         """The split of each alias, in order of name."""

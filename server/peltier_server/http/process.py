@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from asyncio import Protocol
+from contextlib import ExitStack
 from importlib.metadata import version as release_of
 from types import FrameType
 
@@ -20,6 +21,8 @@ from peltier_backbone.machine.heap import keep_freed_memory
 from peltier_server.http.connection import connection_class
 from peltier_server.http.lifecycle import Drain, Lifecycle
 from peltier_server.http.listener import Listener
+from peltier_server.http.routing_server import PATH as ROUTING_PATH
+from peltier_server.http.routing_server import RoutingServer
 from peltier_server.settings import ComputeSettings, DrainSettings, Settings, SettingsError
 
 logger = logging.getLogger(__name__)
@@ -47,10 +50,20 @@ class DrainingServer(uvicorn.Server):
     After SIGTERM it first serves for `lame_duck_seconds` while it reports that it is not ready, so that load balancers
     choose other replicas. After an interrupt from a terminal it drains at once, because no load balancer is involved. A
     second signal ends the server immediately. uvicorn alone would close its socket at once and raise the signal again.
+
+    `beside` is the server for endpoint pickers and its socket, which it serves from the start to the end of the drain.
     """
 
-    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: DrainSettings, url: str) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        lifecycle: Lifecycle,
+        settings: DrainSettings,
+        url: str,
+        beside: tuple[RoutingServer, socket.socket] | None = None,
+    ) -> None:
         super().__init__(config)
+        self._beside = beside
         self._lifecycle = lifecycle
         self._settings = settings
         self._url = url
@@ -74,6 +87,9 @@ class DrainingServer(uvicorn.Server):
         """Begins to accept connections through a `Listener` for each socket."""
         await super().startup(sockets=[])
         self.servers = [Listener(one, self._create_protocol) for one in sockets or []]  # type: ignore[misc]
+        if self._beside is not None:
+            server, listener = self._beside
+            await server.start(listener)
 
     async def on_tick(self, counter: int) -> bool:
         """Runs ten times a second: logs once that the server is ready, and ends the server once it is drained or has
@@ -94,6 +110,8 @@ class DrainingServer(uvicorn.Server):
         """Shuts the app down, also after a second signal. In that case uvicorn would leave the app to be cancelled
         at the end of the loop, and log this as a failure of the app.
         """
+        if self._beside is not None:
+            self._beside[0].close()
         await super().shutdown(sockets)
         if self.force_exit:
             await self.lifespan.shutdown()
@@ -143,10 +161,11 @@ def run(app: FastAPI, settings: Settings) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     _allow_files(settings.limits.max_connections + _OTHER_FILES)
     lifecycle: Lifecycle = app.state.lifecycle
-    with _listen(settings.network.host, settings.network.port) as listener:
-        host = f"[{settings.network.host}]" if ":" in settings.network.host else settings.network.host
-        url = f"http://{host}:{listener.getsockname()[1]}"
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(_listen(settings.network.host, settings.network.port))
+        url = _url(settings.network.host, listener)
         _log_start(settings.compute, url)
+        beside = _listen_for_pickers(lifecycle, settings, sockets)
         config = uvicorn.Config(
             app,
             http=connection_class(settings.limits.stall_seconds, settings.limits.max_connections),
@@ -155,7 +174,7 @@ def run(app: FastAPI, settings: Settings) -> None:
             access_log=False,
             server_header=False,
         )
-        server = DrainingServer(config, lifecycle, settings.drain, url)
+        server = DrainingServer(config, lifecycle, settings.drain, url, beside)
         server.run(sockets=[listener])
         server.log_signals()
     if server.force_exit:
@@ -168,6 +187,22 @@ def run(app: FastAPI, settings: Settings) -> None:
             logger.critical("the server failed: %s", lifecycle.failure)
         raise lifecycle.failure
     logger.info("shutdown complete")
+
+
+def _listen_for_pickers(
+    lifecycle: Lifecycle, settings: Settings, sockets: ExitStack
+) -> tuple[RoutingServer, socket.socket] | None:
+    """The server of the gauges for endpoint pickers and its socket, if there is a port for them."""
+    routing = settings.routing
+    if routing.routing_port is None:
+        return None
+    listener = sockets.enter_context(_listen(routing.routing_host, routing.routing_port))
+    logger.info("endpoint pickers read %s%s", _url(routing.routing_host, listener), ROUTING_PATH)
+    return RoutingServer(lifecycle, settings), listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
 def _allow_files(count: int) -> None:

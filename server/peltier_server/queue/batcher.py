@@ -62,6 +62,7 @@ class Batcher:
         self._rows, self._drafts = FairQueue(bounds.max_tokens, weight_of), FairQueue(bounds.max_tokens, weight_of)
         # The tenants of the batch that the runner computes.
         self._running: frozenset[str] = frozenset()
+        self._num_running = 0
         self._closed = False
         self._waking = False
         self._changed = threading.Condition()
@@ -75,6 +76,11 @@ class Batcher:
     def queued_rows(self) -> int:
         """Rows of all waiting tickets."""
         return len(self._rows) + len(self._drafts)
+
+    @property
+    def running_rows(self) -> int:
+        """Rows of the batch that the runner computes, and texts and beams that it generates."""
+        return self._num_running
 
     def queued_tokens_by_tenant(self) -> dict[str, int]:
         """The same by tenant, for tenants with waiting tickets."""
@@ -148,6 +154,7 @@ class Batcher:
             with self._changed:
                 # The former batch has ended.
                 self._limit.saw(self._running)
+                self._num_running = live_rows
                 self._changed.wait_for(lambda: live_rows or not wait or self._waits or self._closed)
                 late = self._take_late()
                 try:
@@ -235,6 +242,7 @@ class Batcher:
                 "the queue failed after rows of %d requests and %d texts had left it", len(rows), len(drafts)
             )
         self._running = frozenset(ticket.tenant for ticket in (*rows, *drafts))
+        self._num_running += sum(len(ticket.rows) for ticket in rows) + sum(ticket.num_beams for ticket in drafts)
         return TicketBatch(rows, drafts)
 
     def _max_cost(self) -> int:

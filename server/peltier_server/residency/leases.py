@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from peltier_client.protocol import Tier
@@ -143,6 +143,8 @@ class DeviceTier(Generic[K, A, R]):
         # Loaded adapters without leases, the least recently used first. They are told apart by entry, because a deleted
         # adapter that is still leased may have a successor of the same key.
         self._idle: OrderedDict[SlotEntry[K, A, R], None] = OrderedDict()
+        # Those with leases, some of them still being installed.
+        self._in_use: dict[SlotEntry[K, A, R], None] = {}
         self._metrics = metrics
         self._drop = drop
 
@@ -160,6 +162,23 @@ class DeviceTier(Generic[K, A, R]):
         """The keys of the pinned adapters."""
         return list(self._pinned)
 
+    @property
+    def leased_share(self) -> float:
+        """The part of the device that is leased or pinned, from 0 to 1: adapters that cannot be evicted now."""
+        return (self._leased.taken + self._pinned_bytes.total) / self.max_bytes
+
+    @property
+    def num_free(self) -> int:
+        """How many more adapters of the mean size fit without an eviction. At least one on a device without any."""
+        mean_bytes = self.used_bytes / max(self._num_adapters, 1)
+        return int((self.max_bytes - self.used_bytes) / mean_bytes) if mean_bytes else 1
+
+    def loaded(self) -> Iterator[SlotEntry[K, A, R]]:
+        """The loaded adapters: first those in use, then the pinned ones, then the idle ones, the most recently used
+        first."""
+        pinned = (entry for entry in self._pinned.values() if not entry.leases)
+        return (entry for entry in chain(self._in_use, pinned, reversed(self._idle)) if entry.loaded)
+
     def has_room(self, num_bytes: int) -> bool:
         """Whether so many bytes are free without an eviction."""
         return self.used_bytes + num_bytes <= self.max_bytes
@@ -176,6 +195,7 @@ class DeviceTier(Generic[K, A, R]):
             self._leased.take(tenant, entry.nbytes, room)
         entry.leases[tenant] += 1
         self._idle.pop(entry, None)
+        self._in_use[entry] = None
         return Verdict.GRANTED
 
     def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
@@ -186,6 +206,8 @@ class DeviceTier(Generic[K, A, R]):
         del entry.leases[tenant]
         if entry.pinned_by is None:
             self._leased.give_back(tenant, entry.nbytes, 0 if entry.leases else entry.nbytes)
+        if not entry.leases:
+            del self._in_use[entry]
         return True
 
     def pin(self, entry: SlotEntry[K, A, R], tenant: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Generic, Literal, TypeVar
 
 from peltier_client.errors import TooLarge
@@ -51,6 +51,7 @@ class Slots(Generic[K, A, R]):
         self._host: HostCache[K, A] = HostCache(budget.host_bytes, metrics)
         self._fetches: Fetches[K, A] = Fetches(loader, weight_of)
         self._entries: dict[K, SlotEntry[K, A, R]] = {}
+        self._loading: dict[SlotEntry[K, A, R], None] = {}
         self._device: DeviceTier[K, A, R] = DeviceTier(budget.device_bytes, metrics, self._drop)
         self._line: WaitingLine[SlotClaim[K, A, R]] = WaitingLine(weight_of)
 
@@ -62,6 +63,29 @@ class Slots(Generic[K, A, R]):
     def leased_bytes(self, tenant: str) -> int:
         """Bytes of the adapters that `tenant` leases."""
         return self._device.leased_bytes(tenant)
+
+    @property
+    def leased_share(self) -> float:
+        """The part of the device that is leased, from 0 to 1."""
+        return self._device.leased_share
+
+    @property
+    def num_free(self) -> int:
+        """How many more adapters of the mean size fit on the device without an eviction."""
+        return self._device.num_free
+
+    @property
+    def num_loading(self) -> int:
+        """How many adapters are fetched, wait for room or are installed."""
+        return len(self._loading)
+
+    def loaded(self) -> Iterator[K]:
+        """The adapters on the device: first those in use, then the others, the most recently used first."""
+        return (entry.key for entry in self._device.loaded())
+
+    def loading(self) -> Iterator[K]:
+        """The adapters that are fetched, wait for room or are installed, in the order in which they were wanted."""
+        return (entry.key for entry in self._loading)
 
     def tier(self, key: K) -> ResidentTier | None:
         """The fastest tier that has the adapter in memory; None if it is in none. Any thread may ask."""
@@ -240,6 +264,7 @@ class Slots(Generic[K, A, R]):
         entry: SlotEntry[K, A, R] = SlotEntry(key, "store" if known is None else "host")
         entry.fetch = Fetch(key, lambda artifact: self._take(entry, artifact), lambda: self._fail(entry))
         self._entries[key] = entry
+        self._loading[entry] = None
         if known is not None:
             self._know(entry, known)
         return entry
@@ -373,6 +398,7 @@ class Slots(Generic[K, A, R]):
         self._device.end_install(entry, succeeded=succeeded)
         if succeeded:
             entry.loaded, entry.loaded_at = True, time.monotonic()
+            self._loading.pop(entry, None)
             self._metrics.loads.inc()
             self._metrics.load_seconds.labels(entry.found_in).observe(time.monotonic() - entry.begun_at)
             self._settle(entry)
@@ -394,6 +420,7 @@ class Slots(Generic[K, A, R]):
     def _abandon(self, entry: SlotEntry[K, A, R]) -> None:
         entry.gone = True
         entry.artifact = None
+        self._loading.pop(entry, None)
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
         self._fetches.withdraw(entry.fetch)

@@ -180,3 +180,22 @@ def test_a_refused_backup_leaves_no_store(tmp_path: Path, store: Path) -> None:
     assert peltier_store("import", tmp_path / "cut.tar", "--store", new).exit_code != 0
     assert not new.exists()
     assert peltier_store("import", tmp_path / "backup.tar", "--store", new).exit_code == 0
+
+
+def test_a_migrated_registry_can_be_opened_for_reading(tmp_path: Path) -> None:
+    """`migrate` creates it, and changes nothing where it has the schema already."""
+    location = tmp_path / "store"
+
+    async def identity() -> str:
+        registry = await Registry.open(f"sqlite+aiosqlite:///{location / 'registry.db'}", migrate=False)
+        try:
+            return await registry.identity()
+        finally:
+            await registry.close()
+
+    identities = set()
+    for _ in range(2):
+        result = peltier_store("migrate", "--store", location)
+        assert (result.exit_code, result.output) == (0, "the registry has the schema of this release\n")
+        identities.add(asyncio.run(identity()))
+    assert len(identities) == 1

@@ -176,6 +176,22 @@ def test_bytes_are_held_while_any_version_has_them(catalog: Catalog, manifest: s
     assert catalog.holds(owned._replace(tenant="q"))
 
 
+def test_bytes_have_the_references_of_all_their_versions(catalog: Catalog, manifest: str) -> None:
+    """Those of every adapter of the tenant, as they are now: the bare name goes with the alias."""
+    for name in ("x", "y"):
+        version = make_version(manifest, "default", name, 1, digest="f")
+        catalog.apply(AdapterRecord("default", name, False, (version,), ()))
+    owned = AdapterKey("default", version.digest)
+    assert catalog.references(owned) == ("x", "x@1", "y", "y@1")
+    second = make_version(manifest, "default", "x", 2)
+    catalog.apply(AdapterRecord("default", "x", True, (replace(version, name="x"), second), ()))
+    assert catalog.references(owned) == ("y", "y@1", "x@1", "default:x@1")
+    split = (AliasRecord("production", {1: 0.5, 2: 0.5}, NOW, "me"),)
+    catalog.apply(AdapterRecord("default", "x", False, (replace(version, name="x"), second), split))
+    assert catalog.references(owned) == ("y", "y@1", "x", "x@1")
+    assert catalog.references(owned._replace(tenant="other")) == ()
+
+
 def test_manifests_are_read_once(catalog: Catalog, manifest: str) -> None:
     """An adapter with a thousand versions must not be read anew for each of its aliases."""
     before = catalog.get("default", "a").entries

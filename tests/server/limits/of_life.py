@@ -2,10 +2,12 @@
 
 import pytest
 from peltier_server.http.lifecycle import Lifecycle
+from peltier_server.http.routing_metrics import RoutingMetrics
 from peltier_server.metrics.series import TenantLabels
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers
+from tests.support.endpoint_picker import Endpoint
 
 
 @probe("time in which a deleted version can be undeleted")
@@ -39,6 +41,14 @@ def _(servers: Servers) -> Met:
         servers.bert.version(version).predict().raise_for_status()
     assert servers.bert.metrics("peltier_adapter_requests_total", adapter="other")
     return "the version is counted as `other`"
+
+
+@probe("names of adapters in a list for endpoint pickers")
+def _(servers: Servers) -> Met:
+    gauges = RoutingMetrics(prefix="vllm:", max_names=1)
+    servers.bert.upload(servers.make_artifact(servers.backbones["bert"], "bitfit", seed=3)).raise_for_status()
+    assert len(Endpoint.read(gauges.page(servers.bert.service)).active_models) == 1
+    return "the most recently used ones are listed"
 
 
 @probe("tenants with series of their own in the metrics", "peltier_server.metrics.series._MAX_TENANTS")

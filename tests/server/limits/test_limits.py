@@ -38,6 +38,7 @@ NO_BOUNDS = frozenset(
         *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads", "warm"),
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
         *("log_format", "log_level", "access_log"),
+        *("routing_port", "routing_host", "routing_prefix"),
     }
 )
 
@@ -73,6 +74,9 @@ UNMET = frozenset(
         "peltier_client.protocol.predict.MAX_TEMPERATURE",
         "peltier_client.protocol.administration._MAX_COUNT",
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
+        "peltier_server.http.routing_server._MAX_CONNECTIONS",
+        "peltier_server.http.routing_server._MAX_HEAD_BYTES",
+        "peltier_server.http.routing_server._MAX_UNREAD_BYTES",
         "peltier_server.tracing._MAX_LINKS",
         "peltier_server.tracing._MAX_SPANS",
         "peltier_server.tracing._MAX_TASK_LEN",

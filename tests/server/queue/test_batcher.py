@@ -62,6 +62,20 @@ async def test_no_batch_exceeds_its_budget(lengths: list[int], tokens: int, rows
         assert batch.tokens <= tokens or len(batch.tickets) == 1
 
 
+async def test_running_rows_are_those_of_the_last_batch_and_of_the_texts() -> None:
+    """With the beams of texts; none once the runner asks for work and there is none."""
+    batcher = make_batcher(tokens=40)
+    batcher.put([make_ticket(3), make_ticket(3)])
+    batcher.put([make_draft(3, beams=2)])
+    assert batcher.running_rows == 0
+    batcher.next()
+    assert batcher.running_rows == 4
+    batcher.next(live_rows=2, live_cost=2)
+    assert batcher.running_rows == 2
+    batcher.next(wait=False)
+    assert batcher.running_rows == 0
+
+
 @given(requests=st.lists(LENGTHS, max_size=6), tokens=st.integers(1, 40))
 async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], tokens: int) -> None:
     """Rows leave first come first served, each once, and the count of tokens returns to zero."""

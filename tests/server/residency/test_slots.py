@@ -10,6 +10,7 @@ from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.slots import Slots
 
 from tests.server.residency.fake_loader import (
+    SIZES,
     WEIGHTS,
     FakeArtifact,
     FakeLoader,
@@ -66,6 +67,22 @@ async def test_the_least_recently_used_goes_first() -> None:
             pass
     async with slots.lease("c", "t"):
         assert {resident.digest for resident in loader.installed} == {"a", "c", "d"}
+
+
+async def test_adapters_in_use_are_listed_before_idle_ones() -> None:
+    """The idle ones by their last use. The free room is in adapters of the mean size."""
+    slots = make_slots(FakeLoader(), device_bytes=14)
+    assert slots.num_free == 1
+    for digest in "abda":
+        async with slots.lease(digest, "t"):
+            pass
+    holder = Holder(slots, "b")
+    await settle()
+    assert list(slots.loaded()) == ["b", "a", "d"]
+    assert slots.leased_share == SIZES["b"] / 14
+    assert slots.num_free == 1
+    await end([holder], slots)
+    assert slots.leased_share == 0
 
 
 async def test_what_the_device_can_never_hold_is_refused() -> None:

@@ -187,6 +187,15 @@ class SlotsMachine(RuleBasedStateMachine):
         assert sum(resident.nbytes for resident in held) <= self.slots.used_bytes <= self.loader.held_bytes
 
     @invariant()
+    def each_adapter_is_loaded_or_loading(self) -> None:
+        loaded, loading = list(self.slots.loaded()), list(self.slots.loading())
+        held = {one.digest for one in self.holders if one.holds}
+        assert {digest for digest in SIZES if self.slots.tier(digest) == "device"} <= set(loaded)
+        assert held <= set(loaded[: len(held) + len(self.retired)])
+        assert set(loading) <= {one.digest for one in self.holders if one.waits}
+        assert self.slots.num_loading == len(loading)
+
+    @invariant()
     def a_tenant_is_charged_for_what_it_holds(self) -> None:
         for tenant in WEIGHTS:
             assert self.slots.leased_bytes(tenant) == sum(one.nbytes for one in self.charged_to(tenant))
