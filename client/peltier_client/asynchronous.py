@@ -47,6 +47,7 @@ from peltier_client.protocol import (
     VersionManifest,
     VersionSummary,
 )
+from peltier_client.protocol.session import TENANT_HEADER
 from peltier_client.resources import adapters, administration, predict
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
@@ -62,6 +63,7 @@ class AsyncSender:
         self.connection = connection
         self._http = httpx2.AsyncClient(**connection.options, transport=transport)
         self._retrying = stamina.AsyncRetryingCaller(**connection.retrying)
+        self._tenant = connection.tenant
 
     async def send(self, request: Request[T]) -> T:
         """The result of `request`, with retries if the request allows them."""
@@ -92,10 +94,11 @@ class AsyncSender:
             response = await self._receive(request)
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
+        self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
         return request.read(response)
 
     async def _receive(self, request: Request[T]) -> httpx2.Response:
-        sent = http_request(self._http, request)
+        sent = http_request(self._http, request, self._tenant)
         if request.on_progress is None or request.file is not None:
             return await self._http.send(sent)
         response = await self._http.send(sent, stream=True)
@@ -108,7 +111,8 @@ class AsyncSender:
 
     async def _open_once(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
         try:
-            response = await self._http.send(http_request(self._http, request), stream=True)
+            response = await self._http.send(http_request(self._http, request, self._tenant), stream=True)
+            self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
             if not response.is_success:
                 await response.aread()
         except httpx2.RequestError as error:

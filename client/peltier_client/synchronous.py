@@ -48,6 +48,7 @@ from peltier_client.protocol import (
     VersionManifest,
     VersionSummary,
 )
+from peltier_client.protocol.session import TENANT_HEADER
 from peltier_client.resources import adapters, administration, predict
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
@@ -63,6 +64,7 @@ class Sender:
         self.connection = connection
         self._http = httpx2.Client(**connection.options, transport=transport)
         self._retrying = stamina.RetryingCaller(**connection.retrying)
+        self._tenant = connection.tenant
 
     def send(self, request: Request[T]) -> T:
         """The result of `request`, with retries if the request allows them."""
@@ -93,10 +95,11 @@ class Sender:
             response = self._receive(request)
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
+        self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
         return request.read(response)
 
     def _receive(self, request: Request[T]) -> httpx2.Response:
-        sent = http_request(self._http, request)
+        sent = http_request(self._http, request, self._tenant)
         if request.on_progress is None or request.file is not None:
             return self._http.send(sent)
         response = self._http.send(sent, stream=True)
@@ -109,7 +112,8 @@ class Sender:
 
     def _open_once(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
         try:
-            response = self._http.send(http_request(self._http, request), stream=True)
+            response = self._http.send(http_request(self._http, request, self._tenant), stream=True)
+            self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
             if not response.is_success:
                 response.read()
         except httpx2.RequestError as error:

@@ -19,7 +19,7 @@ and the files of `/console` need no key, and on a server without keys no route n
 A task reference (`{task}`, `model`) is `name`, `name@3` (a version), `name@canary` (an alias), or `tenant:name…`
 (another tenant's public adapter). Answers of predictions carry the headers `x-request-id`, `x-adapter-version`,
 `x-adapter-digest`, `x-adapter-tier` (`device`, `host` or `store`), `x-queue-time-ms`, `x-compute-time-ms` and, if
-inputs were truncated, `x-truncated-inputs`.
+inputs were truncated, `x-truncated-inputs`. Answers to an authenticated caller carry its tenant in `x-tenant`.
 """
 _TITLES = {"openai": "OpenAI's protocol", "predict": "Predictions"}
 

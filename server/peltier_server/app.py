@@ -12,7 +12,7 @@ from peltier_server.auth.authenticator import Authenticator, create_authenticato
 from peltier_server.auth.credentials import Credentials, load_secret
 from peltier_server.auth.keyring import Keyring
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.http.application import Application, AppState
+from peltier_server.http.application import Application, AppState, MetricsPages
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
@@ -78,8 +78,11 @@ _ROUTERS = (
 )
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The ASGI app. After its start it loads in the background: `/health` succeeds at once, `/ready` after the load."""
+def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) -> FastAPI:
+    """The ASGI app. After its start it loads in the background: `/health` succeeds at once, `/ready` after the load.
+
+    With `metrics_pages`, `/metrics` has the pages of all replicas.
+    """
     lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.limits.max_metric_versions), Keyring()
     authenticator = create_authenticator(settings.auth, settings.network, keyring)
     enforcer = QuotaEnforcer(Rates(settings.store.rate_store), keyring.quotas)
@@ -87,7 +90,9 @@ def create_app(settings: Settings) -> FastAPI:
     upload_turns = UploadTurns(settings.limits.max_artifact_bytes, settings.limits.stall_seconds)
     telemetry = create_telemetry(metrics)
     metrics.follow_readiness(lambda: lifecycle.problem is None)
-    state = AppState(lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS, OIP_ERRORS))
+    state = AppState(
+        lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS, OIP_ERRORS), metrics_pages
+    )
     app = Application(
         state,
         title="Peltier",

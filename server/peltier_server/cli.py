@@ -1,5 +1,6 @@
 """`peltier serve`, with a flag for each setting. It imports torch only when it runs."""
 
+import os
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,11 @@ import typer
 from peltier_backbone.machine.cores import wait_passively
 from pydantic.fields import FieldInfo
 
-from peltier_server.settings import GROUP_OF, SETTINGS, is_secret, load_settings
+from peltier_server.settings import GROUP_OF, SETTINGS, Settings, SettingsError, is_secret, load_settings
+
+_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Despite its name, it makes Ray listen on 127.0.0.1 only.
+_LOCAL_RAY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 def serve(**flags: Any) -> None:
@@ -26,10 +31,24 @@ def serve(**flags: Any) -> None:
 
     configure_logging(settings.logs, settings.auth)
 
+    if settings.cluster.ray:
+        _serve_on_ray(settings)
+        return
+
     from peltier_server.app import create_app
     from peltier_server.http.process import run
 
     run(create_app(settings), settings)
+
+
+def _serve_on_ray(settings: Settings) -> None:
+    for variable, value in (_RAY | ({} if "RAY_ADDRESS" in os.environ else _LOCAL_RAY)).items():
+        os.environ.setdefault(variable, value)  # Ray reads them at its import
+    try:
+        from peltier_server.cluster.run import run
+    except ModuleNotFoundError as error:
+        raise SettingsError(f'ray needs {error.name}: pip install "peltier[ray]"') from None
+    run(settings)
 
 
 def _flag(name: str, setting: FieldInfo) -> Parameter:

@@ -316,6 +316,33 @@ class MemorySettings(SettingsGroup):
         return self
 
 
+class ClusterSettings(SettingsGroup):
+    """The replicas on Ray Serve."""
+
+    ray: bool = _setting(
+        False, "Serve with replicas on Ray Serve: on the cluster at RAY_ADDRESS, or else on this machine."
+    )
+    min_replicas: Count = _setting(1, "With ray: the least number of replicas.")
+    max_replicas: Count = _setting(1, "With ray: the most replicas.")
+    target_queued_tokens: Count = _setting(
+        8192, "With ray: replicas are added until each has at most this many tokens in its queue on average."
+    )
+    upscale_seconds: float = _setting(
+        30.0, "With ray: how long the queue must need more replicas before they are started.", ge=0, le=3600
+    )
+    downscale_seconds: float = _setting(
+        600.0, "With ray: how long the queue must need fewer replicas before they are stopped.", ge=0, le=86_400
+    )
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.max_replicas < self.min_replicas:
+            raise ValueError(
+                f"max_replicas is {self.max_replicas}: it must be at least min_replicas, {self.min_replicas}"
+            )
+        return self
+
+
 class Settings(SettingsGroup):
     """The settings of one server: a group for each part, which is also the section of that name in the TOML file.
 
@@ -334,6 +361,7 @@ class Settings(SettingsGroup):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     queue: QueueSettings = Field(default_factory=QueueSettings)
     memory: MemorySettings = Field(default_factory=MemorySettings)
+    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
 
 
 GROUPS: Mapping[str, type[SettingsGroup]] = {name: field.annotation for name, field in Settings.model_fields.items()}  # type: ignore[misc]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_client import AdapterNotFound, AsyncClient, Client, ConnectionFailed, Predictions
+from peltier_client import AdapterNotFound, AsyncClient, Client, ConnectionFailed, PeltierError, Predictions
 
 
 @pytest.fixture
@@ -91,3 +91,26 @@ async def test_nothing_listens(server: Any) -> None:
 async def test_the_key_is_never_shown(client: AsyncClient) -> None:
     """The repr holds the address only."""
     assert "plt_" not in repr(client)
+
+
+async def test_each_call_of_a_task_names_its_session(server: Any, answer: type[Any]) -> None:
+    """Balancers hash `x-session-id`. A client with a key learns its tenant from the first answer; an open server has
+    one tenant. Calls that name no task have no session."""
+    async with AsyncClient(server.url, api_key="plt_secret") as client:
+        server.planned.append(answer(404, b"", {"x-tenant": "acme"}))
+        with pytest.raises(PeltierError):
+            await client.predict("sst2", "…")
+        await client.predict("sst2@3", "…")
+        await client.embed("vectors", "…")
+        await client.predict_many([("sst2", "…"), ("missing", "…")])
+        await client.predict_tasks(["other:sst2", "missing"], "…")
+        with pytest.raises(AdapterNotFound):
+            await client.rerank("order", "…", ["…"])
+        assert [piece async for piece in client.stream("e2e", "…")]
+        await client.ready()
+    tasks = ["acme/sst2", "acme/vectors", "acme/sst2", "other/sst2", "acme/order", "acme/e2e"]
+    assert [one.headers.get("x-session-id") for one in server.received] == [None, *tasks, None]
+    with Client(server.url) as opened:
+        opened.predict("sst2", "…")
+        opened.predict("stsb", "…")
+    assert [one.headers["x-session-id"] for one in server.received[-2:]] == ["default/sst2", "default/stsb"]

@@ -20,6 +20,7 @@ from peltier_client.protocol import (
     Usage,
     check_name,
 )
+from peltier_client.protocol.session import session_id
 from pydantic import ValidationError
 
 ANSWER: dict[str, Any] = {
@@ -211,3 +212,24 @@ def test_mixed_results_are_answers_or_errors() -> None:
     error = {"error": {"code": "adapter_not_found", "message": "no", "details": []}}
     results = MixedPredictResponse.model_validate({"results": [ANSWER, error]}).results
     assert [type(result) for result in results] == [PredictResponse, ErrorBody]
+
+
+@pytest.mark.parametrize(
+    ("task", "tenant", "expected"),
+    [
+        ("sst2", "acme", "acme/sst2"),
+        ("sst2@3", "acme", "acme/sst2"),
+        ("other:sst2@live", "acme", "other/sst2"),
+        ("other:sst2", None, "other/sst2"),
+        ("sst2", None, None),
+        ("_backbone", "acme", None),
+        ("", "acme", None),
+        (None, "acme", None),
+        ("film\r\nhost: evil", "acme", None),
+        ("é", "acme", None),
+        ("x" * 200, "acme", None),
+    ],
+)
+def test_a_session_is_an_adapter(task: str | None, tenant: str | None, expected: str | None) -> None:
+    """The header names the owner and the adapter, whatever the version, and is left out where it could not."""
+    assert session_id(task, tenant) == expected

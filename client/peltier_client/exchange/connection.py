@@ -11,6 +11,7 @@ import httpx2
 from peltier_client.errors import ConnectionFailed, InvalidInput, PeltierError, QuotaExceeded, TimedOut, Unavailable
 from peltier_client.exchange.request import Request
 from peltier_client.exchange.transfer import ReportedFile
+from peltier_client.protocol.session import OPEN_TENANT, SESSION_HEADER, session_id
 
 logger = logging.getLogger(__name__)
 # stamina logs each retry as a warning, which Python writes to stderr where a program has configured no logging.
@@ -55,6 +56,11 @@ class ServerConnection:
         return f"ServerConnection({self.url!r})"
 
     @property
+    def tenant(self) -> str | None:
+        """The tenant of the caller as far as it is known before the first answer."""
+        return None if "authorization" in self.headers else OPEN_TENANT
+
+    @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments for httpx2's clients."""
         limits = httpx2.Limits(keepalive_expiry=KEEPALIVE_SECONDS)
@@ -82,7 +88,10 @@ class ServerConnection:
         return ConnectionFailed(f"the connection to {url} broke: {reason}")
 
 
-def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]) -> httpx2.Request:
+def http_request(
+    http: httpx2.Client | httpx2.AsyncClient, request: Request[Any], tenant: str | None
+) -> httpx2.Request:  # fmt: skip
+    """`request` as `http` sends it. `tenant` is the caller's, None while it is unknown."""
     if request.file is not None:
         name, content = request.file
         sent = content if request.on_progress is None else ReportedFile(content, request.on_progress)
@@ -90,7 +99,10 @@ def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]
         if request.report is not None:
             files["report"] = (*request.report, "application/json")
         return http.build_request(request.method, request.path, data=dict(request.form), files=files)
-    headers = {"content-type": "application/json"} if request.json is not None else None
+    headers = {"content-type": "application/json"} if request.json is not None else {}
+    session = session_id(request.task, tenant)
+    if session is not None:
+        headers[SESSION_HEADER] = session
     return http.build_request(request.method, request.path, params=request.query, content=request.json, headers=headers)
 
 

@@ -51,6 +51,7 @@ class Request(Generic[T]):
     form: Mapping[str, str] = field(default_factory=dict)
     file: tuple[str, bytes] | None = None  # name and content of the multipart part "file"
     report: tuple[str, bytes] | None = None  # those of the part "report" beside it
+    task: str | None = None  # the reference to the task; of several tasks the first
     retried: bool = True
     on_progress: OnProgress | None = None  # of the file if there is one, else of the response
 

@@ -64,12 +64,14 @@ def predict(
         _check_count(len(body.predictions), 1 if isinstance(sent, str) else len(sent))
         return Predictions(body)
 
-    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
+    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json, task=task)
 
 
 def embed(task: str, texts: str | Iterable[str], options: PredictOptions) -> Request[list[list[float]]]:
     asked = predict(task, texts, options)
-    return Request("POST", asked.path, lambda response: _vectors(task, asked.read(response)), json=asked.json)
+    return Request(
+        "POST", asked.path, lambda response: _vectors(task, asked.read(response)), json=asked.json, task=task
+    )
 
 
 def _vectors(task: str, predictions: Predictions) -> list[list[float]]:
@@ -91,7 +93,7 @@ def stream(task: str, text: str | TextTuple, options: PredictOptions) -> Request
             raise UnexpectedAnswer(f"the server answered with {content_type!r} where events were expected")
         return TextReader()
 
-    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
+    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json, task=task)
 
 
 def predict_mixed(
@@ -105,7 +107,8 @@ def predict_mixed(
         _check_count(len(body.results), len(requests))
         return _results(body)
 
-    return Request("POST", "/v1/predict", read, json=to_json(MixedPredictRequest, {"requests": requests}))
+    json = to_json(MixedPredictRequest, {"requests": requests})
+    return Request("POST", "/v1/predict", read, json=json, task=str(requests[0]["task"]))
 
 
 def predict_tasks(
@@ -120,7 +123,7 @@ def predict_tasks(
         _check_count(len(body.results), len(body.tasks))
         return dict(zip(body.tasks, _results(body), strict=True))
 
-    return Request("POST", "/v1/predict", read, json=to_json(MixedPredictRequest, sent))
+    return Request("POST", "/v1/predict", read, json=to_json(MixedPredictRequest, sent), task=named[0])
 
 
 def _results(body: _MixedBody) -> list[Predictions | PeltierError]:
@@ -138,4 +141,4 @@ def rerank(task: str, query: str, documents: Iterable[str], top_n: int | None) -
     def read(response: httpx2.Response) -> list[RankedDocument]:
         return read_body(response, RerankResponse).results
 
-    return Request("POST", "/v1/rerank", read, json=json)
+    return Request("POST", "/v1/rerank", read, json=json, task=task)

@@ -1,6 +1,6 @@
 """FastAPI's app with the middleware of this server only, what its routes share, and how a route gets it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -25,6 +25,9 @@ T = TypeVar("T")
 # The most entries of a page of a list.
 MAX_PAGE = 1000
 
+# The page of metrics of every replica, in Prometheus' text format, by the id of the replica.
+MetricsPages = Callable[[], Awaitable[Mapping[str, bytes]]]
+
 
 @dataclass(frozen=True)
 class AppState:
@@ -37,6 +40,8 @@ class AppState:
     upload_turns: UploadTurns
     preparation: Preparation
     error_shapes: Sequence[ErrorShape] = ()
+    # Only where one address has several replicas.
+    metrics_pages: MetricsPages | None = None
     watches: Watches = field(default_factory=Watches)
 
 

@@ -2,6 +2,7 @@
 caller has taken them."""
 
 from peltier_client.errors import QueueFull
+from peltier_client.protocol.session import TENANT_HEADER
 from starlette.types import Message, Receive, Scope, Send
 
 from peltier_server.context import PIECE_BYTES, RequestContext
@@ -10,12 +11,14 @@ from peltier_server.fairness.shared_bound import Held
 from peltier_server.http.incoming import Incoming
 from peltier_server.http.lifecycle import Lifecycle
 
+_TENANT_HEADER = TENANT_HEADER.encode()
+
 
 class Outgoing:
     """Wraps `send` of one request, and records the status and size of the answer.
 
-    It adds the request id and the headers of quotas. The answer closes the connection if it `is_last`, if the server is
-    leaving, or if the caller may still send parts of the body.
+    It adds the request id, the tenant of an authenticated caller, and the headers of quotas. The answer closes the
+    connection if it `is_last`, if the server is leaving, or if the caller may still send parts of the body.
 
     If the context counts the bytes of answers, an answer of more than 64 KiB counts until the socket has it or the
     request ends. A prediction reserves the bytes of its answer through the context before anything is computed. Any
@@ -75,6 +78,8 @@ class Outgoing:
             given = await of_quotas(message["status"])
             headers += [(name.encode(), value.encode()) for name, value in given.items()]
         headers.append((b"x-request-id", self._context.request_id.encode()))
+        if self._context.known_caller is not None:
+            headers.append((_TENANT_HEADER, self._context.tenant.encode()))
         if self._is_last or self._lifecycle.leaving or self._incoming.is_unread:
             headers.append((b"connection", b"close"))
         self.started, self.status = True, message["status"]

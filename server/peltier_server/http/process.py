@@ -40,7 +40,7 @@ _ABANDONED = 1  # the exit status after a second signal
 
 # The runner's thread asks for the interpreter some hundred times a batch, after each call of a kernel. While the event
 # loop is busy, the thread waits for this long each time. With Python's own 5 ms that is more than a second a batch.
-_SWITCH_SECONDS = 0.0002
+SWITCH_SECONDS = 0.0002
 
 
 class DrainingServer(uvicorn.Server):
@@ -158,7 +158,7 @@ def run(app: FastAPI, settings: Settings) -> None:
     address is in use. A second signal ends the process with status 1.
     """
     keep_freed_memory()
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     _allow_files(settings.limits.max_connections + _OTHER_FILES)
     lifecycle: Lifecycle = app.state.lifecycle
     with ExitStack() as sockets:

@@ -77,6 +77,8 @@ async def test_the_headers_are_the_contracts(loaded: Running) -> None:
     assert float(answer.headers["x-queue-time-ms"]) == answer.json()["timings_ms"]["queue"]
     assert float(answer.headers["x-compute-time-ms"]) == answer.json()["timings_ms"]["compute"]
     assert len(answer.headers["x-request-id"]) == 32
+    assert answer.headers["x-tenant"] == "default"
+    assert "x-tenant" not in (await loaded.client.get("/health")).headers
 
 
 async def test_a_request_id_is_taken_over(loaded: Running) -> None:

@@ -1,0 +1,1 @@
+"""Replicas on Ray Serve. Needs the extra `ray`; only `peltier serve --ray` and `serve run` import it."""
