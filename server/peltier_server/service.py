@@ -143,7 +143,9 @@ class Service:
             service.store_watch.start()
             opened.push_async_callback(service._stop)
             if settings.store.publish is not None:
-                await publish_examples(settings.store.publish, registry, service.publisher)
+                await publish_examples(
+                    settings.store.publish, registry, service.publisher, settings.limits.max_artifact_bytes
+                )
             service._start_memory()
             opened.pop_all()
         return service

@@ -12,6 +12,7 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import TaskReference
 from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.location import StoreLocation
+from peltier_store.sources.source import check_source
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -123,7 +124,11 @@ class StoreSettings(SettingsGroup):
         pattern="^(memory://|rediss?://.+)$",
         repr=False,
     )
-    publish: Path | None = _setting(None, "Publish the artifacts of this directory at the first start.")
+    publish: Path | str | None = _setting(
+        None,
+        "Publish the artifacts of this source at the first start: a directory, an s3://, gs:// or az:// URL, "
+        "hf://OWNER/NAME@REVISION or hf://collections/OWNER/SLUG.",
+    )
     undelete_seconds: float = _setting(
         7 * 24 * 3600.0, "How long a deleted version can be undeleted.", ge=0, le=10 * _YEAR_SECONDS
     )
@@ -131,11 +136,13 @@ class StoreSettings(SettingsGroup):
     @model_validator(mode="before")
     @classmethod
     def _resolve(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Replaces an empty registry by the database in the store."""
+        """Replaces an empty registry by the database in the store, and local URLs by paths."""
         resolved = dict(given)
         store = resolved.get("store", cls.model_fields["store"].default)
         resolved["store"] = store if is_remote(store) else local_path(store)
         resolved["registry"] = StoreLocation.of(store, resolved.get("registry", "")).registry
+        if resolved.get("publish") is not None:
+            resolved["publish"] = check_source(resolved["publish"])
         return resolved
 
     @property

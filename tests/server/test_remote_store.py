@@ -3,10 +3,13 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import huggingface_hub
+import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
 from peltier_server.settings import Settings, load_settings
 from peltier_store.blobs.blobs import Blobs, digest_of
+from peltier_store.blobs.location import locate
 
 from tests.server.conftest import Running, make_client
 from tests.support.artifacts import MakeArtifact
@@ -46,3 +49,41 @@ async def test_a_server_keeps_its_adapters_in_a_bucket(
     await started(settings, look)
     assert max(abs(one - other) for one, other in zip(*scores, strict=True)) < 1e-6
     assert digest_of(data) in {entry.digest async for entry in Blobs.open(s3_store).entries()}
+
+
+async def test_a_server_publishes_the_artifacts_of_a_bucket(
+    tmp_path: Path, s3_store: str, bert: Backbone, bert_directory: Path, make_artifact: MakeArtifact
+) -> None:
+    """At its first start, with the checks of an upload: one that is too large or refused is left out."""
+    source = locate(s3_store).store
+    source.put("demo.safetensors", make_artifact(bert))
+    source.put("bad.safetensors", b"no artifact")
+    source.put("large.safetensors", make_artifact(bert, name="large") + bytes(100_000))
+    settings = load_settings(
+        {"backbone": str(bert_directory), "device": "cpu", "threads": 1, "store": tmp_path / "store"}
+        | {"publish": s3_store, "max_artifact_bytes": 100_000}
+    )
+
+    async def look(running: Running) -> None:
+        listed = (await running.client.get("/v1/adapters")).json()["adapters"]
+        assert [adapter["name"] for adapter in listed] == ["demo"]
+        assert (await running.client.get("/v1/adapters/demo/versions/1/artifact")).content == make_artifact(bert)
+
+    await started(settings, look)
+
+
+async def test_a_server_starts_without_a_source_that_does_not_answer(
+    tmp_path: Path, bert_directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It logs why its examples are missing."""
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    settings = load_settings(
+        {"backbone": str(bert_directory), "device": "cpu", "threads": 1, "store": tmp_path / "store"}
+        | {"publish": "hf://acme/demo"}
+    )
+
+    async def look(running: Running) -> None:
+        assert (await running.client.get("/ready")).status_code == 200
+
+    await started(settings, look)
+    assert "the examples of hf://acme/demo are not published: hf://acme/demo cannot be read" in caplog.text

@@ -72,7 +72,12 @@ def test_every_setting_has_a_flag() -> None:
         ("port", int, "Port to bind; 0 chooses a free one. Default 8000."),
         ("drain_seconds", float, "How long a stopping server waits for accepted requests. Default 30."),
         ("insecure", bool, "Bind any address although there is no key."),
-        ("publish", Path, "Publish the artifacts of this directory at the first start."),
+        (
+            "publish",
+            str,
+            "Publish the artifacts of this source at the first start: a directory, an s3://, gs:// or az:// URL, "
+            "hf://OWNER/NAME@REVISION or hf://collections/OWNER/SLUG.",
+        ),
         ("device", str, "Device of the backbone: auto, cpu or cuda. Default auto."),
         ("store", str, "Where artifacts are kept: a directory, or an s3://, gs:// or az:// URL. Default .peltier."),
     ],

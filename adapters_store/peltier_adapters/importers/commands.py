@@ -3,6 +3,8 @@
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -11,6 +13,7 @@ from rich.console import Console
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN, Manifest
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.hub.address import is_hub, parse_repository
 from peltier_adapters.spec.parts import PoolingKind
 from peltier_adapters.spec.tasks import TaskType, parse_names
 
@@ -55,7 +58,12 @@ ImportTemperature = Annotated[
 
 def import_(  # noqa: PLR0913 - one parameter per flag
     origin: Annotated[str, typer.Argument(help="adapterhub, peft, compacter, unipelt or adamix.")],
-    path: Annotated[Path, typer.Argument(help="The saved adapter: a directory, or the authors' file.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="The saved adapter: a directory, the authors' file, or hf://OWNER/NAME@REVISION of the hub."
+        ),
+    ],
     backbone: Annotated[str, typer.Option(help="The backbone it was trained on: a directory, a hub id or minilm.")],
     output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
     name: Annotated[str | None, typer.Option(help="Name of the task. Default: the name of PATH.")] = None,
@@ -95,7 +103,9 @@ def import_(  # noqa: PLR0913 - one parameter per flag
         max_new_tokens=max_new_tokens,
         completion_temperature=completion_temperature,
     )
-    artifact = import_adapter(Import(origin, path, chosen, head, examples, options), load_backbone(backbone))
+    with _located(path, origin) as (directory, source):
+        wanted = Import(origin, directory, chosen, head, examples, options, source)
+        artifact = import_adapter(wanted, load_backbone(backbone))
     write_artifact(output, artifact.manifest, artifact.tensors)
     _print_result(output, artifact.manifest, json_output)
 
@@ -108,8 +118,21 @@ def _print_result(output: Path, manifest: Manifest, json_output: bool) -> None:
     Console().print(f"{output}: {manifest.preset} ({parts}) for {manifest.name}", soft_wrap=True)
 
 
-def _checked_name(name: str | None, path: Path) -> str:
-    chosen = name or path.absolute().name.split(".")[0].lower()
+@contextmanager
+def _located(path: str, origin: str) -> Iterator[tuple[Path, str | None]]:
+    """The local path of an adapter, and the address with its commit if it is from the hub."""
+    if not is_hub(path):
+        yield Path(path), None
+        return
+    from peltier_adapters.hub.foreign import fetched
+
+    with fetched(path, origin) as found:
+        yield found
+
+
+def _checked_name(name: str | None, path: str) -> str:
+    own = parse_repository(path).name if is_hub(path) else str(path)
+    chosen = name or Path(own).absolute().name.split(".")[0].lower()
     if not re.fullmatch(NAME_PATTERN, chosen):
         raise AdapterError(f"name {chosen!r} is not a task's name; give one with --name that matches {NAME_PATTERN}")
     return chosen

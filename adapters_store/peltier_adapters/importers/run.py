@@ -159,7 +159,7 @@ def _example(line: str, task: TaskSpec, where: str) -> TaskInput:
 @dataclass(frozen=True)
 class Import:
     """An import: `origin` names the library or the authors' code, `head` a file or directory with the output layer if
-    `path` has none, `examples` a file of texts for the golden examples."""
+    `path` has none, `examples` a file of texts for the golden examples, `source` the address that `path` is from."""
 
     origin: str
     path: Path
@@ -167,6 +167,7 @@ class Import:
     head: Path | None = None
     examples: Path | None = None
     options: TaskOptions = field(default_factory=TaskOptions)
+    source: str | None = None
 
 
 def import_adapter(wanted: Import, backbone: Backbone) -> Artifact:
@@ -194,7 +195,8 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
         raise AdapterError(f"{wanted.path} does not fit this backbone: {'; '.join(problems)}")
     task = wanted.options.task(foreign, backbone)
     adapter = Candidate(wanted.name, foreign.method, foreign.parts, foreign.tensors, task)
-    record = TrainingRecord(data={"imported": {"origin": wanted.origin, **foreign.origin}})
+    source = {} if wanted.source is None else {"source": wanted.source}
+    record = TrainingRecord(data={"imported": {"origin": wanted.origin, **foreign.origin, **source}})
     return read_artifact(prove(backbone, adapter, example_inputs(wanted.examples, task), record), backbone)
 
 

@@ -12,6 +12,7 @@ from peltier_backbone.backbone import Backbone
 from safetensors.torch import save_file
 
 from tests.adapters_store.importers.conftest import SavePeft
+from tests.support.hub_server import Hub
 
 CLASSIFIER = "base_model.model.classifier"
 
@@ -89,3 +90,20 @@ def test_a_refusal_is_one_line_and_status_one(bert: Backbone, tmp_path: Path) ->
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: {tmp_path} has none of the files adapter_config.json\n"
+
+
+def test_a_repository_of_the_hub_is_imported_in_one_step(
+    hub: Hub, save_peft: SavePeft, bert: Backbone, tmp_path: Path
+) -> None:
+    """Its name is the task's, and the artifact names the commit. An error names the file in the repository."""
+    commit = hub.add("acme/Intents", {path.name: path.read_bytes() for path in save_peft().iterdir()})
+    output = tmp_path / "out.safetensors"
+    import_("peft", "hf://acme/Intents", bert.name, output, labels="no,yes")
+    manifest = load_artifact(output, bert).manifest
+    assert (manifest.name, manifest.task.labels) == ("intents", ("no", "yes"))
+    assert manifest.training.data["imported"]["source"] == f"hf://acme/Intents@{commit}"
+    commit = hub.add("acme/Intents", {"adapter_config.json": b'{"peft_type": "OFT"}'})
+    with pytest.raises(AdapterError, match=f"^hf://acme/Intents@{commit}/adapter_config.json: peft_type is 'OFT'"):
+        import_("peft", "hf://acme/Intents", bert.name, output)
+    with pytest.raises(AdapterError, match="origin 'unipelt' has no repositories on the hub"):
+        import_("unipelt", "hf://acme/Intents", bert.name, output)

@@ -1,0 +1,1 @@
+"""Reading adapters from the Hugging Face hub, whose files are not trusted."""

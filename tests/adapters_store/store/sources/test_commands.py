@@ -1,0 +1,56 @@
+"""`peltier push` and `peltier pull` as a user runs them: processes that ask a hub on loopback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from peltier_backbone.backbone import Backbone
+
+from tests.support.artifacts import MakeArtifact
+from tests.support.hub_server import TOKEN, Hub
+
+PROGRAM = """
+from importlib.metadata import EntryPoint
+from peltier_client import cli
+from peltier_client.commands import plugins
+
+names = ("push", "pull")
+plugins.entry_points = lambda group: [EntryPoint(n, f"peltier_store.sources.commands:{n}", group) for n in names]
+cli.main()
+"""
+
+
+def peltier(hub: Hub, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Runs a command with the hub's address and a token in the environment."""
+    environment = {**os.environ, "HF_ENDPOINT": hub.endpoint, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN}
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def test_what_is_pushed_is_pulled_again(hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact) -> None:
+    """Bit by bit, from a private repository; the token is nowhere in the output."""
+    artifact, mirror = tmp_path / "demo.safetensors", tmp_path / "mirror"
+    artifact.write_bytes(make_artifact(bert))
+    pushed = peltier(hub, "push", artifact, "hf://acme/demo@v1", "--private", "--json")
+    assert pushed.returncode == 0, pushed.stderr
+    commit = json.loads(pushed.stdout)["commit"]
+    pulled = peltier(hub, "pull", "hf://acme/demo@v1", "--output", mirror, "--backbone", bert.name, "--json")
+    assert pulled.returncode == 0, pulled.stderr
+    (unit,) = json.loads(pulled.stdout)["pulled"]
+    assert (unit["version"], unit["state"], unit["files"]) == (commit, "new", ["demo.safetensors"])
+    assert (mirror / "demo.safetensors").read_bytes() == artifact.read_bytes()
+    assert TOKEN not in pushed.stdout + pushed.stderr + pulled.stdout + pulled.stderr
+
+
+def test_what_is_refused_sets_the_exit_status(hub: Hub, tmp_path: Path, bert: Backbone) -> None:
+    """1 with the reason for a repository that is refused, and for a source that is none."""
+    hub.add("acme/bad", {"bad.safetensors": b"no artifact"})
+    done = peltier(hub, "pull", "hf://acme/bad", "--output", tmp_path / "mirror", "--backbone", bert.name)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("refused hf://acme/bad: the header claims")
+    done = peltier(hub, "pull", "hf://acme", "--output", tmp_path / "mirror")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the source 'hf://acme' is not of the form")
+    assert len(done.stderr.splitlines()) == 1
