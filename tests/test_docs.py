@@ -43,6 +43,7 @@ RUN = {
     "docs/guides/score.md",
     "docs/guides/tenants.md",
     "docs/guides/t5.md",
+    "docs/operations.md",
 }
 # Pages whose command trains an adapter, all in one process.
 METHODS = sorted(page for page in PAGES if page.startswith("docs/methods/"))
@@ -230,6 +231,7 @@ def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone
     assert "[b'card_arrival' b'topping_up_by_card'] (2, 77)" in run_page("docs/guides/protocols.md", clone, server.url)
     assert "banking77-adamix lost_or_stolen_card" in run_page("docs/guides/many-tasks.md", clone, server.url)
     assert '"better":"banking77@2 is better: accuracy 1.0000' in run_page("docs/guides/score.md", clone, server.url)
+    assert "pinned, so it is never evicted" in run_page("docs/operations.md", clone, server.url)
     output = run_page("docs/guides/publish.md", clone, server.url)
     assert re.search(r"^x-adapter-version: [12]", output, flags=re.MULTILINE)
     audit = server.client.get("/v1/audit", params={"limit": 11}).json()["records"]

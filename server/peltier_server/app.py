@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version as release_of
+from typing import Protocol
 
 from fastapi import FastAPI
 
@@ -42,7 +43,7 @@ from peltier_server.routes import (
     tenants,
 )
 from peltier_server.service import Service
-from peltier_server.settings import Settings
+from peltier_server.settings import Settings, SettingsError
 from peltier_server.telemetry.telemetry import Telemetry, create_telemetry
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
@@ -58,6 +59,7 @@ _ROUTERS = (
     sagemaker.probes,
     oip.router,
     oip.probes,
+    oip.changes,
     adapters.router,
     adapters.changes,
     adapters.uploads,
@@ -98,7 +100,6 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) ->
         title="Peltier",
         version=release_of("peltier"),
         description=_DESCRIPTION,
-        lifespan=partial(_run, settings, state, authenticator, telemetry),
         # The routes are added directly. `include_router` would match each request twice and would add nothing here.
         routes=[route for router in _ROUTERS for route in router.routes],
         # FastAPI's own documentation pages load scripts from the internet.
@@ -107,6 +108,8 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) ->
         # The framework would send callers of a path with a slash at its end to the host that they name themselves.
         redirect_slashes=False,
     )
+    grpc = None if settings.network.grpc_port is None else _create_grpc(app, settings)
+    app.router.lifespan_context = partial(_run, settings, state, authenticator, telemetry, grpc)
     app.add_middleware(
         RequestMiddleware, state=state, settings=settings, authenticator=authenticator, tracer=telemetry.tracer
     )
@@ -114,18 +117,48 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) ->
     return app
 
 
+class RpcServer(Protocol):
+    """A server of another protocol for the same app."""
+
+    async def start(self) -> None:
+        """Listens. Raises `SettingsError`."""
+
+    async def stop(self) -> None:
+        """Stops listening."""
+
+
+def _create_grpc(app: FastAPI, settings: Settings) -> RpcServer:
+    try:
+        from peltier_server.protocols.oip.grpc.server import GrpcServer
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"setting 'grpc_port' needs {error.name}: pip install \"peltier[grpc]\"") from None
+    return GrpcServer(app, settings)
+
+
 @asynccontextmanager
 async def _run(
-    settings: Settings, state: AppState, authenticator: Authenticator, telemetry: Telemetry, _: FastAPI
+    settings: Settings,
+    state: AppState,
+    authenticator: Authenticator,
+    telemetry: Telemetry,
+    grpc: RpcServer | None,
+    _: FastAPI,
 ) -> AsyncIterator[None]:
     """The block in which the app serves."""
     loading = asyncio.create_task(_load(settings, state, authenticator))
     telemetry.start()
+    if grpc is not None:
+        try:
+            await grpc.start()
+        except SettingsError as failure:
+            state.lifecycle.fail(failure)
     yield
     state.lifecycle.drain()
     loading.cancel()
     if state.lifecycle.abandoned:
         return
+    if grpc is not None:
+        await grpc.stop()
     service = (await asyncio.gather(loading, return_exceptions=True))[0]
     if isinstance(service, Service):
         await service.close()

@@ -156,6 +156,12 @@ class NetworkSettings(SettingsGroup):
 
     host: str = _setting("127.0.0.1", "Address to bind; any but loopback requires a key.")
     port: int = _setting(8000, "Port to bind; 0 chooses a free one.", ge=0, le=65535)
+    grpc_port: int | None = _setting(
+        None,
+        "Port for the Open Inference Protocol over gRPC; 0 chooses a free one. Default: not served.",
+        ge=0,
+        le=65535,
+    )
     insecure: bool = _setting(False, "Bind any address although there is no key.")
 
     @property

@@ -54,6 +54,8 @@ NAMED: list[tuple[str, str, object]] = [
     ("GET", "/v1/adapters/{name}/placement", None),
     ("PUT", "/v1/adapters/{name}/pin", {"tier": "device"}),
     ("DELETE", "/v1/adapters/{name}/pin", None),
+    ("POST", "/v2/repository/models/{name}/load", None),
+    ("POST", "/v2/repository/models/{name}/unload", None),
     ("GET", "/v1/adapters/{name}/aliases/live/history", None),
     ("PATCH", "/v1/adapters/{name}", {"public": True}),
     ("PUT", "/v1/adapters/{name}/aliases/live", {"version": 1}),

@@ -12,15 +12,15 @@ class Placement:
     """The fastest tier that has an adapter, and since when; `used_at` is the end of its last use. Times are in seconds
     of `time.monotonic`.
 
-    `num_before` adapters would be evicted before it. It came from `found_in`. `is_loading` is whether it is on its way
-    to the device.
+    `pinned_in` is the tier of its pin. `num_before` adapters would be evicted before it. It came from `found_in`.
+    `is_loading` is whether it is on its way to the device.
     """
 
     tier: Tier
     loaded_at: float = 0.0
     used_at: float = 0.0
     num_leases: int = 0
-    is_pinned: bool = False
+    pinned_in: Tier | None = None
     num_before: int = 0
     found_in: Tier = "store"
     is_loading: bool = False
@@ -36,11 +36,12 @@ class Placement:
     def _stay(self) -> str:
         if self.num_leases:
             return f"in use by {_count(self.num_leases, 'request')}, so it is not evicted now"
-        if self.is_pinned:
+        if self.pinned_in == self.tier:
             return "pinned, so it is never evicted"
+        kept = ", to host memory, where it is pinned" if self.pinned_in == "host" else ""
         if not self.num_before:
-            return "next to be evicted when room is needed"
-        return f"to be evicted after {_count(self.num_before, 'other')} when room is needed"
+            return f"next to be evicted when room is needed{kept}"
+        return f"to be evicted after {_count(self.num_before, 'other')} when room is needed{kept}"
 
 
 def _count(number: int, what: str) -> str:

@@ -114,7 +114,9 @@ class Slots(Generic[K, A, R]):
         if tier == "device":
             return entry, Lease(resident, tier, 0.0)
         load_seconds = time.monotonic() - started
-        self._metrics.cold_start_seconds.labels(tier).observe(load_seconds)
+        if artifact is None:
+            # Else it is an upload.
+            self._metrics.cold_start_seconds.labels(tier).observe(load_seconds)
         return entry, Lease(resident, tier, load_seconds)
 
     def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
@@ -185,13 +187,14 @@ class Slots(Generic[K, A, R]):
         """Where the adapter is in memory, and since when. Looks at every adapter of the tier."""
         entry, kept = self._entries.get(key), self._host.find(key)
         is_loading = entry is not None and not entry.loaded
+        pinned_in: ResidentTier | None = "host" if kept is not None and kept.pinned_by is not None else None
         if entry is not None and entry.loaded:
             num_leases, before = entry.leases.total(), self._device.num_before(entry)
-            is_pinned = entry.pinned_by is not None
-            return Placement("device", entry.loaded_at, entry.used_at, num_leases, is_pinned, before, entry.found_in)
+            pinned_in = pinned_in if entry.pinned_by is None else "device"
+            return Placement("device", entry.loaded_at, entry.used_at, num_leases, pinned_in, before, entry.found_in)
         if kept is not None:
-            before, is_pinned = self._host.num_before(key), kept.pinned_by is not None
-            return Placement("host", kept.loaded_at, kept.used_at, 0, is_pinned, before, "store", is_loading)
+            before = self._host.num_before(key)
+            return Placement("host", kept.loaded_at, kept.used_at, 0, pinned_in, before, "store", is_loading)
         return Placement("store", is_loading=is_loading)
 
     def retire(self, key: K) -> None:

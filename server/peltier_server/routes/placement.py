@@ -84,7 +84,7 @@ def _place(service: Service, published: Published, entry: Entry) -> VersionPlace
         version=entry.number,
         share=published.live.get(entry.number, 0.0),
         tier=found.tier,
-        pinned=found.is_pinned,
+        pinned=found.pinned_in is not None,
         since=at - timedelta(seconds=now - found.loaded_at) if is_there else None,
         last_used_at=at - timedelta(seconds=now - found.used_at) if is_there else None,
         in_use=found.num_leases,

@@ -60,6 +60,8 @@ SCOPES = {
     "GET /v1/adapters/{name}/aliases/{alias}/history": "predict",
     "GET /info": "predict",
     "GET /v1/schema/artifact": "predict",
+    "POST /v2/repository/models/{model}/load": "publish",
+    "POST /v2/repository/models/{model}/unload": "publish",
     "POST /v1/adapters": "publish",
     "PATCH /v1/adapters/{name}": "publish",
     "DELETE /v1/adapters/{name}": "publish",

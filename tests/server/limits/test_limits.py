@@ -34,7 +34,7 @@ ROWS = read_limits()
 # What a setting says that bounds nothing.
 NO_BOUNDS = frozenset(
     {
-        *("backbone", "store", "registry", "publish", "host", "port", "insecure", "device", "dtype"),
+        *("backbone", "store", "registry", "publish", "host", "port", "grpc_port", "insecure", "device", "dtype"),
         *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads", "warm"),
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
         *("log_format", "log_level", "access_log"),

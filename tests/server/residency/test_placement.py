@@ -19,6 +19,10 @@ async def test_a_placement_says_why_and_what_is_next() -> None:
         await slots.warm(digest, "t")
     assert reason("a").endswith("; next to be evicted when room is needed")
     assert reason("d").endswith("; to be evicted after 1 other when room is needed")
+    await slots.pin("b", "t", "host")
+    assert reason("b").endswith(
+        "; to be evicted after 2 others when room is needed, to host memory, where it is pinned"
+    )
     await slots.pin("d", "t", "device")
     assert reason("d").endswith("; pinned, so it is never evicted")
     await slots.warm("c", "t")

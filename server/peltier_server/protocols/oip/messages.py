@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from peltier_client.errors import PeltierError
-from peltier_client.protocol import RequestModel, ResponseModel
+from peltier_client.protocol import PinnedTier, RequestModel, ResponseModel
 from peltier_client.protocol.predict import is_none
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
@@ -45,6 +45,37 @@ class RepositoryIndexRequest(RequestModel):
     """With `ready` only the models that are ready."""
 
     ready: StrictBool = False
+
+
+class LoadParameters(RequestModel):
+    """The tier of memory that keeps a model."""
+
+    tier: PinnedTier = "device"
+
+
+class LoadRequest(RequestModel):
+    """A model to pin."""
+
+    parameters: LoadParameters = Field(default_factory=LoadParameters)
+
+
+class UnloadParameters(RequestModel):
+    """No model has others that depend on it, so they stay loaded either way."""
+
+    unload_dependents: StrictBool = False
+
+
+class UnloadRequest(RequestModel):
+    """A model to release."""
+
+    parameters: UnloadParameters = Field(default_factory=UnloadParameters)
+
+
+class ModelLoad(ResponseModel):
+    """Whether the model is now kept in memory."""
+
+    name: str
+    load: bool
 
 
 class OutputTensor(ResponseModel):

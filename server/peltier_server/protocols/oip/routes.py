@@ -6,13 +6,23 @@ from importlib.metadata import version as release_of
 from typing import Literal
 
 from fastapi import Request, Response
-from peltier_client.errors import AdapterNotFound, Draining, InferenceFailed, InvalidInput, NotReady, VersionNotFound
+from peltier_client.errors import (
+    AdapterNotFound,
+    Draining,
+    InferenceFailed,
+    InvalidInput,
+    NotReady,
+    StorageFull,
+    TooLarge,
+    Unavailable,
+    VersionNotFound,
+)
 from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry
 from peltier_server.context import context_of
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
-from peltier_server.http.application import Accepted, AnyTime, Context, accept, resolve
+from peltier_server.http.application import Accepted, AnyTime, Context, accept, accept_change, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import ScopedRoute, open_router, scoped_router
 from peltier_server.inference.prediction import (
@@ -29,6 +39,8 @@ from peltier_server.protocols.oip.messages import (
     IndexedModel,
     InferRequest,
     InferResponse,
+    LoadRequest,
+    ModelLoad,
     ModelMetadata,
     ModelReady,
     RepositoryIndexRequest,
@@ -36,6 +48,7 @@ from peltier_server.protocols.oip.messages import (
     ServerMetadata,
     ServerReady,
     TensorMetadata,
+    UnloadRequest,
 )
 from peltier_server.protocols.oip.outputs import InferAnswer, choose_outputs, generates, outputs_of
 from peltier_server.service import Service
@@ -45,9 +58,13 @@ EXTENSIONS = ("binary_tensor_data", "model_repository")
 _PAGE = 1000
 _WITH_SCORES = ("classification", "multilabel")
 _EVERY = RepositoryIndexRequest()
+_LOAD, _UNLOAD = LoadRequest(), UnloadRequest()
 
 _SHARED = describe_errors(*PREDICTION_ERRORS, shape=OIP_ERRORS)
 _OF_ONE_MODEL = describe_errors(*PREDICTION_ERRORS, AdapterNotFound, VersionNotFound, shape=OIP_ERRORS)
+_OF_LOADS = describe_errors(
+    *PREDICTION_ERRORS, AdapterNotFound, StorageFull, TooLarge, InferenceFailed, Unavailable, shape=OIP_ERRORS
+)
 _INFER = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS, shape=OIP_ERRORS)}
 
 
@@ -63,6 +80,7 @@ class TensorRoute(ScopedRoute):
 
 probes = open_router(tags=["oip"], prefix="/v2")
 router = scoped_router("predict", "oip", "/v2", TensorRoute)
+changes = scoped_router("publish", "oip", "/v2", TensorRoute)
 
 
 @probes.get("/health/live")
@@ -138,6 +156,22 @@ async def repository_index(request: Request, body: RepositoryIndexRequest = _EVE
         # Lets other tasks of the event loop run between two pages.
         await asyncio.sleep(0)
     return JSONBytes(to_json([one for one in models if one.state == "READY" or not body.ready]), {})
+
+
+@changes.post("/repository/models/{model}/load", response_model=ModelLoad, responses=_OF_LOADS)
+async def load_model(model: str, request: Request, body: LoadRequest = _LOAD) -> Response:
+    """Pin an adapter to the memory of every replica: to the device, or to the tier of the parameter `tier`."""
+    service = await accept_change(request)
+    await service.version_admin.pin(context_of(request.scope).caller, model, body.parameters.tier)
+    return JSONBytes(to_json(ModelLoad(name=model, load=True)), {})
+
+
+@changes.post("/repository/models/{model}/unload", response_model=ModelLoad, responses=_OF_LOADS)
+async def unload_model(model: str, request: Request, body: UnloadRequest = _UNLOAD) -> Response:
+    """Release the pin of an adapter. It still answers: its next request loads it if it was evicted."""
+    service = await accept_change(request)
+    await service.version_admin.unpin(context_of(request.scope).caller, model)
+    return JSONBytes(to_json(ModelLoad(name=model, load=False)), {})
 
 
 async def _infer(model: str, reference: str, body: InferRequest, request: Request) -> Response:

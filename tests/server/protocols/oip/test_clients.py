@@ -67,6 +67,18 @@ def test_it_sends_pairs(client: triton.InferenceServerClient) -> None:
     assert found.as_numpy("scores").shape == (3, 2)
 
 
+def test_it_loads_and_unloads(client: triton.InferenceServerClient, listening: Listening) -> None:
+    """A load pins an adapter and an unload releases it; both models answer afterwards."""
+    slots, owned = listening.service.slots, listening.service.catalog.get("default", "film").newest.owned
+    client.load_model("film")
+    assert (owned, "device") in slots.pinned
+    client.unload_model("film")
+    assert listening.service.catalog.pinned() == {}
+    assert client.infer("film", [texts(binary=True)]).as_numpy("label").shape == (3,)
+    with pytest.raises(InferenceServerException, match="adapter 'none' does not exist"):
+        client.load_model("none")
+
+
 def test_it_reads_errors(client: triton.InferenceServerClient) -> None:
     """The sentence, and the status."""
     with pytest.raises(InferenceServerException, match="adapter 'none' does not exist") as error:

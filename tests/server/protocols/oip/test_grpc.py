@@ -1,0 +1,174 @@
+"""The Open Inference Protocol over gRPC, by Triton's own client."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+
+import grpc
+import httpx2
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+from peltier_backbone.backbone import Backbone
+from peltier_server.protocols.oip.grpc.server import GrpcServer
+from peltier_server.settings import SettingsError
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
+
+from tests.server.conftest import Listen, Listening
+
+KEY = "plt_the-right-key"
+HEADERS = {"authorization": f"Bearer {KEY}"}
+TEXTS = np.array(["a good film", "bad", "ein schöner Film"], dtype=object)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    """The port of the calls."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def listening(port: int, listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Listening]:
+    """A server with a key, and a task with single texts and one with pairs."""
+    with listen(grpc_port=port, admin_key=KEY) as started:
+        started.upload(make_artifact(bert, "compacter", name="film"), KEY)
+        started.upload(make_artifact(bert, "lora", inputs="pair", name="nli"), KEY)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(port: int, listening: Listening) -> Iterator[triton.InferenceServerClient]:
+    """Triton's client over gRPC."""
+    with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def stub(port: int, listening: Listening) -> Iterator[service_pb2_grpc.GRPCInferenceServiceStub]:
+    """The calls themselves."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def texts(name: str = "text") -> triton.InferInput:
+    tensor = triton.InferInput(name, [len(TEXTS)], "BYTES")
+    tensor.set_data_from_numpy(TEXTS)
+    return tensor
+
+
+def post(listening: Listening, path: str, body: object) -> httpx2.Response:
+    return httpx2.post(f"{listening.url}{path}", json=body, headers=HEADERS, timeout=30).raise_for_status()
+
+
+def test_it_finds_the_server_and_its_models(client: triton.InferenceServerClient) -> None:
+    """What the server, a model and the index say; probes need no key."""
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("film", headers=HEADERS)
+    assert client.get_server_metadata(headers=HEADERS).name == "peltier"
+    found = client.get_model_metadata("nli", headers=HEADERS)
+    assert [(one.name, one.datatype, list(one.shape)) for one in found.inputs] == [
+        ("text", "BYTES", [-1]),
+        ("text_pair", "BYTES", [-1]),
+    ]
+    index = client.get_model_repository_index(headers=HEADERS)
+    assert [(one.name, one.version, one.state) for one in index.models] == [
+        ("film", "1", "READY"),
+        ("nli", "1", "READY"),
+    ]
+
+
+def test_answers_are_those_of_http(client: triton.InferenceServerClient, listening: Listening) -> None:
+    """To the last bit, with the id of the request."""
+    found = client.infer("film", [texts()], request_id="7", headers=HEADERS, client_timeout=30)
+    right = post(listening, "/v1/tasks/film/predict", {"inputs": list(TEXTS)}).json()["predictions"]
+    assert [one.decode() for one in found.as_numpy("label")] == [one["label"] for one in right]
+    np.testing.assert_array_equal(found.as_numpy("scores"), np.float32([list(one["scores"].values()) for one in right]))
+    assert (found.get_response().id, found.get_response().model_version) == ("7", "1")
+    asked = [triton.InferRequestedOutput("score")]
+    pair = client.infer("nli", [texts("text_pair"), texts()], model_version="1", outputs=asked, headers=HEADERS)
+    assert [one.name for one in pair.get_response().outputs] == ["score"]
+
+
+def test_tensors_may_be_in_the_message(stub: service_pb2_grpc.GRPCInferenceServiceStub) -> None:
+    """In `contents`, as other clients send them; the metadata of the answer has its headers."""
+    request = service_pb2.ModelInferRequest(model_name="film", id="8")
+    tensor = request.inputs.add(name="text", datatype="BYTES", shape=[1])
+    tensor.contents.bytes_contents.append(b"a good film")
+    metadata = (("authorization", f"Bearer {KEY}"), ("x-request-id", "mine"))
+    answer, call = stub.ModelInfer.with_call(request, metadata=metadata)
+    assert [one.name for one in answer.outputs] == ["label", "score", "scores"]
+    assert dict(call.trailing_metadata())["x-request-id"] == "mine"
+
+
+def test_it_loads_and_unloads(client: triton.InferenceServerClient, listening: Listening) -> None:
+    """As pin and release."""
+    owned = listening.service.catalog.get("default", "film").newest.owned
+    client.load_model("film", headers=HEADERS)
+    assert (owned, "device") in listening.service.slots.pinned
+    client.unload_model("film", headers=HEADERS)
+    assert listening.service.catalog.pinned() == {}
+
+
+def code_of(call: Callable[..., object], *arguments: object, **options: object) -> tuple[str, str]:
+    with pytest.raises(InferenceServerException) as raised:
+        call(*arguments, **options)
+    return str(raised.value.status()), raised.value.message()
+
+
+def test_errors_have_the_codes_of_the_protocol(client: triton.InferenceServerClient, listening: Listening) -> None:
+    """And the sentences of HTTP: no key, a wrong one, an unknown model, wrong tensors, a quota, and a load too much."""
+    infer = client.infer
+    assert code_of(infer, "film", [texts()])[0] == "StatusCode.UNAUTHENTICATED"
+    assert code_of(infer, "film", [texts()], headers={"authorization": "Bearer x"})[0] == "StatusCode.UNAUTHENTICATED"
+    missing = code_of(infer, "none", [texts()], headers=HEADERS)
+    assert missing == ("StatusCode.NOT_FOUND", "adapter 'none' does not exist")
+    wrong = code_of(infer, "nli", [texts()], headers=HEADERS)
+    assert wrong[0] == "StatusCode.INVALID_ARGUMENT"
+    assert "this task has text, text_pair" in wrong[1]
+    assert code_of(infer, "film/ready", [texts()], headers=HEADERS)[0] == "StatusCode.INVALID_ARGUMENT"
+    assert code_of(client.load_model, "film", config="{}", headers=HEADERS)[0] == "StatusCode.INVALID_ARGUMENT"
+    body = {"tenant": "default", "scopes": ["predict"]}
+    reader = {"authorization": f"Bearer {post(listening, '/v1/keys', body).json()['key']}"}
+    assert code_of(client.load_model, "film", headers=reader)[0] == "StatusCode.PERMISSION_DENIED"
+    quotas = f"{listening.url}/v1/tenants/default"
+    httpx2.put(quotas, json={"max_concurrent_requests": 0}, headers=HEADERS).raise_for_status()
+    assert code_of(infer, "film", [texts()], headers=HEADERS)[0] == "StatusCode.RESOURCE_EXHAUSTED"
+    httpx2.put(quotas, json={}, headers=HEADERS).raise_for_status()
+
+
+def test_the_deadline_of_a_call_ends_its_work(client: triton.InferenceServerClient, listening: Listening) -> None:
+    """While its row waits in the queue: the caller reads that it has passed, and the server that it has left."""
+    batcher = listening.service.batcher
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batcher, "compute", _never)
+        code, _ = code_of(client.infer, "film", [texts()], headers=HEADERS, client_timeout=0.3)
+    assert code == "StatusCode.DEADLINE_EXCEEDED"
+    counted = (
+        'peltier_requests_total{code="504",tenant="default"}',
+        'peltier_requests_total{code="499",tenant="default"}',
+    )
+    for _ in range(1000):
+        page = httpx2.get(f"{listening.url}/metrics", headers=HEADERS).text
+        if any(one in page for one in counted):
+            return
+    raise AssertionError("the call is still in progress")
+
+
+async def _never(*_: object, **__: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_port_in_use_is_refused(listening: Listening, port: int, settings_of: Callable[..., object]) -> None:
+    """In one sentence."""
+    second = GrpcServer(listening.app, settings_of(grpc_port=port))  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=rf"^grpc_port {port} cannot be bound on 127.0.0.1: it may be in use$"):
+        await second.start()
