@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import settings
 
-from tests.support import s3_server
+from benchmarks.common import s3_server
 
 pytest_plugins = ("tests.support.skips", "tests.support.workers")
 _FIXTURES = ("tests.support.checkpoints", "tests.support.backbones", "tests.support.artifacts")

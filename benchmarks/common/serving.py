@@ -45,14 +45,14 @@ class Server:
     url: str
     process: "subprocess.Popen[bytes]"
 
-    def wait_until_ready(self) -> None:
-        """Returns once `/ready` says so. Raises RuntimeError if the process has ended or takes too long."""
-        deadline = time.monotonic() + _START_SECONDS
+    def wait_until_ready(self, seconds: float = _START_SECONDS) -> None:
+        """Returns once `/ready` says so. Raises RuntimeError if the process has ended or takes longer than that."""
+        deadline = time.monotonic() + seconds
         while not self._is_ready():
             if self.process.poll() is not None:
                 raise RuntimeError(f"the server at {self.url} has ended with status {self.process.returncode}")
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the server at {self.url} has not become ready within {_START_SECONDS} s")
+                raise RuntimeError(f"the server at {self.url} has not become ready within {seconds} s")
             time.sleep(0.1)
 
     def _is_ready(self) -> bool:

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from benchmarks.common.fault_proxy import FaultProxy, Mode
+from benchmarks.common.postgres_server import run_postgres
 from tests.crash.publisher import Publisher, Specimen, Tally
-from tests.support.fault_proxy import FaultProxy, Mode
-from tests.support.postgres_server import run_postgres
 from tests.support.server_process import Server
 
 _ROUNDS = int(os.environ.get("CRASH_ROUNDS", "3"))

@@ -16,8 +16,8 @@ from peltier_store.location import require_own
 from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError
 from peltier_store.registry.contents import DumpedRow
 
+from benchmarks.common.postgres_server import PostgresServer, run_postgres
 from tests.adapters_store.store.test_garbage import Old
-from tests.support.postgres_server import PostgresServer, run_postgres
 
 ACTOR = "ann"
 Members = dict[str, bytes]

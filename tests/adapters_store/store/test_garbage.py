@@ -16,7 +16,7 @@ from peltier_store.registry.claims import MAX_COLLECTING
 from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update
 
-from tests.support.postgres_server import PostgresServer, run_postgres
+from benchmarks.common.postgres_server import PostgresServer, run_postgres
 
 TENANT = "default"
 

@@ -11,9 +11,9 @@ from peltier_backbone.backbone import Backbone
 from peltier_server.catalog import published
 from peltier_store.registry import RegistryError
 
+from benchmarks.common.fault_proxy import FaultProxy
+from benchmarks.common.postgres_server import PostgresServer, run_postgres
 from tests.server.conftest import Running, Serve, read_again, until
-from tests.support.fault_proxy import FaultProxy
-from tests.support.postgres_server import PostgresServer, run_postgres
 
 # A follower that does not follow; one that does is done after a few reads of the registry, four a second.
 _HANGS_SECONDS = 60

@@ -12,8 +12,8 @@ import pytest
 from peltier_client import cli
 from peltier_server.catalog.sync import _POLL_SECONDS
 
+from benchmarks.common.postgres_server import run_postgres
 from tests.server.conftest import Listen, Running, Serve, read_again
-from tests.support.postgres_server import run_postgres
 
 
 async def make(running: Running, *scopes: str, key: str | None = None, **given: object) -> httpx2.Response:

@@ -10,7 +10,7 @@ from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import Registry, VersionRecord
 from peltier_store.registry.database import database_url
 
-from tests.support.postgres_server import PostgresServer, run_postgres
+from benchmarks.common.postgres_server import PostgresServer, run_postgres
 
 TENANTS = ("acme", "zenith")
 _AS_NEW = """

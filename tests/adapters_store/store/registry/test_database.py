@@ -13,8 +13,8 @@ import pytest
 from peltier_store.registry import Registry, RegistryError
 from peltier_store.registry.database import _keep_write_ahead_log, database_url
 
+from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.registry.conftest import publish
-from tests.support.postgres_server import PostgresServer
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from peltier_store.registry.database import MIGRATIONS, database_url
 from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import Connection, text
 
+from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.registry.conftest import publish
-from tests.support.postgres_server import PostgresServer
 
 FIRST_ROWS = (
     "INSERT INTO adapters (id, tenant, name, last_number) VALUES (1, 'acme', 'sst2', 7), (2, 'zenith', 'sst2', 1)",

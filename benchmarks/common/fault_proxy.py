@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can cut connections or swallow their bytes."""
+"""A TCP proxy on loopback that can cut connections, refuse them or swallow their bytes."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-Mode = Literal["open", "cut", "silent"]
+Mode = Literal["open", "cut", "silent", "refused"]
 _CHUNK_BYTES = 65536
 
 
@@ -24,7 +24,8 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._run, name="fault proxy")
 
     def set_mode(self, mode: Mode) -> None:
-        """`open` forwards; `cut` breaks open and new connections; `silent` lets all connections wait."""
+        """`open` forwards; `cut` breaks open and new connections; `silent` lets all connections wait; `refused` breaks
+        open connections and listens to no new ones, as a machine without the server."""
         asyncio.run_coroutine_threadsafe(self._set_mode(mode), self._loop).result()
 
     @contextmanager
@@ -40,24 +41,30 @@ class FaultProxy:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.port = server.sockets[0].getsockname()[1]
+        self._loop.run_until_complete(self._listen())
         self._flows.set()
         self._listening.set()
         self._loop.run_forever()
-        server.close()
-        self._loop.run_until_complete(self._set_mode("cut"))
+        self._loop.run_until_complete(self._set_mode("refused"))
         self._loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(self._loop)))
         self._loop.close()
 
     async def _set_mode(self, mode: Mode) -> None:
         self._mode = mode
-        if mode == "cut":
+        if mode in ("cut", "refused"):
             self._break_all()
+        if mode == "refused":
+            self._server.close()
+        elif not self._server.is_serving():
+            await self._listen()
         if mode == "silent":
             self._flows.clear()
         else:
             self._flows.set()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     def _break_all(self) -> None:
         for writer in self._writers:
@@ -65,13 +72,13 @@ class FaultProxy:
         self._writers.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._mode == "cut":
+        if self._mode in ("cut", "refused"):
             writer.transport.abort()
             return
         with suppress(OSError):
             far_reader, far_writer = await asyncio.open_connection(*self._target)
             self._writers |= {writer, far_writer}
-            if self._mode == "cut":  # meanwhile
+            if self._mode in ("cut", "refused"):  # meanwhile
                 self._break_all()
             await asyncio.gather(self._forward(reader, far_writer), self._forward(far_reader, writer))
         writer.transport.abort()
@@ -82,5 +89,5 @@ class FaultProxy:
                 await self._flows.wait()
                 writer.write(data)
                 await writer.drain()
-        writer.transport.abort() if self._mode == "cut" else writer.close()
+        writer.transport.abort() if self._mode in ("cut", "refused") else writer.close()
         self._writers.discard(writer)
