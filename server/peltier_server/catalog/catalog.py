@@ -13,6 +13,9 @@ from peltier_server.catalog.published import Entry, Published
 from peltier_server.context import RequestContext
 from peltier_server.residency.leases import AdapterKey
 
+# More than a page of the gauges for endpoint pickers lists.
+_KEPT_REFERENCES = 4096
+
 
 class Catalog:
     """Every adapter of every tenant, as the registry has recorded it. Belongs to the event loop.
@@ -25,7 +28,7 @@ class Catalog:
         self._names: dict[str, list[str]] = {}
         # The versions of a tenant with the same bytes, mostly one.
         self._owners: dict[AdapterKey, tuple[Entry, ...]] = {}
-        # The references of those that were asked for since they changed.
+        # The references of some of them, because they are read many times a second.
         self._references: dict[AdapterKey, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
@@ -90,8 +93,9 @@ class Catalog:
         known = self._references.get(owned)
         if known is None:
             known = tuple(self._refer(owned))
-            if known:
-                self._references[owned] = known
+            if len(self._references) >= _KEPT_REFERENCES:
+                self._references.clear()
+            self._references[owned] = known
         return known
 
     def _refer(self, owned: AdapterKey) -> Iterator[str]:
