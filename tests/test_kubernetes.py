@@ -98,6 +98,15 @@ def sample(name: str) -> list[Manifest]:
     return [one for one in yaml.safe_load_all((SAMPLES / name).read_text()) if one]
 
 
+def test_the_chart_installs_this_release() -> None:
+    """The image of its appVersion."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    (release,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert chart["appVersion"] == release
+    (container,) = pod_of(render(ONE)["Deployment"])["containers"]
+    assert container["image"] == f"peltier:{release}"
+
+
 @RELEASES
 def test_helm_finds_nothing(values: Values) -> None:
     """`helm lint --strict` has neither an error nor a warning."""
@@ -355,6 +364,16 @@ def test_values_that_cannot_work_are_refused(values: Values, sentence: str) -> N
         render(values)
 
 
+def test_the_values_of_the_guide_can_be_rendered() -> None:
+    """Those of several servers, with those of the gateway. The metric of the rule is the autoscaler's."""
+    page = (ROOT / "docs/guides/kubernetes.md").read_text()
+    several, rule, gateway = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
+    manifests = render({**several, **gateway, "autoscaling": {"enabled": True}})
+    assert len(manifests["NetworkPolicy"]["spec"]["ingress"]) == 2
+    (metric,) = manifests["HorizontalPodAutoscaler"]["spec"]["metrics"]
+    assert rule["rules"][0]["seriesQuery"].startswith(f"{metric['pods']['metric']['name']}{{")
+
+
 def test_the_picker_reads_the_gauges_where_the_chart_serves_them() -> None:
     """The path, the port, the label of the engine and the names in the picker's configuration are the server's. Every
     plugin that it refers to is declared."""
@@ -403,5 +422,6 @@ def test_kserve_asks_the_protocol_that_the_server_speaks() -> None:
     (container,) = runtime["spec"]["containers"]
     env = {one["name"]: one.get("value") for one in container["env"]}
     assert env["PELTIER_PORT"] == str(container["ports"][0]["containerPort"])
-    assert {name.removeprefix("PELTIER_").lower() for name in env} <= SETTINGS.keys()
+    flags = {one.removeprefix("--") for one in container["args"][::2]}
+    assert {name.removeprefix("PELTIER_").lower() for name in env} | flags <= SETTINGS.keys()
     assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in runtime["spec"]["volumes"]}

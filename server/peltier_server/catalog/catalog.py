@@ -17,6 +17,9 @@ from peltier_server.residency.slots import ResidentTier
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
+# More than a page of the gauges for endpoint pickers lists.
+_KEPT_REFERENCES = 4096
+
 
 class Catalog:
     """Every adapter of every tenant, as the registry has recorded it. Belongs to the event loop.
@@ -30,7 +33,7 @@ class Catalog:
         self._pinned: dict[tuple[str, str], Published] = {}
         # The versions of a tenant with the same bytes, mostly one.
         self._owners: dict[AdapterKey, tuple[Entry, ...]] = {}
-        # The references of those that were asked for since they changed.
+        # The references of some of them, because they are read many times a second.
         self._references: dict[AdapterKey, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
@@ -111,8 +114,9 @@ class Catalog:
         known = self._references.get(owned)
         if known is None:
             known = tuple(self._refer(owned))
-            if known:
-                self._references[owned] = known
+            if len(self._references) >= _KEPT_REFERENCES:
+                self._references.clear()
+            self._references[owned] = known
         return known
 
     def _refer(self, owned: AdapterKey) -> Iterator[str]:
