@@ -20,6 +20,8 @@ _STORE_BYTES = 100 * 2**20
 # Ray gives its agents 15 s to start, which a busy machine exceeds.
 _MAX_STARTS = 4
 
+_HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
+
 
 def run(settings: Settings) -> None:
     """Raises `SettingsError` if the cluster or a replica does not start, or if the cluster already serves on another
@@ -27,6 +29,8 @@ def run(settings: Settings) -> None:
     host, port = settings.network.host, settings.network.port
     if not port:
         raise SettingsError("port is 0, and Ray Serve cannot choose a port: name one")
+    if settings.network.is_private and os.environ.get(_HAPROXY) == "1":
+        raise SettingsError(f"with {_HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
     stopped = threading.Event()
     _init(settings)
     try:

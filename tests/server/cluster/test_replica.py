@@ -41,6 +41,13 @@ def test_a_port_must_be_named() -> None:
         run(Settings.model_validate({"network": {"port": 0}}))
 
 
+def test_ray_may_not_listen_on_every_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's mode that ignores the address is refused before Ray starts."""
+    monkeypatch.setenv("RAY_SERVE_ENABLE_HA_PROXY", "1")
+    with pytest.raises(SettingsError, match=r"^with RAY_SERVE_ENABLE_HA_PROXY Ray Serve listens on every interface"):
+        run(Settings())
+
+
 def test_plain_serving_needs_no_ray() -> None:
     """No module of Ray is imported by the command or the app."""
     code = "import sys, peltier_server.cli, peltier_server.app; print('ray' in sys.modules)"
