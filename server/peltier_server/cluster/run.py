@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import threading
 from typing import Any
@@ -20,6 +21,8 @@ _STORE_BYTES = 100 * 2**20
 # Ray gives its agents 15 s to start, which a busy machine exceeds.
 _MAX_STARTS = 4
 
+# The last line of a traceback.
+_RAISED = re.compile(r"[\w.]+(?:Error|Exception): (.+)")
 _HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
 
 
@@ -96,6 +99,8 @@ def _check_address(host: str, port: int) -> None:
 
 
 def _reason(error: RuntimeError) -> str:
-    """The last line of the replica's own error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else "see Ray's logs"
+    """The message of the error that ended a replica, or else Ray's own."""
+    found = [str(error)]
+    for deployment in serve.status().applications[NAME].deployments.values():
+        found += [raised[1] for line in deployment.message.splitlines() if (raised := _RAISED.match(line))]
+    return found[-1]

@@ -270,3 +270,14 @@ def test_a_rolling_update_fails_no_request(fleet: Fleet, tmp_path: Path) -> None
             update.process.kill()
             update.end()
     wait_for(lambda: load.acknowledged <= published(fleet), 10)
+
+
+def test_a_replica_that_cannot_load_ends_the_command(tmp_path: Path) -> None:
+    """With the sentence of the replica, and without a process that stays."""
+    missing = tmp_path / "missing"
+    cluster = RayCluster(tmp_path / "log", free_port(), "--backbone", str(missing), "--store", str(tmp_path / "store"))
+    try:
+        assert cluster.process.wait(400) == 1
+    finally:
+        cluster.end()
+    assert f"error: Ray Serve started no replica: backbone {str(missing)!r}" in cluster.log.splitlines()[-1]
