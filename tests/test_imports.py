@@ -2,7 +2,10 @@ import subprocess
 import sys
 
 IMPORT_ALL = """
-import importlib, pathlib, pkgutil
+import importlib, pathlib, pkgutil, warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Ray Serve uses what pydantic has deprecated
+    import ray.serve.experimental.consistent_hash_router
 for top in ("peltier_backbone", "peltier_adapters", "peltier_server", "peltier_training", "peltier_client"):
     package = importlib.import_module(top)
     for found in pkgutil.walk_packages(package.__path__, f"{top}."):

@@ -33,6 +33,7 @@ _FIRST = (
     "tests/test_processes.py",
     "tests/test_monitoring.py",
     "tests/test_rolling_restart.py",
+    "tests/server/cluster/",
     "tests/training/",
     "tests/backbone/native/",
     "tests/test_",

@@ -1079,7 +1079,7 @@ export interface paths {
         };
         /**
          * Metrics
-         * @description Prometheus' page.
+         * @description Prometheus' page. On Ray it has the metrics of all replicas, with the label `replica`.
          */
         get: operations["metrics"];
         put?: never;

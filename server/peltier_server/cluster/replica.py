@@ -76,7 +76,8 @@ class Replica:
 
     async def _pages(self) -> dict[str, bytes]:
         """The page of every replica, by the replica's id."""
-        handle = serve.get_deployment_handle(_REPLICA, NAME)
+        context = serve.get_replica_context()
+        handle = serve.get_deployment_handle(context.deployment, context.app_name)
         return dict(await handle.broadcast("metrics_page").results_async())
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import threading
 from typing import Any
@@ -20,6 +21,10 @@ _STORE_BYTES = 100 * 2**20
 # Ray gives its agents 15 s to start, which a busy machine exceeds.
 _MAX_STARTS = 4
 
+# The last line of a traceback.
+_RAISED = re.compile(r"[\w.]+(?:Error|Exception): (.+)")
+_HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
+
 
 def run(settings: Settings) -> None:
     """Raises `SettingsError` if the cluster or a replica does not start, or if the cluster already serves on another
@@ -27,6 +32,8 @@ def run(settings: Settings) -> None:
     host, port = settings.network.host, settings.network.port
     if not port:
         raise SettingsError("port is 0, and Ray Serve cannot choose a port: name one")
+    if settings.network.is_private and os.environ.get(_HAPROXY) == "1":
+        raise SettingsError(f"with {_HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
     stopped = threading.Event()
     _init(settings)
     try:
@@ -92,6 +99,8 @@ def _check_address(host: str, port: int) -> None:
 
 
 def _reason(error: RuntimeError) -> str:
-    """The last line of the replica's own error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else "see Ray's logs"
+    """The message of the error that ended a replica, or else Ray's own."""
+    found = [str(error)]
+    for deployment in serve.status().applications[NAME].deployments.values():
+        found += [raised[1] for line in deployment.message.splitlines() if (raised := _RAISED.match(line))]
+    return found[-1]

@@ -253,7 +253,13 @@ def test_a_rolling_update_fails_no_request(fleet: Fleet, tmp_path: Path) -> None
     assert number is not None
     flags = [*fleet.flags, "--min-replicas", "2", "--max-replicas", "2", "--default-top-k", "1", "--access-log"]
     with under_load(fleet, 2) as load:
-        update = RayCluster(tmp_path / "log", number, *flags, RAY_ADDRESS=f"127.0.0.1:{port}", **SECRET)
+        # The cluster expects the token that Ray keeps in the home directory.
+        joined = {
+            "RAY_ADDRESS": f"127.0.0.1:{port}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        }
+        update = RayCluster(tmp_path / "log", number, *flags, **joined, **SECRET)
         try:
             update.wait_until_ready()
             wait_for(lambda: len(fleet.cluster.replicas.keys() - old) == 2)
@@ -264,3 +270,14 @@ def test_a_rolling_update_fails_no_request(fleet: Fleet, tmp_path: Path) -> None
             update.process.kill()
             update.end()
     wait_for(lambda: load.acknowledged <= published(fleet), 10)
+
+
+def test_a_replica_that_cannot_load_ends_the_command(tmp_path: Path) -> None:
+    """With the sentence of the replica, and without a process that stays."""
+    missing = tmp_path / "missing"
+    cluster = RayCluster(tmp_path / "log", free_port(), "--backbone", str(missing), "--store", str(tmp_path / "store"))
+    try:
+        assert cluster.process.wait(400) == 1
+    finally:
+        cluster.end()
+    assert f"error: Ray Serve started no replica: backbone {str(missing)!r}" in cluster.log.splitlines()[-1]
