@@ -63,6 +63,19 @@ async def test_pins_survive_a_restart(serve: Serve, bert: Backbone, make_artifac
         assert len(second.service.slots.pinned) == 1
 
 
+async def test_a_pin_applies_to_every_replica(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Another server of the same registry loads what is pinned, and releases it again."""
+    async with serve() as first, serve() as second:
+        await first.upload(make_artifact(bert, "bitfit"), "demo")
+        (await first.client.put("/v1/adapters/demo/pin", json={})).raise_for_status()
+        owned = first.service.catalog.get("default", "demo").newest.owned
+        await until(lambda: second.service.slots.pinned == {(owned, "device")})
+        (await first.client.delete("/v1/adapters/demo/pin")).raise_for_status()
+        await until(lambda: second.service.slots.pinned == set())
+
+
 async def test_pins_beyond_a_bound_are_refused(
     serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
