@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("constraints.txt", "floors.txt")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # The extras that a folder's imports may be of; what is optional is imported where it is used.
-OPTIONAL = ("cuda", "minilm", "oidc", "otel", "ray")
+OPTIONAL = ("cuda", "grpc", "minilm", "oidc", "otel", "ray")
 EXTRAS = {
     "client": (),
     "backbone": ("adapters", "convert", *OPTIONAL),

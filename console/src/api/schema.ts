@@ -526,6 +526,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v2/repository/models/{model}/load": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Load Model
+         * @description Pin an adapter to the memory of every replica: to the device, or to the tier of the parameter `tier`.
+         */
+        post: operations["load_model"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v2/repository/models/{model}/unload": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Unload Model
+         * @description Release the pin of an adapter. It still answers: its next request loads it if it was evicted.
+         */
+        post: operations["unload_model"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/adapters": {
         parameters: {
             query?: never;
@@ -1973,11 +2013,14 @@ export interface components {
          * InferRequest
          * @description Texts for one task. Without `outputs` the answer has all outputs of the task.
          *
-         *     `parameters` are those of a prediction, and `binary_data_output`, the form of all outputs.
+         *     `parameters` are those of a prediction, and `binary_data_output`, the form of all outputs. KServe's client repeats
+         *     the model of the path in `model_name`.
          */
         InferRequest: {
             /** Id */
             id?: string | null;
+            /** Model Name */
+            model_name?: string | null;
             /** Parameters */
             parameters?: {
                 [key: string]: boolean | number | string;
@@ -2334,6 +2377,25 @@ export interface components {
             evictions: number;
         };
         /**
+         * LoadParameters
+         * @description The tier of memory that keeps a model.
+         */
+        LoadParameters: {
+            /**
+             * Tier
+             * @default device
+             * @enum {string}
+             */
+            tier: "device" | "host";
+        };
+        /**
+         * LoadRequest
+         * @description A model to pin.
+         */
+        LoadRequest: {
+            parameters?: components["schemas"]["LoadParameters"];
+        };
+        /**
          * MixedItem
          * @description One input for one task of a mixed request; `task` is a task reference.
          */
@@ -2431,6 +2493,16 @@ export interface components {
              * @default false
              */
             has_more: boolean;
+        };
+        /**
+         * ModelLoad
+         * @description Whether the model is now kept in memory.
+         */
+        ModelLoad: {
+            /** Name */
+            name: string;
+            /** Load */
+            load: boolean;
         };
         /**
          * ModelMetadata
@@ -3656,6 +3728,24 @@ export interface components {
             row: number;
             /** Problem */
             problem: string;
+        };
+        /**
+         * UnloadParameters
+         * @description No model has others that depend on it, so they stay loaded either way.
+         */
+        UnloadParameters: {
+            /**
+             * Unload Dependents
+             * @default false
+             */
+            unload_dependents: boolean;
+        };
+        /**
+         * UnloadRequest
+         * @description A model to release.
+         */
+        UnloadRequest: {
+            parameters?: components["schemas"]["UnloadParameters"];
         };
         /**
          * UploadForm
@@ -6614,6 +6704,256 @@ export interface operations {
             };
             /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description Any other refusal. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+        };
+    };
+    load_model: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                model: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LoadRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelLoad"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. · `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `adapter_not_found`: No adapter has this name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. · `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `inference_failed`: The model failed on this input. */
+            424: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `storage_full`: The storage has no room for the artifact. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description Any other refusal. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+        };
+    };
+    unload_model: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                model: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["UnloadRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelLoad"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. · `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `adapter_not_found`: No adapter has this name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. · `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `inference_failed`: The model failed on this input. */
+            424: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIPErrorBody"];
+                };
+            };
+            /** @description `storage_full`: The storage has no room for the artifact. */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -98,7 +98,7 @@ class Catalog:
         """The tier of each version that answers the bare name of a pinned adapter, in the order of their pins."""
         found: dict[AdapterKey, ResidentTier] = {}
         for published in sorted(self._pinned.values(), key=lambda one: one.pin.pinned_at if one.pin else _NEVER):
-            for entry in published.meant_by(TaskReference(published.name)):
+            for entry in published.answering:
                 # The device keeps bytes that two adapters of a tenant share.
                 tier: ResidentTier = "device" if published.pin and published.pin.tier == "device" else "host"
                 found[entry.owned] = "device" if found.get(entry.owned) == "device" else tier

@@ -281,6 +281,11 @@ class Published:
         return entry is self.preferred if production is None else entry.number in production.split
 
     @property
+    def answering(self) -> list[Entry]:
+        """The versions that answer the bare name, without those whose manifest cannot be read here."""
+        return [self.entries[number] for number in sorted(self.live) if number in self.entries]
+
+    @property
     def splits_by_alias(self) -> dict[str, dict[int, float]]:
         """The split of each alias, in order of name."""
         return {name: dict(alias.split) for name, alias in sorted(self.aliases.items())}

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from peltier_adapters.errors import first_of
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import TaskReference
 from peltier_store.registry import AliasRecord, InvalidRecord, VersionUnknown
 
 from peltier_server.auth.keyring import Caller
@@ -80,9 +79,8 @@ class VersionAdmin:
         Raises QuotaReached, `StorageFull` if the tier has no room for it, or what its load raises; then nothing is
         pinned.
         """
-        published = self._catalog.get(caller.tenant, name)
+        keys = [entry.owned for entry in self._catalog.get(caller.tenant, name).answering]
         await self._registry.require_room_for_pin(caller.tenant, name)
-        keys = [entry.owned for entry in published.meant_by(TaskReference(name))]
         async with self._pins.holding(keys, tier):
             await self._registry.pin(caller.tenant, name, tier, actor=caller.actor)
             await self._sync.sync_after_write()

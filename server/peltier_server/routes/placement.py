@@ -70,7 +70,7 @@ def _describe(service: Service, published: Published) -> AdapterPlacement:
 def _chosen(service: Service, published: Published) -> Iterator[Entry]:
     """The versions of the bare name, and the newest others that are in memory."""
     live = published.live
-    yield from (published.version(number) for number in sorted(live))
+    yield from published.answering
     others = (published.entries[number] for number in sorted(published.entries, reverse=True) if number not in live)
     yield from islice((entry for entry in others if service.slots.tier(entry.owned) is not None), _NUM_OTHERS)
 

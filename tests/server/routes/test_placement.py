@@ -1,6 +1,7 @@
 """Pins and placements through HTTP."""
 
 import asyncio
+import re
 from collections.abc import Callable
 
 import pytest
@@ -61,6 +62,19 @@ async def test_pins_survive_a_restart(serve: Serve, bert: Backbone, make_artifac
         }
         assert tiers == {"kept": "device", "warm": "device", "cold": None}
         assert len(second.service.slots.pinned) == 1
+
+
+async def test_a_pin_applies_to_every_replica(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Another server of the same registry loads what is pinned, and releases it again."""
+    async with serve() as first, serve() as second:
+        await first.upload(make_artifact(bert, "bitfit"), "demo")
+        (await first.client.put("/v1/adapters/demo/pin", json={})).raise_for_status()
+        owned = first.service.catalog.get("default", "demo").newest.owned
+        await until(lambda: second.service.slots.pinned == {(owned, "device")})
+        (await first.client.delete("/v1/adapters/demo/pin")).raise_for_status()
+        await until(lambda: second.service.slots.pinned == set())
 
 
 async def test_pins_beyond_a_bound_are_refused(
@@ -178,6 +192,8 @@ async def test_what_nobody_uses_leaves_memory(
         slots, catalog = running.service.slots, running.service.catalog
         await until(lambda: slots.tier(catalog.get("default", "idle").newest.owned) is None)
         assert slots.tier(catalog.get("default", "kept").newest.owned) == "device"
-        assert 'peltier_adapter_unloads_total{tier="device"} 1.0' in (await running.client.get("/metrics")).text
+        # Two if the other one was idle so long before its pin.
+        page = (await running.client.get("/metrics")).text
+        assert re.search(r'^peltier_adapter_unloads_total\{tier="device"\} [12]\.0$', page, flags=re.MULTILINE)
         (version,) = (await running.client.get("/v1/adapters/idle/placement")).json()["versions"]
         assert (version["reason"], version["since"]) == ("in the store: the next request loads it", None)

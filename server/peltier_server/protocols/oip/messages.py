@@ -32,10 +32,12 @@ class RequestedOutput(RequestModel):
 class InferRequest(RequestModel):
     """Texts for one task. Without `outputs` the answer has all outputs of the task.
 
-    `parameters` are those of a prediction, and `binary_data_output`, the form of all outputs.
+    `parameters` are those of a prediction, and `binary_data_output`, the form of all outputs. KServe's client repeats
+    the model of the path in `model_name`.
     """
 
     id: StrictStr | None = None
+    model_name: StrictStr | None = None
     parameters: TensorParameters = Field(default_factory=dict)
     inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=3)]
     outputs: list[RequestedOutput] | None = None

@@ -1,7 +1,9 @@
 """The Open Inference Protocol over gRPC, by Triton's own client."""
 
 import asyncio
+import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import grpc
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 from peltier_backbone.backbone import Backbone
+from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
+from peltier_server.protocols.oip.grpc.messages import infer_call
 from peltier_server.protocols.oip.grpc.server import GrpcServer
 from peltier_server.settings import SettingsError
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -88,7 +92,7 @@ def test_it_finds_the_server_and_its_models(client: triton.InferenceServerClient
 
 def test_answers_are_those_of_http(client: triton.InferenceServerClient, listening: Listening) -> None:
     """To the last bit, with the id of the request."""
-    found = client.infer("film", [texts()], request_id="7", headers=HEADERS, client_timeout=30)
+    found = client.infer("film", [texts()], request_id="7", headers=HEADERS)
     right = post(listening, "/v1/tasks/film/predict", {"inputs": list(TEXTS)}).json()["predictions"]
     assert [one.decode() for one in found.as_numpy("label")] == [one["label"] for one in right]
     np.testing.assert_array_equal(found.as_numpy("scores"), np.float32([list(one["scores"].values()) for one in right]))
@@ -145,26 +149,42 @@ def test_errors_have_the_codes_of_the_protocol(client: triton.InferenceServerCli
     httpx2.put(quotas, json={}, headers=HEADERS).raise_for_status()
 
 
-def test_the_deadline_of_a_call_ends_its_work(client: triton.InferenceServerClient, listening: Listening) -> None:
-    """While its row waits in the queue: the caller reads that it has passed, and the server that it has left."""
-    batcher = listening.service.batcher
+def test_a_caller_who_leaves_ends_its_work(
+    stub: service_pb2_grpc.GRPCInferenceServiceStub, listening: Listening
+) -> None:
+    """While its row waits to be computed."""
+    begun, ended = threading.Event(), threading.Event()
+
+    async def wait(*_: object, **__: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    request = service_pb2.ModelInferRequest(model_name="film")
+    request.inputs.add(name="text", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"a good film")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batcher, "compute", _never)
-        code, _ = code_of(client.infer, "film", [texts()], headers=HEADERS, client_timeout=0.3)
-    assert code == "StatusCode.DEADLINE_EXCEEDED"
-    counted = (
-        'peltier_requests_total{code="504",tenant="default"}',
-        'peltier_requests_total{code="499",tenant="default"}',
-    )
-    for _ in range(1000):
-        page = httpx2.get(f"{listening.url}/metrics", headers=HEADERS).text
-        if any(one in page for one in counted):
-            return
-    raise AssertionError("the call is still in progress")
+        patch.setattr(listening.service.batcher, "compute", wait)
+        call = stub.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
+        assert begun.wait(30)
+        call.cancel()
+        assert ended.wait(30)
 
 
-async def _never(*_: object, **__: object) -> None:
-    await asyncio.Event().wait()
+def test_the_deadline_of_a_call_is_its_timeout() -> None:
+    """The shorter one of both, in microseconds; a call may have no deadline, or one beyond the longest timeout."""
+
+    def timeout(seconds_left: float | None, given: int | None = None) -> int | None:
+        request = proto.ModelInferRequest(model_name="film")
+        if given is not None:
+            request.parameters["timeout"].int64_param = given
+        found: int | None = json.loads(infer_call(request, seconds_left).body)["parameters"].get("timeout")
+        return found
+
+    assert timeout(None) is timeout(1e9) is None
+    assert timeout(2.5) == 2_500_000
+    assert (timeout(2.5, 1_000_000), timeout(2.5, 9_000_000), timeout(None, 7)) == (1_000_000, 2_500_000, 7)
 
 
 async def test_a_port_in_use_is_refused(listening: Listening, port: int, settings_of: Callable[..., object]) -> None:

@@ -156,6 +156,7 @@ def test_the_index_names_every_version(listening: Listening) -> None:
         ({"outputs": [{"name": "logits"}]}, "output 'logits' does not exist: this task has label, score, scores"),
         ({"parameters": {"top_k": 1}}, "parameter 'top_k' is unknown here; known are binary_data_output, timeout, "),
         ({"parameters": {"priority": 99}}, "parameter priority is 99: input should be less than or equal to 10"),
+        ({"model_name": "nli"}, "model_name is 'nli'; the path names 'film'"),
         ({"inputs": []}, "inputs: list should have at least 1 item after validation, not 0"),
     ],
 )
@@ -163,6 +164,11 @@ def test_bad_requests_are_one_sentence(body: dict[str, Any], message: str, liste
     """With the status 400 and the protocol's form."""
     answer = infer(listening, "film", **body)
     assert (answer.status_code, answer.json()["error"][: len(message)]) == (400, message)
+
+
+def test_the_body_may_repeat_the_model(listening: Listening) -> None:
+    """As the client of KServe does."""
+    assert infer(listening, "film", model_name="film").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
 from peltier_server.protocols.oip.grpc.app_call import AppAnswer, AppCall
 from peltier_server.protocols.oip.inputs import LENGTH_HEADER
 
-_MAX_MICROSECONDS = 3_600_000_000
+_LONGEST_MICROSECONDS = 3_600_000_000
 
 
 def live_call(_: proto.ServerLiveRequest) -> AppCall:
@@ -43,9 +43,7 @@ def metadata_call(_: proto.ServerMetadataRequest) -> AppCall:
 
 
 def read_metadata(answer: AppAnswer) -> proto.ServerMetadataResponse:
-    # The tensors of every message of this form are bytes.
-    body = json.loads(answer.body)
-    return proto.ServerMetadataResponse(**body)
+    return proto.ServerMetadataResponse(**json.loads(answer.body))
 
 
 def model_metadata_call(request: proto.ModelMetadataRequest) -> AppCall:
@@ -96,7 +94,7 @@ def infer_call(request: proto.ModelInferRequest, seconds_left: float | None) -> 
     """The request with all tensors in bytes after its JSON. The deadline of the call is a `timeout`, unless the request
     has a shorter one."""
     parameters = _values(request.parameters) | {"binary_data_output": True}
-    if seconds_left is not None and 0 < (left := int(seconds_left * 1e6)) <= _MAX_MICROSECONDS:
+    if seconds_left is not None and 0 < (left := int(seconds_left * 1e6)) <= _LONGEST_MICROSECONDS:
         given = parameters.get("timeout")
         parameters["timeout"] = left if not given else min(left, given) if isinstance(given, int) else given
     pieces = list(_contents(request))
