@@ -188,12 +188,14 @@ def draw_spilling(axes: Axes, found: dict[str, Any]) -> None:
 def draw_million(axes: Axes, found: dict[str, Any]) -> None:
     """The share of requests that wait for a load, by the adapters that a device holds."""
     rows = found["million"]
-    places = [(row["capacity"], 100 * row["loads"]) for row in rows]
-    axes.plot(*zip(*places, strict=True), marker="o", color=BLUE)
-    for capacity, share in places:
-        axes.annotate(f"{share:.0f} %", (capacity, share), (0, 9), textcoords="offset points", ha="center")
-    adapters_axis(axes, [row["capacity"] for row in rows], "adapters on the device of each of 16 replicas")
-    axes.set_ylim(0, 1.25 * max(share for _, share in places))
+    for factor, color in zip(sorted({row["factor"] for row in rows}), (ORANGE, BLUE), strict=True):
+        places = [(row["capacity"], 100 * row["loads"]) for row in rows if row["factor"] == factor]
+        axes.plot(*zip(*places, strict=True), marker="o", color=color, label=f"balance factor {factor}")
+        for capacity, share in places:
+            axes.annotate(f"{share:.0f} %", (capacity, share), (0, 9), textcoords="offset points", ha="center")
+    adapters_axis(axes, sorted({row["capacity"] for row in rows}), "adapters on the device of each of 16 replicas")
+    axes.set_ylim(0, 125 * max(row["loads"] for row in rows))
+    axes.legend(frameon=False)
     axes.set_ylabel("requests that wait for a load, %")
     axes.set_title("A million adapters, asked by a power law: what waits for a load")
 

@@ -11,6 +11,7 @@ answers the three questions for replicas with a core each. It takes a minute of 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ POLICIES: Mapping[str, float | None] = {
 }
 MILLION = 1_000_000
 CAPACITIES = (1_000, 3_000, 10_000, 30_000, 100_000)
+MILLION_FACTORS = (1.5, 4.0)
 NUM_REQUESTS = 6_000
 
 
@@ -100,20 +102,20 @@ def spilling(model: FleetModel) -> list[dict[str, Any]]:
 
 
 def million(model: FleetModel) -> list[dict[str, float]]:
-    """A million tasks on 16 replicas at half of their capacity: how many requests wait for a load."""
-    table, rows = Table("on a device", "loads", "loads/s", "busy", "p50 ms", "p99 ms", first=12), []
+    """A million tasks on 16 replicas at half of their capacity: how many requests wait for a load, with the balancer's
+    bound and with a wider one."""
+    table, rows = Table("on a device", "factor", "loads", "loads/s", "busy", "p50 ms", "p99 ms", first=12), []
     rate = 16 * 0.5 / (model.row_seconds + model.batch_seconds)
-    for capacity in CAPACITIES:
-        fleet = replace(model, replicas=16, tasks=MILLION, capacity=capacity)
+    for capacity, factor in product(CAPACITIES, MILLION_FACTORS):
+        fleet = replace(model, replicas=16, tasks=MILLION, capacity=capacity, factor=factor)
         simulation = FleetSimulation(fleet)
         simulation.fill()
-        found = simulation.run_open(rate, 10 * NUM_REQUESTS)
-        row = {"capacity": capacity, "loads": found.loads, "rate": rate, "p50": found.quantile(0.5)}
+        found = simulation.run_open(rate, 5 * NUM_REQUESTS)
+        row = {"capacity": capacity, "factor": factor, "loads": found.loads, "rate": rate, "p50": found.quantile(0.5)}
         rows.append(row | {"p99": found.quantile(0.99), "utilisation": found.utilisation})
         times = (f"{1000 * found.quantile(part):.0f}" for part in (0.5, 0.99))
-        table.row(
-            f"{capacity:,}", f"{found.loads:.3f}", f"{rate * found.loads:.0f}", f"{found.utilisation:.2f}", *times
-        )
+        shares = f"{found.loads:.3f}", f"{rate * found.loads:.0f}", f"{found.utilisation:.2f}"
+        table.row(f"{capacity:,}", factor, *shares, *times)
     return rows
 
 
