@@ -154,11 +154,16 @@ def draw_fleets(axes: Axes, found: dict[str, Any]) -> None:
     """Replicas against the rate of requests, by the number of tasks."""
     rows = found["plan"]
     crowds = sorted({row["tasks"] for row in rows})
-    for tasks, color in zip(crowds, (GREY, BLUE, ORANGE), strict=True):
+    for tasks, color, style in zip(crowds, (GREY, BLUE, ORANGE), ("-", "-", "--"), strict=True):
         line = [row for row in rows if row["tasks"] == tasks]
         label = f"{tasks:,} tasks"
         axes.plot(
-            [row["rate"] for row in line], [row["replicas"] for row in line], marker="o", color=color, label=label
+            [row["rate"] for row in line],
+            [row["replicas"] for row in line],
+            marker="o",
+            linestyle=style,
+            color=color,
+            label=label,
         )
     adapters_axis(axes, sorted({row["rate"] for row in rows}), "requests a second")
     axes.set_yscale("log", base=2)
@@ -169,19 +174,19 @@ def draw_fleets(axes: Axes, found: dict[str, Any]) -> None:
 
 
 def draw_spilling(axes: Axes, found: dict[str, Any]) -> None:
-    """The 99th percentile against the copies of an adapter, for each factor of the balancer."""
+    """The 99th percentile against the requests that load, for each factor of the balancer."""
     for load, color in ((0.4, BLUE), (0.7, ORANGE)):
         line = [row for row in found["spilling"] if row["load"] == load]
-        places = [(row["copies"], 1000 * row["p99"]) for row in line]
+        places = [(100 * row["loads"], 1000 * row["p99"]) for row in line]
         axes.plot(*zip(*places, strict=True), marker="o", color=color, label=f"{load:.0%} of the fleet's rate")
-        for row, place in zip(line, places, strict=True):
-            axes.annotate(row["policy"], place, (6, 6), textcoords="offset points", color=color)
+    for row, place in zip(line, places, strict=True):
+        axes.annotate(row["policy"], place, (0, 10), textcoords="offset points")
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: f"{one:.0f}"))
-    axes.yaxis.set_minor_formatter(FuncFormatter(lambda one, _: f"{one:.0f}"))
-    axes.set_xlabel("copies of a task on the devices of eight replicas")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: f"{one:,.0f}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("requests that load an adapter, %, on eight replicas")
     axes.set_ylabel("p99 of the latency, ms")
-    axes.set_title("A bound of the load costs copies and saves the queue of the hottest task")
+    axes.set_title("A bound of the load costs loads and saves the hottest task's queue")
     axes.legend(frameon=False)
 
 
