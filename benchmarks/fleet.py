@@ -102,7 +102,7 @@ class CallLog:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class FleetTraffic:
     """Where callers send requests, when they end, and what they record."""
 
     url: str
@@ -173,7 +173,7 @@ def measure_throughput(
     )
 
 
-def predict_until(traffic: Traffic, names: Sequence[str], seed: int) -> None:
+def predict_until(traffic: FleetTraffic, names: Sequence[str], seed: int) -> None:
     """Asks for golden inputs and checks each answer."""
     draw, log = random.Random(seed), traffic.log
     with httpx2.Client(base_url=traffic.url, timeout=60) as client:
@@ -186,7 +186,7 @@ def predict_until(traffic: Traffic, names: Sequence[str], seed: int) -> None:
             time.sleep(0.05)
 
 
-def publish_until(traffic: Traffic, name: str, original: bytes) -> None:
+def publish_until(traffic: FleetTraffic, name: str, original: bytes) -> None:
     """Publishes one version after another, and records which were acknowledged."""
     rows, ledger, log = [golden.output for golden in read_header(original)[0].golden], traffic.ledger, traffic.log
     tensors = safetensors.torch.load(original)
@@ -274,7 +274,7 @@ def faults(replica: FleetReplica, release: str) -> dict[str, Callable[[], Moment
 @contextmanager
 def calling(url: str, ledger: Ledger, originals: Sequence[bytes]) -> Iterator[CallLog]:
     """Callers that predict and publish while the block runs."""
-    traffic = Traffic(url, threading.Event(), ledger, CallLog())
+    traffic = FleetTraffic(url, threading.Event(), ledger, CallLog())
     names = [f"golden-{number}" for number in range(NUM_GOLDEN)]
     with ThreadPoolExecutor() as pool:
         work = [pool.submit(predict_until, traffic, names, seed) for seed in range(4)]

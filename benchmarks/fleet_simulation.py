@@ -11,6 +11,7 @@ answers the three questions for replicas with a core each. It takes a minute of 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ POLICIES: Mapping[str, float | None] = {
 }
 MILLION = 1_000_000
 CAPACITIES = (1_000, 3_000, 10_000, 30_000, 100_000)
+MILLION_FACTORS = (1.5, 4.0)
 NUM_REQUESTS = 6_000
 
 
@@ -60,11 +62,18 @@ def compare(found: Mapping[str, Any], model: FleetModel) -> Iterator[dict[str, f
         yield {"replicas": one["replicas"], "copies": copies, "largest_share": largest}
 
 
+def filled(model: FleetModel) -> FleetSimulation:
+    """A simulation that begins with full devices."""
+    simulation = FleetSimulation(model)
+    simulation.fill()
+    return simulation
+
+
 def needed(model: FleetModel, rate: float) -> tuple[int, SimulatedFleet]:
     """The fewest replicas whose 99th percentile is short enough."""
     lone = model.batch_seconds + model.row_seconds
     for count in range(max(1, int(rate * model.row_seconds)), 1000):
-        found = FleetSimulation(replace(model, replicas=count)).run_open(rate, NUM_REQUESTS)
+        found = filled(replace(model, replicas=count)).run_open(rate, NUM_REQUESTS)
         if found.quantile(0.99) <= PATIENCE * lone + model.fetch_seconds:
             return count, found
     raise AssertionError("no fleet is large enough")
@@ -90,7 +99,7 @@ def spilling(model: FleetModel) -> list[dict[str, Any]]:
         rate = 8 * busy / (model.row_seconds + model.batch_seconds)
         for name, factor in POLICIES.items():
             fleet = replace(model, replicas=8, tasks=1_000, factor=factor, capacity=400)
-            found = FleetSimulation(fleet).run_open(rate, 4 * NUM_REQUESTS)
+            found = filled(fleet).run_open(rate, 4 * NUM_REQUESTS)
             row = {"policy": name, "load": busy, "copies": found.copies, "loads": found.loads}
             rows.append(row | {"p50": found.quantile(0.5), "p99": found.quantile(0.99), "largest": found.largest_share})
             times = (f"{1000 * found.quantile(part):.0f}" for part in (0.5, 0.99))
@@ -100,20 +109,18 @@ def spilling(model: FleetModel) -> list[dict[str, Any]]:
 
 
 def million(model: FleetModel) -> list[dict[str, float]]:
-    """A million tasks on 16 replicas at half of their capacity: how many requests wait for a load."""
-    table, rows = Table("on a device", "loads", "loads/s", "busy", "p50 ms", "p99 ms", first=12), []
+    """A million tasks on 16 replicas at half of their capacity: how many requests wait for a load, with the balancer's
+    bound and with a wider one."""
+    table, rows = Table("on a device", "factor", "loads", "loads/s", "busy", "p50 ms", "p99 ms", first=12), []
     rate = 16 * 0.5 / (model.row_seconds + model.batch_seconds)
-    for capacity in CAPACITIES:
-        fleet = replace(model, replicas=16, tasks=MILLION, capacity=capacity)
-        simulation = FleetSimulation(fleet)
-        simulation.fill()
-        found = simulation.run_open(rate, 10 * NUM_REQUESTS)
-        row = {"capacity": capacity, "loads": found.loads, "rate": rate, "p50": found.quantile(0.5)}
+    for capacity, factor in product(CAPACITIES, MILLION_FACTORS):
+        fleet = replace(model, replicas=16, tasks=MILLION, capacity=capacity, factor=factor)
+        found = filled(fleet).run_open(rate, 5 * NUM_REQUESTS)
+        row = {"capacity": capacity, "factor": factor, "loads": found.loads, "rate": rate, "p50": found.quantile(0.5)}
         rows.append(row | {"p99": found.quantile(0.99), "utilisation": found.utilisation})
         times = (f"{1000 * found.quantile(part):.0f}" for part in (0.5, 0.99))
-        table.row(
-            f"{capacity:,}", f"{found.loads:.3f}", f"{rate * found.loads:.0f}", f"{found.utilisation:.2f}", *times
-        )
+        shares = f"{found.loads:.3f}", f"{rate * found.loads:.0f}", f"{found.utilisation:.2f}"
+        table.row(f"{capacity:,}", factor, *shares, *times)
     return rows
 
 

@@ -28,7 +28,7 @@ from peltier_store.registry import Registry
 from peltier_store.registry.database import database_url
 from peltier_store.registry.tables import AdapterRow, RevisionRow, VersionRow
 from peltier_store.registry.transactions import Access, create_engines
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert, text, update
 
 PELTIER = (sys.executable, "-m", "peltier_client")
 _START_SECONDS, _END_SECONDS = 120, 30
@@ -208,6 +208,10 @@ async def register(url: str, stocked: Sequence[Stocked]) -> None:
         for table, rows in ((AdapterRow, adapters), (VersionRow, versions)):
             for some in range(0, len(rows), _CHUNK):
                 connection.execute(insert(table), rows[some : some + _CHUNK])
+        if connection.dialect.name == "postgresql":
+            # It does not count ids that are given.
+            counted = text("SELECT setval(pg_get_serial_sequence('adapters', 'id'), :last)")
+            connection.execute(counted, {"last": len(adapters)})
 
     await engines.run(Access.WRITE, insert_all)
     await engines.close()
