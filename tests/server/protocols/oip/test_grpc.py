@@ -13,6 +13,7 @@ import pytest
 import tritonclient.grpc as triton
 from peltier_backbone.backbone import Backbone
 from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
+from peltier_server.protocols.oip.grpc import server as grpc_server
 from peltier_server.protocols.oip.grpc.messages import infer_call
 from peltier_server.protocols.oip.grpc.server import GrpcServer
 from peltier_server.settings import SettingsError
@@ -185,6 +186,32 @@ def test_the_deadline_of_a_call_is_its_timeout() -> None:
     assert timeout(None) is timeout(1e9) is None
     assert timeout(2.5) == 2_500_000
     assert (timeout(2.5, 1_000_000), timeout(2.5, 9_000_000), timeout(None, 7)) == (1_000_000, 2_500_000, 7)
+
+
+def test_calls_beyond_the_most_are_refused(
+    listen: Listen, make_artifact: Callable[..., bytes], bert: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the app has them. A call that ends makes room."""
+    begun = threading.Event()
+
+    async def wait(*_: object, **__: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(grpc_server, "_MAX_CALLS", 1)
+    own = free_port()
+    with listen(grpc_port=own, admin_key=KEY) as started, grpc.insecure_channel(f"127.0.0.1:{own}") as channel:
+        started.upload(make_artifact(bert, "compacter", name="film"), KEY)
+        calls = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        request = service_pb2.ModelInferRequest(model_name="film")
+        request.inputs.add(name="text", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"a good film")
+        monkeypatch.setattr(started.service.batcher, "compute", wait)
+        call = calls.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
+        assert begun.wait(30)
+        with pytest.raises(grpc.RpcError) as raised:
+            calls.ServerLive(service_pb2.ServerLiveRequest())
+        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
+        call.cancel()
 
 
 async def test_a_port_in_use_is_refused(listening: Listening, port: int, settings_of: Callable[..., object]) -> None:

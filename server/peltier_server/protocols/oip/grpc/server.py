@@ -20,6 +20,8 @@ from peltier_server.settings import Settings, SettingsError
 logger = logging.getLogger(__name__)
 
 _SERVICE = "inference.GRPCInferenceService"
+# The most calls at a time. gRPC receives whole messages, also of callers without a key, before the app can count them.
+_MAX_CALLS = 128
 # Fields and lengths that a message has beside its texts or its answer.
 _MESSAGE_BYTES = 1024 * 1024
 # The headers that a caller may set by metadata. The others belong to HTTP.
@@ -65,12 +67,11 @@ class GrpcServer:
             # Otherwise two servers could share a port.
             ("grpc.so_reuseport", 0),
         )
-        self._max_calls = limits.max_connections
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
         """Listens. Raises `SettingsError` if the port is taken."""
-        server = grpc.aio.server(options=self._options, maximum_concurrent_rpcs=self._max_calls)
+        server = grpc.aio.server(options=self._options, maximum_concurrent_rpcs=_MAX_CALLS)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, self._handlers),))
         host = f"[{self._host}]" if ":" in self._host else self._host
         try:
