@@ -112,14 +112,18 @@ def gc(
 
 
 @app.command("migrate")
-def migrate(store: StoreUrl = ".peltier", registry: RegistryUrl = "") -> None:
+def migrate(store: StoreUrl = ".peltier", registry: RegistryUrl = "", json_output: JsonOption = False) -> None:
     """Create the registry, or upgrade its schema to that of this release, as the first start of a server does."""
 
-    async def run(url: str) -> None:
-        await (await Registry.open(url)).close()
+    async def run(url: str) -> str | None:
+        opened = await Registry.open(url)
+        try:
+            return await opened.schema()
+        finally:
+            await opened.close()
 
-    asyncio.run(run(StoreLocation.of(store, registry).registry))
-    print("the registry has the schema of this release")
+    schema = asyncio.run(run(StoreLocation.of(store, registry).registry))
+    print(json.dumps({"schema": schema}) if json_output else f"the registry has the schema of this release, {schema}")
 
 
 def _run(

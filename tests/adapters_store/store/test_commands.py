@@ -196,6 +196,6 @@ def test_a_migrated_registry_can_be_opened_for_reading(tmp_path: Path) -> None:
     identities = set()
     for _ in range(2):
         result = peltier_store("migrate", "--store", location)
-        assert (result.exit_code, result.output) == (0, "the registry has the schema of this release\n")
+        assert (result.exit_code, result.output) == (0, "the registry has the schema of this release, 0004\n")
         identities.add(asyncio.run(identity()))
     assert len(identities) == 1

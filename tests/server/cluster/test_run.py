@@ -2,7 +2,6 @@
 
 import itertools
 import signal
-import socket
 import threading
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client import Client
 
 from benchmarks.common.postgres_server import run_postgres
+from benchmarks.common.serving import free_port
 from tests.support.ray_cluster import RayCluster
 from tests.support.server_process import Server
 
@@ -42,11 +42,6 @@ class Fleet:
     flags: list[str]
     artifact: Callable[[int], bytes]
     folder: Path
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(servers.bert.service.slots._fetches, "_shares", Shares(0))
         _evictions(servers, "device")
-        servers.bert.service.slots._host.drop(servers.bert.service.catalog.get("default", "large-0").newest.owned)
+        servers.bert.service.slots.retire(servers.bert.service.catalog.get("default", "large-0").newest.owned)
         answer = replace(servers.bert, task="large-0").predict(timeout_ms=100)
     assert answer.status_code == 504
     return "other loads wait"

@@ -1,12 +1,15 @@
 """Bounds of connections, requests and their bodies."""
 
+import asyncio
 import itertools
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+import grpc
 import httpx2
 import pytest
 from peltier_client.protocol import Parameters
@@ -14,8 +17,12 @@ from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http import incoming as pace
 from peltier_server.inference.answer_size import AnswerForm
+from peltier_server.protocols.oip.grpc import server as grpc_server
 from peltier_server.settings import SETTINGS
+from tritonclient.grpc.service_pb2 import ModelInferRequest, ServerLiveRequest
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
+from benchmarks.common.serving import free_port
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small
 
@@ -42,6 +49,27 @@ def _(servers: Servers) -> Met:
             held.enter_context(other.connect())
         assert other.hears(b"") == b""
     return _CLOSED
+
+
+@probe("calls over gRPC at a time", "peltier_server.protocols.oip.grpc.server._MAX_CALLS")
+def _(servers: Servers) -> Met:
+    port, begun = free_port(), threading.Event()
+
+    async def wait(*_: object, **__: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpc_server, "_MAX_CALLS", 1)
+        with servers.start("bert", grpc_port=port) as other, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            patch.setattr(other.service.batcher, "compute", wait)
+            stub, request = GRPCInferenceServiceStub(channel), ModelInferRequest(model_name="demo")
+            request.inputs.add(name="text", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"a good film")
+            held = stub.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
+            assert begun.wait(30)
+            refused = stub.ServerLive.future(ServerLiveRequest(), timeout=30).exception()
+            held.cancel()
+    return f"gRPC's own `{refused.code().name}`"
 
 
 @probe("size of a request's line and headers", "peltier_server.http.connection.MAX_HEAD_BYTES")

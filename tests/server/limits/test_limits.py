@@ -39,6 +39,8 @@ NO_BOUNDS = frozenset(
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
         *("log_format", "log_level", "access_log"),
         *("routing_port", "routing_host", "routing_prefix"),
+        # Without Ray they mean nothing, and the queue of each replica has its own bounds.
+        *("ray", "min_replicas", "max_replicas", "target_queued_tokens", "upscale_seconds", "downscale_seconds"),
     }
 )
 
@@ -74,6 +76,8 @@ UNMET = frozenset(
         "peltier_client.protocol.predict.MAX_TEMPERATURE",
         "peltier_client.protocol.administration._MAX_COUNT",
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
+        "peltier_server.cluster.replica._MAX_STARTS",
+        "peltier_server.cluster.run._MAX_STARTS",
         "peltier_server.http.routing_server._MAX_CONNECTIONS",
         "peltier_server.http.routing_server._MAX_HEAD_BYTES",
         "peltier_server.http.routing_server._MAX_UNREAD_BYTES",

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator
 
@@ -20,18 +19,12 @@ from peltier_server.settings import SettingsError
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
+from benchmarks.common.serving import free_port
 from tests.server.conftest import Listen, Listening
 
 KEY = "plt_the-right-key"
 HEADERS = {"authorization": f"Bearer {KEY}"}
 TEXTS = np.array(["a good film", "bad", "ein schöner Film"], dtype=object)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")
