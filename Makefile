@@ -30,13 +30,14 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 # Two installs into one environment at a time would corrupt it.
 .NOTPARALLEL:
-.PHONY: help install serve test test-slow check check-floors check-client check-console console lock bench reference dashboards docs
+.PHONY: help install serve test test-slow test-alone check check-floors check-client check-console console lock bench reference dashboards docs
 
 help:
 	@echo "make install   create $(VENV) with the server, the training and the minilm backbone"
 	@echo "make serve     install what serving needs, and serve minilm and the example adapters on http://127.0.0.1:8000 (more flags: ARGS=\"--port 8001\")"
 	@echo "make test      run the test suite without its slow tests (more flags: ARGS=\"-k registry\")"
 	@echo "make test-slow run the slow tests, and the property tests with more examples"
+	@echo "make test-alone run the tests that need an idle machine, one after the other"
 	@echo "make check     check format, lint, types and the direction of imports"
 	@echo "make check-floors   run selected tests with the lowest versions that pyproject.toml accepts"
 	@echo "make check-client   run the client's tests without torch on another Python (PYTHON=python3.13)"
@@ -81,11 +82,14 @@ serve: $(INSTALLED_SERVER)
 
 # Three workers for two cores: tests wait for processes, sockets and disks.
 test: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 3 --dist loadscope -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadscope -m "not slow and not alone" $(ARGS)
 
 # hypothesis marks every property test. They run in both suites, here with more examples.
 test-slow: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 3 --dist loadscope -m "slow or hypothesis" --hypothesis-profile thorough $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadscope -m "(slow or hypothesis) and not alone" --hypothesis-profile thorough $(ARGS)
+
+test-alone: $(INSTALLED_DEV)
+	$(BIN)/python -m pytest -m alone $(ARGS)
 
 check: $(INSTALLED_DEV)
 	$(BIN)/ruff format --check .

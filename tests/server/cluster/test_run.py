@@ -1,7 +1,6 @@
 """Replicas on Ray Serve, which share a registry in PostgreSQL and the bytes of artifacts."""
 
 import itertools
-import os
 import signal
 import threading
 import time
@@ -25,11 +24,8 @@ from tests.support.ray_cluster import RayCluster
 from tests.support.server_process import Server
 
 # The quick tests of this folder test the policy and the router; tests/test_affinity.py the same sessions with HAProxy.
-# Ray kills its own processes if a busy machine delays them, so these tests need a machine for themselves.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("PELTIER_RAY_TESTS" not in os.environ, reason="set PELTIER_RAY_TESTS=1 on an idle machine"),
-]
+# Ray ends processes of its own that a busy machine delays.
+pytestmark = pytest.mark.alone
 
 TASKS = [f"task-{number}" for number in range(8)]
 TEXTS = ["a good film", "bad", "the plot was not very good , and the actor is dull"]
