@@ -105,10 +105,10 @@ async def time_loads(shelf: Shelf, counts: Sequence[int], presets: Sequence[str]
 async def measure_memory(shelf: Shelf, preset: str, count: int) -> tuple[float, float]:
     """Bytes per adapter of the process, and as accounted."""
     owned = [shelf.store(preset) for _ in range(count)]
-    before, used = resident_set(), shelf.slots.used_bytes
+    before, used = resident_set(), shelf.slots.device.used_bytes
     for one in owned:
         await shelf.load(one)
-    grown = (resident_set() - before) / count, (shelf.slots.used_bytes - used) / count
+    grown = (resident_set() - before) / count, (shelf.slots.device.used_bytes - used) / count
     for one in owned:
         shelf.slots.retire(one)
     return grown

@@ -9,7 +9,8 @@ import typer
 from peltier_backbone.machine.cores import wait_passively
 from pydantic.fields import FieldInfo
 
-from peltier_server.settings import GROUP_OF, SETTINGS, Settings, SettingsError, is_secret, load_settings
+from peltier_server.load_settings import load_settings
+from peltier_server.settings import GROUP_OF, SETTINGS, Settings, SettingsError, is_secret
 
 _RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Despite its name, it makes Ray listen on 127.0.0.1 only.

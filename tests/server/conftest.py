@@ -17,9 +17,10 @@ from fastapi import FastAPI
 from peltier_adapters.batch.row import Row
 from peltier_server.app import create_app
 from peltier_server.http.connection import connection_class
+from peltier_server.load_settings import load_settings
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.service import Service
-from peltier_server.settings import Settings, load_settings
+from peltier_server.settings import Settings
 from peltier_store.registry import Registry
 
 Serve = Callable[..., AbstractAsyncContextManager["Running"]]

@@ -44,7 +44,7 @@ async def test_every_hostile_upload_is_refused_and_leaves_nothing(
         await _check_refusal(running, case)
     assert _stored(tmp_path / "store") == before
     assert await running.scores("demo", "bad") == scores
-    assert running.service.slots.used_bytes < 2 * len(valid)
+    assert running.service.slots.device.used_bytes < 2 * len(valid)
 
 
 async def _check_refusal(running: Running, case: Case) -> None:

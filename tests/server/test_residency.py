@@ -141,7 +141,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_device_is_never_overfull(self) -> None:
-        assert self.slots.used_bytes <= self.device_bytes
+        assert self.slots.device.used_bytes <= self.device_bytes
 
     def teardown(self) -> None:
         try:
@@ -231,7 +231,7 @@ def test_what_is_evicted_is_freed(store: Store, groups: list[list[int]]) -> None
         slots = Slots(loader, MemoryBudget(device_bytes, host_bytes), Metrics(), level)
         for group in groups:
             await asyncio.gather(*(use(slots, number) for number in group))
-            assert loader.held_bytes == slots.used_bytes
+            assert loader.held_bytes == slots.device.used_bytes
             await until(lambda: pages.taken_bytes <= device_bytes + host_bytes)
         for one in owned:
             slots.retire(one)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from peltier_backbone.native.levels import LEVEL_NAMES
 from peltier_server.cli import serve
-from peltier_server.settings import GROUPS, SETTINGS, SettingsError, load_settings
+from peltier_server.load_settings import load_settings
+from peltier_server.settings import GROUPS, SETTINGS, SettingsError
 from peltier_store.blobs.errors import BlobError
 from pydantic import ValidationError
 
@@ -75,8 +76,8 @@ def test_every_setting_has_a_flag() -> None:
         (
             "publish",
             str,
-            "Publish the artifacts of this source at the first start: a directory, an s3://, gs:// or az:// URL, "
-            "hf://OWNER/NAME@REVISION or hf://collections/OWNER/SLUG.",
+            "Publish the artifacts of this source at the first start: a directory, or an s3://, gs://, az:// or hf:// "
+            "URL.",
         ),
         ("device", str, "Device of the backbone: auto, cpu or cuda. Default auto."),
         ("store", str, "Where artifacts are kept: a directory, or an s3://, gs:// or az:// URL. Default .peltier."),

@@ -27,7 +27,7 @@ class SourceError(AdapterError):
 
 
 @dataclass(frozen=True)
-class ArtifactFile:
+class SourceFile:
     """A file that may be an artifact: its address for messages, what changes with its bytes, its size, and a function
     that reads it."""
 
@@ -37,7 +37,7 @@ class ArtifactFile:
     read: Callable[[], bytes] = field(repr=False)
 
 
-def find_artifacts(source: str | Path) -> Sequence[ArtifactFile]:
+def find_artifacts(source: str | Path) -> Sequence[SourceFile]:
     """The files NAME.safetensors of a directory, of a bucket's prefix ({s3,gs,az}://BUCKET/PREFIX, see `locate`), or of
     hf://OWNER/NAME@REVISION or hf://collections/OWNER/SLUG; raises AdapterError."""
     if is_hub(source):
@@ -47,24 +47,24 @@ def find_artifacts(source: str | Path) -> Sequence[ArtifactFile]:
     return _in_bucket(str(source)) if is_remote(source) else _in_directory(local_path(source))
 
 
-def artifacts_of(snapshot: HubSnapshot) -> Sequence[ArtifactFile]:
+def artifacts_of(snapshot: HubSnapshot) -> Sequence[SourceFile]:
     """The files of a repository of the hub that may be artifacts."""
     return [
-        ArtifactFile(f"{snapshot.where}/{file.path}", snapshot.commit, file.size_bytes, partial(snapshot.read, file))
+        SourceFile(f"{snapshot.where}/{file.path}", snapshot.commit, file.size_bytes, partial(snapshot.read, file))
         for file in snapshot.choose(_AT_THE_ROOT)
     ]
 
 
-def _in_directory(directory: Path) -> Sequence[ArtifactFile]:
+def _in_directory(directory: Path) -> Sequence[SourceFile]:
     if not directory.is_dir():
         raise SourceError(f"the source {str(directory)!r} is not a directory")
     return [
-        ArtifactFile(str(path), str(path.stat().st_mtime_ns), path.stat().st_size, path.read_bytes)
+        SourceFile(str(path), str(path.stat().st_mtime_ns), path.stat().st_size, path.read_bytes)
         for path in sorted(directory.glob(f"*{ENDING}"))
     ]
 
 
-def _in_bucket(url: str) -> Sequence[ArtifactFile]:
+def _in_bucket(url: str) -> Sequence[SourceFile]:
     place = locate(url)
     with as_blob_errors(f"the bucket {place.name!r} cannot be listed"):
         listed = list(islice((entry for page in place.store.list() for entry in page), BOUNDS.listed + 1))
@@ -79,6 +79,6 @@ def _in_bucket(url: str) -> Sequence[ArtifactFile]:
             return bytes(place.store.get_range(path, start=0, end=size)) if size else b""
 
     return [
-        ArtifactFile(f"{place.name}/{path}", str(entry["e_tag"]), entry["size"], partial(read, path))
+        SourceFile(f"{place.name}/{path}", str(entry["e_tag"]), entry["size"], partial(read, path))
         for path, entry in sorted(found.items())
     ]

@@ -40,7 +40,7 @@ class MirroredUnit(BaseModel):
     files: dict[str, str] = Field(default_factory=dict)
 
 
-class _Record(BaseModel):
+class _MirrorRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     units: dict[str, MirroredUnit] = Field(default_factory=dict)
 
@@ -150,11 +150,11 @@ class Mirror:
         return all(path.is_file() and digest_of(path.read_bytes()) == digest for path, digest in paths.items())
 
 
-def _read_record(path: Path) -> _Record:
+def _read_record(path: Path) -> _MirrorRecord:
     if not path.exists():
-        return _Record()
+        return _MirrorRecord()
     try:
-        record = _Record.model_validate_json(path.read_bytes())
+        record = _MirrorRecord.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise SourceError(f"{path} is not the record of a mirror: {error.errors()[0]['msg']}") from None
     names = [name for unit in record.units.values() for name in unit.files]

@@ -10,7 +10,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_client.errors import PeltierError
 from peltier_store.blobs.location import is_remote
 from peltier_store.registry import Registry
-from peltier_store.sources.artifact_files import ArtifactFile, SourceError, find_artifacts
+from peltier_store.sources.artifact_files import SourceError, SourceFile, find_artifacts
 
 from peltier_server.auth.keyring import TENANT, Caller
 from peltier_server.catalog.publisher import Publisher, UploadTarget
@@ -33,7 +33,7 @@ async def publish_examples(source: Path | str, registry: Registry, publisher: Pu
         await _publish(file, taken, publisher, max_bytes)
 
 
-def _artifacts(source: Path | str) -> Sequence[ArtifactFile]:
+def _artifacts(source: Path | str) -> Sequence[SourceFile]:
     try:
         return find_artifacts(source)
     except AdapterError as error:
@@ -43,7 +43,7 @@ def _artifacts(source: Path | str) -> Sequence[ArtifactFile]:
         return []
 
 
-async def _publish(file: ArtifactFile, taken: Collection[str], publisher: Publisher, max_bytes: int) -> None:
+async def _publish(file: SourceFile, taken: Collection[str], publisher: Publisher, max_bytes: int) -> None:
     try:
         if file.size_bytes > max_bytes:
             raise SourceError(f"the artifact has {file.size_bytes} bytes; at most {max_bytes} are allowed")

@@ -9,6 +9,8 @@ from peltier_store.blobs.blobs import Blobs
 from peltier_store.garbage import Collector
 from peltier_store.registry import Registry
 
+from peltier_server.background import BackgroundTask
+
 logger = logging.getLogger(__name__)
 
 _ACTOR = "server"
@@ -28,17 +30,15 @@ class PurgeTask:
         self._blobs = blobs
         self._grace = timedelta(seconds=undelete_seconds)
         self._pause_seconds = min(_MAX_PAUSE_SECONDS, max(_MIN_PAUSE_SECONDS, undelete_seconds))
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask()
 
     def start(self) -> None:
         """Starts the task."""
-        self._task = asyncio.create_task(self._run())
+        self._task.start(self._run())
 
     async def close(self) -> None:
         """Stops the task."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._task.close()
 
     async def purge(self) -> None:
         """Purges versions, and deletes the blobs of purged versions and of interrupted uploads."""

@@ -9,6 +9,7 @@ from peltier_store.blobs.blobs import Blobs, BlobStoreGone
 from peltier_store.registry import Registry, RegistryGone
 
 from peltier_server import retry_hints
+from peltier_server.background import BackgroundTask
 
 logger = logging.getLogger(__name__)
 
@@ -29,17 +30,15 @@ class StoreWatch:
         self._registry = registry
         self._blobs = blobs
         self._is_gone = False
-        self._watching: asyncio.Task[None] | None = None
+        self._watching = BackgroundTask()
 
     def start(self) -> None:
         """Starts the periodic check."""
-        self._watching = asyncio.create_task(self._watch())
+        self._watching.start(self._watch())
 
     async def close(self) -> None:
         """Stops the periodic check."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._watching.close()
 
     def require_well(self) -> None:
         """Raises `NotReady` if the store was gone at the last check."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from peltier_store.registry import AdapterRecord, Registry, RegistryError, RegistryGone, RegistrySnapshot
 
+from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
 from peltier_server.residency.leases import AdapterKey
@@ -49,7 +50,7 @@ class RegistrySync:
         self._on_change: Callable[[], None] | None = None
         self._turn = asyncio.Lock()
         self._read_at = 0.0
-        self._polling: asyncio.Task[None] | None = None
+        self._polling = BackgroundTask()
         self._failing = False
         self._timeout_seconds = _READ_SECONDS
 
@@ -57,13 +58,11 @@ class RegistrySync:
         """Starts polling. Adapters that no version has any more are retired. Calls `on_change` when adapters have
         changed."""
         self._retiring, self._on_change = retiring, on_change
-        self._polling = asyncio.create_task(self._poll())
+        self._polling.start(self._poll())
 
     async def close(self) -> None:
         """Stops polling."""
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.gather(self._polling, return_exceptions=True)
+        await self._polling.close()
 
     async def catch_up(self) -> None:
         """Applies everything that was committed before the call; raises RegistryError."""

@@ -9,7 +9,8 @@ from peltier_client.commands.doctor import Finding
 from peltier_server.doctor.machine import check_memory, check_processor
 from peltier_server.doctor.packages import check_packages
 from peltier_server.doctor.store import check_store
-from peltier_server.settings import SettingsError, load_settings
+from peltier_server.load_settings import load_settings
+from peltier_server.settings import SettingsError
 
 
 def check(flags: Mapping[str, Any]) -> Iterator[Finding]:

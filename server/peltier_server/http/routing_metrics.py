@@ -47,13 +47,13 @@ class RoutingMetrics:
     def page(self, service: Service) -> str:
         """The gauges now, as Prometheus' text. Its time depends on `max_names`, not on the number of adapters."""
         slots, batcher, names_of = service.slots, service.batcher, service.catalog.references
-        on_device = self._names(chain.from_iterable(map(names_of, slots.loaded())))
+        on_device = self._names(chain.from_iterable(map(names_of, slots.device.loaded())))
         loading = self._names(chain.from_iterable(map(names_of, slots.loading())))
         return self._page.format(
             running=batcher.running_rows,
             waiting=batcher.queued_rows + slots.num_loading,
-            usage=slots.leased_share,
-            max_lora=len(on_device) + len(loading) + slots.num_free,
+            usage=slots.device.leased_share,
+            max_lora=len(on_device) + len(loading) + slots.device.num_free,
             on_device=",".join(on_device),
             loading=",".join(loading),
             now=round(time.time(), 3),

@@ -5,6 +5,7 @@ import logging
 import time
 from typing import Any
 
+from peltier_server.background import BackgroundTask
 from peltier_server.residency.leases import AdapterKey
 from peltier_server.residency.slots import Slots
 
@@ -21,18 +22,16 @@ class IdleUnload:
     def __init__(self, slots: Slots[AdapterKey, Any, Any], seconds: float | None) -> None:
         self._slots = slots
         self._seconds = seconds
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask()
 
     def start(self) -> None:
         """Starts the task, if there is a time."""
         if self._seconds is not None:
-            self._task = asyncio.create_task(self._run(self._seconds))
+            self._task.start(self._run(self._seconds))
 
     async def close(self) -> None:
         """Stops the task."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._task.close()
 
     async def _run(self, seconds: float) -> None:
         while True:

@@ -134,7 +134,7 @@ class DeviceTier(Generic[K, A, R]):
 
     def __init__(self, max_bytes: int, metrics: Metrics, drop: Callable[[SlotEntry[K, A, R]], None]) -> None:
         self.max_bytes = max_bytes
-        # Bytes with leases; `used_bytes` also counts idle adapters and installations.
+        # Bytes with leases; `used_bytes` also counts idle adapters, and installations from their reservation on.
         self._leased = Shares(max_bytes)
         self.used_bytes = 0
         self._num_adapters = 0
@@ -173,11 +173,11 @@ class DeviceTier(Generic[K, A, R]):
         mean_bytes = self.used_bytes / max(self._num_adapters, 1)
         return int((self.max_bytes - self.used_bytes) / mean_bytes) if mean_bytes else 1
 
-    def loaded(self) -> Iterator[SlotEntry[K, A, R]]:
-        """The loaded adapters: first those in use, then the pinned ones, then the idle ones, the most recently used
-        first."""
+    def loaded(self) -> Iterator[K]:
+        """The keys of the loaded adapters: those in use, then the pinned ones, then the idle ones, the most recently
+        used first."""
         pinned = (entry for entry in self._pinned.values() if not entry.leases)
-        return (entry for entry in chain(self._in_use, pinned, reversed(self._idle)) if entry.loaded)
+        return (entry.key for entry in chain(self._in_use, pinned, reversed(self._idle)) if entry.loaded)
 
     def has_room(self, num_bytes: int) -> bool:
         """Whether so many bytes are free without an eviction."""

@@ -10,6 +10,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_client.errors import PeltierError
 from peltier_store.blobs.blobs import BlobError
 
+from peltier_server.background import BackgroundTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.leases import AdapterKey
 from peltier_server.residency.slots import ResidentTier, Slots
@@ -43,17 +44,15 @@ class Pins:
         self._turn = asyncio.Lock()
         self._loads = asyncio.Semaphore(NUM_LOADS)
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask()
 
     def start(self) -> None:
         """Starts to follow `wanted`."""
-        self._task = asyncio.create_task(self._run())
+        self._task.start(self._run())
 
     async def close(self) -> None:
         """Stops; the pins stay."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._task.close()
 
     def wake(self) -> None:
         """`wanted` may have changed."""
@@ -76,14 +75,16 @@ class Pins:
     async def _run(self) -> None:
         while True:
             self._changed.clear()
+            has_failed = False
             try:
                 await self._follow()
             except Exception:
                 # Nothing else would notice if this task ended.
                 logger.exception("the pins could not be followed; they are tried again")
+                has_failed = True
             self.tried.set()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_RETRY_SECONDS if self.failures else None):
+                async with asyncio.timeout(_RETRY_SECONDS if has_failed or self.failures else None):
                     await self._changed.wait()
 
     async def _follow(self) -> None:

@@ -1,14 +1,18 @@
 """Where an adapter is in the memory of this replica, and why."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from peltier_client.protocol import Tier
+
+from peltier_server.residency.host import HostCache
+from peltier_server.residency.leases import DeviceTier, SlotEntry
 
 _NAMES: dict[Tier, str] = {"device": "on the device", "host": "in host memory", "store": "in the store"}
 
 
 @dataclass(frozen=True)
-class Placement:
+class MemoryPlacement:
     """The fastest tier that has an adapter, and since when; `used_at` is the end of its last use. Times are in seconds
     of `time.monotonic`.
 
@@ -42,6 +46,23 @@ class Placement:
         if not self.num_before:
             return f"next to be evicted when room is needed{kept}"
         return f"to be evicted after {_count(self.num_before, 'other')} when room is needed{kept}"
+
+
+def locate(
+    key: Any, entry: SlotEntry[Any, Any, Any] | None, device: DeviceTier[Any, Any, Any], host: HostCache[Any, Any]
+) -> MemoryPlacement:
+    """The place of an adapter, whose `entry` is that of its slot."""
+    kept = host.find(key)
+    is_loading = entry is not None and not entry.loaded
+    pinned_in: Tier | None = "host" if kept is not None and kept.pinned_by is not None else None
+    if entry is not None and entry.loaded:
+        pinned_in = pinned_in if entry.pinned_by is None else "device"
+        num_leases, before = entry.leases.total(), device.num_before(entry)
+        return MemoryPlacement("device", entry.loaded_at, entry.used_at, num_leases, pinned_in, before, entry.found_in)
+    if kept is not None:
+        before = host.num_before(key)
+        return MemoryPlacement("host", kept.loaded_at, kept.used_at, 0, pinned_in, before, "store", is_loading)
+    return MemoryPlacement("store", is_loading=is_loading)
 
 
 def _count(number: int, what: str) -> str:

@@ -14,7 +14,7 @@ from peltier_server.residency.fetches import AdapterLoader, Fetch, Fetches, succ
 from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.leases import DeviceTier, Lease, Leasing, MemoryBudget, SlotClaim, SlotEntry
 from peltier_server.residency.line import BoundedWait, Verdict, WaitingLine
-from peltier_server.residency.placement import Placement
+from peltier_server.residency.placement import MemoryPlacement, locate
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
@@ -23,7 +23,7 @@ ResidentTier = Literal["device", "host"]
 
 
 class Slots(Generic[K, A, R]):
-    """The device tier over the host tier, each with a maximum of bytes. Belongs to the event loop.
+    """The tier `device` over the host tier, each with a maximum of bytes. Belongs to the event loop.
 
     All callers of a key share its slot and its load. No operation takes longer with more adapters.
 
@@ -52,36 +52,13 @@ class Slots(Generic[K, A, R]):
         self._fetches: Fetches[K, A] = Fetches(loader, weight_of)
         self._entries: dict[K, SlotEntry[K, A, R]] = {}
         self._loading: dict[SlotEntry[K, A, R], None] = {}
-        self._device: DeviceTier[K, A, R] = DeviceTier(budget.device_bytes, metrics, self._drop)
+        self.device: DeviceTier[K, A, R] = DeviceTier(budget.device_bytes, metrics, self._drop)
         self._line: WaitingLine[SlotClaim[K, A, R]] = WaitingLine(weight_of)
-
-    @property
-    def used_bytes(self) -> int:
-        """Bytes on the device, including those reserved for loads."""
-        return self._device.used_bytes
-
-    def leased_bytes(self, tenant: str) -> int:
-        """Bytes of the adapters that `tenant` leases."""
-        return self._device.leased_bytes(tenant)
-
-    @property
-    def leased_share(self) -> float:
-        """The part of the device that is leased, from 0 to 1."""
-        return self._device.leased_share
-
-    @property
-    def num_free(self) -> int:
-        """How many more adapters of the mean size fit on the device without an eviction."""
-        return self._device.num_free
 
     @property
     def num_loading(self) -> int:
         """How many adapters are fetched, wait for room or are installed."""
         return len(self._loading)
-
-    def loaded(self) -> Iterator[K]:
-        """The adapters on the device: first those in use, then the others, the most recently used first."""
-        return (entry.key for entry in self._device.loaded())
 
     def loading(self) -> Iterator[K]:
         """The adapters that are fetched, wait for room or are installed, in the order in which they were wanted."""
@@ -152,7 +129,7 @@ class Slots(Generic[K, A, R]):
         entry, _ = await self._hold(self._want(key, None), tenant, None)
         try:
             if not entry.retired:
-                self._device.pin(entry, tenant)
+                self.device.pin(entry, tenant)
         finally:
             self.end_lease(entry, tenant)
             self._serve()
@@ -162,20 +139,20 @@ class Slots(Generic[K, A, R]):
         if tier == "host":
             self._host.unpin(key)
         elif (entry := self._entries.get(key)) is not None:
-            self._device.unpin(entry)
+            self.device.unpin(entry)
             self._settle(entry)
             self._serve()
 
     @property
     def pinned(self) -> set[tuple[K, ResidentTier]]:
         """The pins."""
-        device: set[tuple[K, ResidentTier]] = {(key, "device") for key in self._device.pinned}
+        device: set[tuple[K, ResidentTier]] = {(key, "device") for key in self.device.pinned}
         return device | {(key, "host") for key in self._host.pinned}
 
     def unload(self, before: float) -> None:
         """Removes every adapter that nobody has used since that time, in seconds of `time.monotonic`, and that is not
         pinned."""
-        for entry in self._device.idle_since(before):
+        for entry in self.device.idle_since(before):
             self._metrics.unloads.labels("device").inc()
             self._drop(entry)
         for key in self._host.unused_since(before):
@@ -183,19 +160,9 @@ class Slots(Generic[K, A, R]):
                 self._metrics.unloads.labels("host").inc()
                 self._host.drop(key)
 
-    def locate(self, key: K) -> Placement:
+    def locate(self, key: K) -> MemoryPlacement:
         """Where the adapter is in memory, and since when. Looks at every adapter of the tier."""
-        entry, kept = self._entries.get(key), self._host.find(key)
-        is_loading = entry is not None and not entry.loaded
-        pinned_in: ResidentTier | None = "host" if kept is not None and kept.pinned_by is not None else None
-        if entry is not None and entry.loaded:
-            num_leases, before = entry.leases.total(), self._device.num_before(entry)
-            pinned_in = pinned_in if entry.pinned_by is None else "device"
-            return Placement("device", entry.loaded_at, entry.used_at, num_leases, pinned_in, before, entry.found_in)
-        if kept is not None:
-            before = self._host.num_before(key)
-            return Placement("host", kept.loaded_at, kept.used_at, 0, pinned_in, before, "store", is_loading)
-        return Placement("store", is_loading=is_loading)
+        return locate(key, self._entries.get(key), self.device, self._host)
 
     def retire(self, key: K) -> None:
         """The adapter is deleted: its leases continue, but there are no new ones, and its pin ends. The last lease
@@ -203,7 +170,7 @@ class Slots(Generic[K, A, R]):
         self._host.drop(key)
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._device.unpin(entry)
+            self.device.unpin(entry)
             entry.retired = True
             self._settle(entry)
             self._serve()
@@ -283,10 +250,10 @@ class Slots(Generic[K, A, R]):
 
     def _require_fit(self, entry: SlotEntry[K, A, R]) -> None:
         """Raises `TooLarge` if the device has no room for the adapter beside pins, even without leases."""
-        if entry.pinned_by is None and entry.nbytes > self._device.unpinned_bytes:
-            beside = " beside pinned adapters" if self._device.unpinned_bytes < self._device.max_bytes else ""
+        if entry.pinned_by is None and entry.nbytes > self.device.unpinned_bytes:
+            beside = " beside pinned adapters" if self.device.unpinned_bytes < self.device.max_bytes else ""
             raise TooLarge(
-                f"the adapter has {entry.nbytes} bytes; this server keeps {self._device.unpinned_bytes} on the device"
+                f"the adapter has {entry.nbytes} bytes; this server keeps {self.device.unpinned_bytes} on the device"
                 f"{beside}"
             )
 
@@ -315,7 +282,7 @@ class Slots(Generic[K, A, R]):
         self._serve()
         failure = f"the adapter's {entry.nbytes} bytes found no room on the device"
         try:
-            async with self._wait.bounded("room", failure, lambda: self._device.describe(tenant)):
+            async with self._wait.bounded("room", failure, lambda: self.device.describe(tenant)):
                 return await claim.granted
         except BaseException:
             # The lease may have been granted in the iteration of the loop in which the caller was cancelled.
@@ -348,13 +315,13 @@ class Slots(Generic[K, A, R]):
         return verdict, claim.entry.nbytes
 
     def _try_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> Verdict:
-        verdict = self._device.try_lease(entry, tenant)
+        verdict = self.device.try_lease(entry, tenant)
         if verdict is Verdict.GRANTED and entry.installing is None:
             self._install(entry)
         return verdict
 
     def _release(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
-        if self._device.end_lease(entry, tenant):
+        if self.device.end_lease(entry, tenant):
             self._settle(entry)
             self._serve()
 
@@ -365,11 +332,11 @@ class Slots(Generic[K, A, R]):
         if entry.retired:
             self._drop(entry)
         else:
-            self._device.let_idle(entry)
+            self.device.let_idle(entry)
 
     def _place_unwanted(self, entry: SlotEntry[K, A, R]) -> None:
         """Installs an adapter that nobody waits for, if there is free room; otherwise it stays in the host tier."""
-        if self._line.waiting or entry.retired or not self._device.has_room(entry.nbytes):
+        if self._line.waiting or entry.retired or not self.device.has_room(entry.nbytes):
             self._abandon(entry)
         else:
             self._install(entry)
@@ -377,7 +344,7 @@ class Slots(Generic[K, A, R]):
     def _install(self, entry: SlotEntry[K, A, R]) -> None:
         artifact, entry.artifact = entry.artifact, None
         assert artifact is not None, "an artifact is fetched before it is installed, and installed once"
-        self._device.begin_install(entry)
+        self.device.begin_install(entry)
         entry.installing = asyncio.create_task(self._loader.install(artifact))
         entry.installing.add_done_callback(lambda task: self._after_install(entry, succeeded(task)))
         self._fetches.finish(entry.fetch)
@@ -398,7 +365,7 @@ class Slots(Generic[K, A, R]):
             self._host.put(entry.key, artifact)
 
     def _after_install(self, entry: SlotEntry[K, A, R], succeeded: bool) -> None:
-        self._device.end_install(entry, succeeded=succeeded)
+        self.device.end_install(entry, succeeded=succeeded)
         if succeeded:
             entry.loaded, entry.loaded_at = True, time.monotonic()
             self._loading.pop(entry, None)
@@ -410,7 +377,7 @@ class Slots(Generic[K, A, R]):
         self._serve()
 
     def _drop(self, entry: SlotEntry[K, A, R]) -> None:
-        self._device.remove(entry)
+        self.device.remove(entry)
         self._host.note_use(entry.key, entry.used_at)
         # Waiting callers may still refer to the entry, which must not keep the adapter in memory.
         entry.installing = None

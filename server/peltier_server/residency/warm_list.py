@@ -9,6 +9,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_client.errors import NotReady, PeltierError
 
 from peltier_server import retry_hints
+from peltier_server.background import BackgroundTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.leases import AdapterKey
 from peltier_server.residency.pins import NUM_LOADS, Pins
@@ -32,19 +33,17 @@ class WarmList:
         self._max_seconds = max_seconds
         self._loads = asyncio.Semaphore(NUM_LOADS)
         self._is_loaded = True
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask()
 
     def start(self, names: Mapping[AdapterKey, str], num_pins: int) -> None:
         """Loads these adapters, by the names that the log shows, and waits for the first attempt of `num_pins` pins."""
         if names or num_pins:
             self._is_loaded = False
-            self._task = asyncio.create_task(self._run(names, len(names) + num_pins))
+            self._task.start(self._run(names, len(names) + num_pins))
 
     async def close(self) -> None:
         """Stops loading."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._task.close()
 
     def require_loaded(self) -> None:
         """Raises `NotReady` until every adapter was tried."""

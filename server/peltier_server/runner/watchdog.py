@@ -8,6 +8,7 @@ from collections.abc import Callable
 from peltier_client.errors import NotReady
 
 from peltier_server import retry_hints
+from peltier_server.background import BackgroundTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.runner.supervisor import WorkerSupervisor
 
@@ -40,17 +41,15 @@ class Watchdog:
         self._max_restarts = max_restarts
         self._num_restarts = 0
         self._unproven_since: float | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watching = BackgroundTask()
 
     def start(self, give_up: Callable[[Exception], None]) -> None:
         """Starts watching. Calls `give_up` when restarts do not help."""
-        self._watching = asyncio.create_task(self._watch(give_up))
+        self._watching.start(self._watch(give_up))
 
     async def close(self) -> None:
         """Stops watching."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._watching.close()
 
     @property
     def is_stuck(self) -> bool:

@@ -33,6 +33,7 @@ from opentelemetry.trace import Tracer
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
 
+from peltier_server.background import BackgroundTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.settings import SettingsError
 from peltier_server.telemetry.choice import TelemetryChoice
@@ -137,17 +138,15 @@ class MetricsExport:
         self._exporter = OTLPMetricExporter()
         self._interval_seconds = _interval_ms() / 1000
         self._started_at = time.time_ns()
-        self._sending: asyncio.Task[None] | None = None
+        self._sending = BackgroundTask()
 
     def start(self) -> None:
         """Starts the periodic export."""
-        self._sending = asyncio.create_task(self._repeat())
+        self._sending.start(self._repeat())
 
     async def close(self) -> None:
         """Exports the last values."""
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+        if await self._sending.close():
             await self._export()
         await asyncio.to_thread(self._exporter.shutdown)
 

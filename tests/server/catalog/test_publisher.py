@@ -94,7 +94,7 @@ async def test_an_adapter_that_does_not_prove_itself_is_refused(
     assert any("golden example 0" in reason for reason in error["details"])
     assert (await running.predict("a", "bad")).status_code == 404
     assert stored_files(tmp_path / "store") == []
-    await until(lambda: running.service.slots.used_bytes == 0)
+    await until(lambda: running.service.slots.device.used_bytes == 0)
 
 
 async def test_weights_that_overflow_are_refused(
@@ -206,7 +206,7 @@ async def test_an_upload_that_fails_leaves_nothing(
         answer = await running.upload(data)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
     assert (await running.predict("a", "bad")).status_code == 404
-    await until(lambda: running.service.slots.used_bytes == 0)
+    await until(lambda: running.service.slots.device.used_bytes == 0)
     assert await is_garbage(running, data)
     again = await running.upload(data)
     assert (again.status_code, again.json()["version"]) == (201, 1)
@@ -240,7 +240,7 @@ async def test_memory_is_free_after_the_last_version_that_has_the_bytes(
     assert len(stored_files(tmp_path / "store")) == 1
     assert (await running.predict("b", "bad")).status_code == 200
     await running.client.delete("/v1/adapters/b/versions/1")
-    await until(lambda: running.service.slots.used_bytes == 0)
+    await until(lambda: running.service.slots.device.used_bytes == 0)
     assert len(stored_files(tmp_path / "store")) == 1
 
 
@@ -355,7 +355,7 @@ async def test_a_server_that_rounds_measures_what_rounding_does_to_an_adapter(
         answer = await running.upload(changed(sound, t5_gated, {"golden": tuple(far)}), "far")
         assert answer.status_code == 422
         assert f"is allowed in {dtype}" in answer.json()["error"]["message"]
-        assert running.service.slots.used_bytes == artifact.nbytes
+        assert running.service.slots.device.used_bytes == artifact.nbytes
         assert 'peltier_adapters{tier="host"} 1.0' in (await running.client.get("/metrics")).text
 
 
@@ -373,7 +373,7 @@ async def test_a_server_that_rounds_refuses_a_wrong_tensor_that_moves_its_answer
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "artifact_refused")
         (reason,) = answer.json()["error"]["details"]
         assert reason.startswith("the adapter's weights are not those of the recorded outputs")
-        assert running.service.slots.used_bytes == 0
+        assert running.service.slots.device.used_bytes == 0
         assert (await running.upload(sound)).status_code == 201
         older = changed(wrong, bert, {"substitute_output": None})
         assert (await running.upload(older, "older")).status_code == 201

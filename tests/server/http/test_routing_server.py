@@ -15,7 +15,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.routing_server import PATH, RoutingServer
-from peltier_server.settings import load_settings
+from peltier_server.load_settings import load_settings
 
 from tests.server.conftest import Running, Serve, until
 from tests.support.endpoint_picker import VLLM, Endpoint
@@ -211,7 +211,7 @@ async def test_a_picker_keeps_each_adapter_on_one_of_three_replicas(
             # The picker reads the field `model` on this route: requesthandling/parsers/openai/openai.go, Claims.
             answer = await best.client.post("/v1/embeddings", json={"model": name, "input": "a good film"})
             answer.raise_for_status()
-        loaded = [len(list(replica.service.slots.loaded())) for replica in replicas]
+        loaded = [len(list(replica.service.slots.device.loaded())) for replica in replicas]
     assert sum(loaded) == len(names)
     assert sum(number > 0 for number in loaded) > 1
 

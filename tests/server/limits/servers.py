@@ -93,7 +93,7 @@ class Small:
 
     def run(self, work: Coroutine[Any, Any, object]) -> None:
         """Runs it on the server's event loop."""
-        polling = self.service.store.sync._polling
+        polling = self.service.store.sync._polling._task
         assert polling is not None
         asyncio.run_coroutine_threadsafe(work, polling.get_loop()).result()
 

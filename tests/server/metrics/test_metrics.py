@@ -147,7 +147,7 @@ async def test_batches_and_tiers_are_measured(busy: Running) -> None:
     assert values["peltier_batch_rows_sum"] == before["peltier_batch_rows_sum"] + 2
     assert values["peltier_adapter_loads_total"] == 1
     assert values["peltier_adapters['device']"] == values["peltier_adapters['host']"] == 1
-    assert values["peltier_adapter_bytes['device']"] == busy.service.slots.used_bytes > 0
+    assert values["peltier_adapter_bytes['device']"] == busy.service.slots.device.used_bytes > 0
     assert values["peltier_adapter_cache_requests_total['device']"] == 2
     assert values["peltier_queue_tokens['default']"] == 0
 

@@ -161,5 +161,5 @@ async def test_an_adapter_from_the_store_is_proved_once(
         for _ in range(2):
             answer = await running.predict("a", "bad")
             assert (answer.status_code, answer.headers["x-adapter-tier"]) == (200, "store")
-            running.service.slots._device._make_room(running.service.settings.memory.device_bytes)
+            running.service.slots.device._make_room(running.service.settings.memory.device_bytes)
     assert judged.call_count == times

@@ -72,17 +72,17 @@ async def test_the_least_recently_used_goes_first() -> None:
 async def test_adapters_in_use_are_listed_before_idle_ones() -> None:
     """The idle ones by their last use. The free room is in adapters of the mean size."""
     slots = make_slots(FakeLoader(), device_bytes=14)
-    assert slots.num_free == 1
+    assert slots.device.num_free == 1
     for digest in "abda":
         async with slots.lease(digest, "t"):
             pass
     holder = Holder(slots, "b")
     await settle()
-    assert list(slots.loaded()) == ["b", "a", "d"]
-    assert slots.leased_share == SIZES["b"] / 14
-    assert slots.num_free == 1
+    assert list(slots.device.loaded()) == ["b", "a", "d"]
+    assert slots.device.leased_share == SIZES["b"] / 14
+    assert slots.device.num_free == 1
     await end([holder], slots)
-    assert slots.leased_share == 0
+    assert slots.device.leased_share == 0
 
 
 async def test_what_the_device_can_never_hold_is_refused() -> None:
@@ -104,7 +104,7 @@ async def test_a_failed_load_is_tried_again() -> None:
     loader.failing.clear()
     async with slots.lease("a", "t") as lease:
         assert lease.tier == "store"
-    assert slots.used_bytes == 3
+    assert slots.device.used_bytes == 3
 
 
 async def test_a_caller_who_gives_up_does_not_end_the_load() -> None:
@@ -159,7 +159,7 @@ async def test_the_last_caller_and_the_end_of_the_load_free_once() -> None:
     holder.task = asyncio.current_task()  # the traceback of the other names what it waited for
     gc.collect()
     assert not loader.installed
-    assert slots.used_bytes == 0
+    assert slots.device.used_bytes == 0
 
 
 async def test_a_deleted_adapter_leaves_after_its_last_lease() -> None:
@@ -170,9 +170,9 @@ async def test_a_deleted_adapter_leaves_after_its_last_lease() -> None:
         slots.retire("a")
         await settle()
         assert len(loader.installed) == 1
-        assert slots.used_bytes == 3
+        assert slots.device.used_bytes == 3
     assert not loader.installed
-    assert slots.used_bytes == 0
+    assert slots.device.used_bytes == 0
 
 
 async def test_a_load_begins_before_its_lease() -> None:

@@ -156,7 +156,7 @@ class SlotsMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_device_is_never_overfull(self) -> None:
-        assert self.slots.used_bytes <= DEVICE_BYTES
+        assert self.slots.device.used_bytes <= DEVICE_BYTES
         assert self.loader.held_bytes <= DEVICE_BYTES
 
     @invariant()
@@ -184,11 +184,11 @@ class SlotsMachine(RuleBasedStateMachine):
     @invariant()
     def room_is_for_what_is_there(self) -> None:
         held = {holder.resident for holder in self.holders if holder.holds}
-        assert sum(resident.nbytes for resident in held) <= self.slots.used_bytes <= self.loader.held_bytes
+        assert sum(resident.nbytes for resident in held) <= self.slots.device.used_bytes <= self.loader.held_bytes
 
     @invariant()
     def each_adapter_is_loaded_or_loading(self) -> None:
-        loaded, loading = list(self.slots.loaded()), list(self.slots.loading())
+        loaded, loading = list(self.slots.device.loaded()), list(self.slots.loading())
         held = {one.digest for one in self.holders if one.holds}
         assert {digest for digest in SIZES if self.slots.tier(digest) == "device"} <= set(loaded)
         assert held <= set(loaded[: len(held) + len(self.retired)])
@@ -198,7 +198,7 @@ class SlotsMachine(RuleBasedStateMachine):
     @invariant()
     def a_tenant_is_charged_for_what_it_holds(self) -> None:
         for tenant in WEIGHTS:
-            assert self.slots.leased_bytes(tenant) == sum(one.nbytes for one in self.charged_to(tenant))
+            assert self.slots.device.leased_bytes(tenant) == sum(one.nbytes for one in self.charged_to(tenant))
 
     @invariant()
     def who_waits_waits_for_a_lease(self) -> None:
@@ -242,7 +242,7 @@ class SlotsMachine(RuleBasedStateMachine):
             holder.release.set()
         await asyncio.gather(*(holder.task for holder in self.holders), return_exceptions=True)
         await settle()
-        assert not any(map(self.slots.leased_bytes, WEIGHTS))
+        assert not any(map(self.slots.device.leased_bytes, WEIGHTS))
         assert not self.slots._line.waiting
         assert not self.slots._fetches._line.waiting
         await self.slots.close()

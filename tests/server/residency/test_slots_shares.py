@@ -36,7 +36,7 @@ async def test_a_load_that_nobody_waits_for_stands_in_nobodys_way() -> None:
     large.task.cancel()
     await settle()
     assert small.holds
-    assert slots.used_bytes == 5 + 3
+    assert slots.device.used_bytes == 5 + 3
     for holder in (held, small):
         holder.release.set()
         await holder.task
@@ -52,9 +52,9 @@ async def test_one_tenant_never_leases_the_whole_device() -> None:
     other = [Holder(slots, f"y{number}", "u") for number in range(2)]
     await settle()
     assert all(one.holds for one in other)
-    assert (slots.leased_bytes("t"), slots.leased_bytes("u"), slots.used_bytes) == (70, 20, 90)
+    assert (slots.device.leased_bytes("t"), slots.device.leased_bytes("u"), slots.device.used_bytes) == (70, 20, 90)
     await end([*flood, *other])
-    assert slots.leased_bytes("t") == 0
+    assert slots.device.leased_bytes("t") == 0
 
 
 async def test_beyond_its_share_a_caller_is_refused_in_time() -> None:
@@ -68,9 +68,9 @@ async def test_beyond_its_share_a_caller_is_refused_in_time() -> None:
             pass
     assert refused.value.retry_after == 1
     await end(held)
-    assert slots.leased_bytes("t") == 0
+    assert slots.device.leased_bytes("t") == 0
     async with slots.lease("x2", "t"):
-        assert slots.leased_bytes("t") == 10
+        assert slots.device.leased_bytes("t") == 10
 
 
 async def test_each_tenant_is_charged_for_a_public_adapter_it_uses() -> None:
@@ -78,9 +78,9 @@ async def test_each_tenant_is_charged_for_a_public_adapter_it_uses() -> None:
     slots = make_slots(FakeLoader())
     holders = [Holder(slots, "b", tenant) for tenant in "ttu"]
     await settle()
-    assert (slots.leased_bytes("t"), slots.leased_bytes("u"), slots.used_bytes) == (4, 4, 4)
+    assert (slots.device.leased_bytes("t"), slots.device.leased_bytes("u"), slots.device.used_bytes) == (4, 4, 4)
     await end(holders[:2])
-    assert (slots.leased_bytes("t"), slots.leased_bytes("u")) == (0, 4)
+    assert (slots.device.leased_bytes("t"), slots.device.leased_bytes("u")) == (0, 4)
     await end(holders)
 
 
@@ -132,14 +132,14 @@ async def test_who_gives_up_as_the_grant_comes_gives_it_back() -> None:
     held, waits = Holder(slots, "x"), Holder(slots, "y", "u")
     await settle()
     held.release.set()
-    while not slots.leased_bytes("u"):  # noqa: ASYNC110 - it is to stop in the very turn of the grant
+    while not slots.device.leased_bytes("u"):  # noqa: ASYNC110 - it is to stop in the very turn of the grant
         await asyncio.sleep(0)
     assert waits.waits
     waits.task.cancel()
     await settle()
-    assert slots.leased_bytes("u") == 0
+    assert slots.device.leased_bytes("u") == 0
     async with asyncio.timeout(10), slots.lease("x", "t"):
-        assert slots.used_bytes == 10
+        assert slots.device.used_bytes == 10
 
 
 async def test_loads_begun_ahead_pass_nobody_who_waits() -> None:
@@ -150,8 +150,8 @@ async def test_loads_begun_ahead_pass_nobody_who_waits() -> None:
     await settle()
     slots.prefetch("a", "t")
     await settle()
-    assert slots.used_bytes == 5 + 2
+    assert slots.device.used_bytes == 5 + 2
     await end([held[0]])
     await settle()
-    assert slots.used_bytes == 2 + 7
+    assert slots.device.used_bytes == 2 + 7
     await end([held[1], waits])

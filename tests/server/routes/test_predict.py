@@ -393,4 +393,4 @@ async def test_thrashing_slots_never_mix_adapters(
                 assert answer.status_code == 504
 
         await asyncio.gather(*(ask(number) for number in range(200)))
-        assert running.service.slots.used_bytes <= 2.5 * nbytes
+        assert running.service.slots.device.used_bytes <= 2.5 * nbytes

@@ -213,19 +213,19 @@ async def test_what_is_over_a_quota_leaves_nothing(
     shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:
     """Neither on the disk nor on the device, however often a tenant tries."""
-    (stored,), used_bytes = stored_files(tmp_path / "store"), shelf.service.slots.used_bytes
+    (stored,), used_bytes = stored_files(tmp_path / "store"), shelf.service.slots.device.used_bytes
     await limit(shelf, max_stored_bytes=stored.stat().st_size)
     for seed in (1, 2):
         assert (await shelf.upload(make_artifact(bert, "bitfit", seed=seed), "demo")).status_code == 507
     assert stored_files(tmp_path / "store") == [stored]
-    assert shelf.service.slots.used_bytes == used_bytes
+    assert shelf.service.slots.device.used_bytes == used_bytes
 
 
 async def test_what_is_not_recorded_does_not_stay_on_the_device(
     shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the quota was reached by another upload meanwhile."""
-    used_bytes = shelf.service.slots.used_bytes
+    used_bytes = shelf.service.slots.device.used_bytes
     await limit(shelf, max_stored_bytes=2**40)
 
     async def meanwhile(*_: object, **__: object) -> None:
@@ -233,7 +233,7 @@ async def test_what_is_not_recorded_does_not_stay_on_the_device(
 
     monkeypatch.setattr(shelf.service.store.registry, "require_room", meanwhile)
     assert (await shelf.upload(make_artifact(bert, "bitfit", seed=1), "demo")).status_code == 507
-    await until(lambda: shelf.service.slots.used_bytes == used_bytes)
+    await until(lambda: shelf.service.slots.device.used_bytes == used_bytes)
 
 
 async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ async def test_a_lost_thread_keeps_no_room_from_others(
         assert (await running.predict("demo", "bad")).status_code == 424
         for name in ("demo", "other"):
             assert (await running.client.delete(f"/v1/adapters/{name}")).status_code == 204
-        await until(lambda: slots.used_bytes == 0)
+        await until(lambda: slots.device.used_bytes == 0)
         release.set()
 
 

@@ -45,8 +45,8 @@ _CODES: Mapping[int, grpc.StatusCode] = {
 # Calls that say whether something is ready. That it is not is no error there.
 _NOT_READY = frozenset({HTTPStatus.FAILED_DEPENDENCY, HTTPStatus.SERVICE_UNAVAILABLE})
 
-Read = Callable[[AppAnswer], Any]
-Handler = Callable[[Any, Any], Awaitable[Any]]
+AnswerReader = Callable[[AppAnswer], Any]
+CallHandler = Callable[[Any, Any], Awaitable[Any]]
 
 
 class GrpcServer:
@@ -114,7 +114,7 @@ class GrpcServer:
         }
 
     def _handler(
-        self, kind: Any, make: Callable[[Any], AppCall], read: Read, accepted: frozenset[int] = frozenset()
+        self, kind: Any, make: Callable[[Any], AppCall], read: AnswerReader, accepted: frozenset[int] = frozenset()
     ) -> grpc.RpcMethodHandler:
         async def handle(request: Any, context: Any) -> Any:
             return await self._answer(context, partial(make, request), read, accepted)
@@ -125,7 +125,9 @@ class GrpcServer:
         make = partial(messages.infer_call, request, context.time_remaining())
         return await self._answer(context, make, messages.read_infer, frozenset())
 
-    async def _answer(self, context: Any, make: Callable[[], AppCall], read: Read, accepted: frozenset[int]) -> Any:
+    async def _answer(
+        self, context: Any, make: Callable[[], AppCall], read: AnswerReader, accepted: frozenset[int]
+    ) -> Any:
         try:
             call = make()
         except PeltierError as error:
@@ -139,7 +141,7 @@ class GrpcServer:
         return read(answer)
 
 
-def _unary(kind: Any, handle: Handler) -> grpc.RpcMethodHandler:
+def _unary(kind: Any, handle: CallHandler) -> grpc.RpcMethodHandler:
     return grpc.unary_unary_rpc_method_handler(
         handle, request_deserializer=kind.FromString, response_serializer=lambda message: message.SerializeToString()
     )
