@@ -37,7 +37,7 @@ def test_the_samples_are_quoted_from_the_code() -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The sources and their tests, to be changed."""
-    for name in (*PACKAGES, "tests", "docs"):
+    for name in (*PACKAGES, "tests", "benchmarks", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / ".venv").symlink_to(sys.prefix)

@@ -110,7 +110,7 @@ def test_a_killed_sweep_goes_on_where_it_was(start: Start, tmp_path: Path):
     assert all(row["values"]["toy accuracy"]["count"] == 3 for row in rows)
 
 
-@pytest.mark.parametrize("executor", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("executor", ["processes", pytest.param("ray", marks=pytest.mark.alone)])
 def test_ctrl_c_ends_with_a_table(executor: str, start: Start, tmp_path: Path):
     """The terminal sends it to every process of the group; what is done is in the table, and nobody complains."""
     process = start(ENDLESS, f"--executor={executor}")

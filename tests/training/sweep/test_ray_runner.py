@@ -16,8 +16,9 @@ from peltier_training.sweep.sweep import Sweep
 
 MakeSweep = Callable[..., Sweep]
 Tables = dict[str, Any]
-# test_sweep.py and test_runner.py stay, where processes run the same trials.
-pytestmark = pytest.mark.slow
+# Ray starts its processes at the lowest priority, where other tests starve them. Quick tests run the same trials in
+# processes: test_sweep.py and test_executor.py.
+pytestmark = pytest.mark.alone
 
 
 def living() -> list["subprocess.Popen[bytes]"]:
