@@ -6,11 +6,14 @@ RegistryError           the database itself failed, or cannot be used
     - AdapterUnknown
     - VersionUnknown    the adapter exists, but not the version or alias
     - KeyUnknown
+    - FileUnknown
+    - TrainingUnknown
   x RegistryConflict    an existing record forbids the change
   x InvalidRecord       a given value breaks a rule
   x RegistryGone        the database is missing, replaced, older than before, or damaged
   x RegistryFull        the database's disk is full
   x QuotaReached        the tenant would own more than it may
+  x LeaseLost           another process has taken the training, or its lease has ended
   x BlobBusy            a collector is deleting the bytes, or may have deleted them: store them again
 """
 
@@ -41,6 +44,14 @@ class KeyUnknown(NotRegistered):
     """No key has this prefix."""
 
 
+class FileUnknown(NotRegistered):
+    """The tenant has no file of this id."""
+
+
+class TrainingUnknown(NotRegistered):
+    """The tenant has no training of this id."""
+
+
 class RegistryConflict(RegistryError):
     """An existing record forbids the change."""
 
@@ -63,3 +74,7 @@ class QuotaReached(RegistryError):
 
 class BlobBusy(RegistryError):
     """A collector is deleting these bytes or may have deleted them; store them again."""
+
+
+class LeaseLost(RegistryError):
+    """The process that holds a training has lost it, and must not go on with it."""

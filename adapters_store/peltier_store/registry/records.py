@@ -4,15 +4,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 
 from peltier_store.registry.errors import InvalidRecord
 
 # Scopes are independent of each other: a key has one or more.
-SCOPES = frozenset({"predict", "publish", "admin", "metrics"})
+SCOPES = frozenset({"predict", "publish", "train", "admin", "metrics"})
 # Where replicas can keep a pinned adapter.
 PINNED_TIERS = ("device", "host")
+# The states of a training. The last three are final.
+FINAL_STATES = ("succeeded", "failed", "cancelled")
+STATES = ("queued", "running", "paused", "evaluating", "publishing", *FINAL_STATES)
+# The kinds of a training's events.
+EVENTS = ("state", "preflight", "progress", "checkpoint", "message")
 # Bounds of a tenant's weight.
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
@@ -81,7 +87,10 @@ class AdapterRecord:
 
 @dataclass(frozen=True)
 class Quotas:
-    """A tenant's limits; None is no limit. `weight` is its share of a busy server, relative to other tenants."""
+    """A tenant's limits; None is no limit. `weight` is its share of a busy server, relative to other tenants.
+
+    `max_trainings` counts those that have not ended, and `max_training_rows` the examples of one training.
+    """
 
     requests_per_second: float | None = None
     tokens_per_second: float | None = None
@@ -89,6 +98,9 @@ class Quotas:
     max_stored_bytes: int | None = None
     max_adapters: int | None = None
     max_pinned_adapters: int | None = None
+    max_trainings: int | None = None
+    max_training_rows: int | None = None
+    max_training_minutes_per_day: float | None = None
     weight: float = 1.0
 
 
@@ -148,6 +160,93 @@ class StorageUsage:
     num_adapters: int
     num_pinned: int
     stored_bytes: int
+
+
+@dataclass(frozen=True)
+class File:
+    """A tenant's uploaded examples, or with `is_inline` those that were sent with a training."""
+
+    id: str
+    tenant: str
+    name: str
+    purpose: str
+    digest: str
+    size_bytes: int
+    num_rows: int
+    is_inline: bool
+    created_at: datetime
+    created_by: str
+
+
+@dataclass(frozen=True)
+class TrainingDraft:
+    """A training to be created. `request` is what the caller sent without its examples, which are in the files."""
+
+    task: str
+    request: Mapping[str, Any]
+    train_file_id: str
+    validation_file_id: str | None = None
+    keep_examples: bool = False
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training with its state: one of `STATES`.
+
+    While a worker has it, or in the state `publishing` a replica of the server, `holder` is the name of that process
+    and `lease_expires_at` the time at which another may take the training. `attempts` counts the workers that began it
+    since its newest checkpoint. `seconds` is the time that workers have spent on it. `wish` is what the owner asked
+    for and the worker has not done yet: `pause` or `cancel`. The checkpoint and the artifact are blobs.
+    """
+
+    id: str
+    tenant: str
+    task: str
+    state: str
+    request: Mapping[str, Any]
+    train_file_id: str | None
+    validation_file_id: str | None
+    keep_examples: bool
+    size_bytes: int
+    created_at: datetime
+    created_by: str
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    wish: str | None = None
+    reason: str | None = None
+    progress: Mapping[str, Any] | None = None
+    preflight: Mapping[str, Any] | None = None
+    metrics: Mapping[str, float] | None = None
+    report: str | None = None
+    adapter: str | None = None
+    seconds: float = 0.0
+    holder: str | None = None
+    lease_expires_at: datetime | None = None
+    attempts: int = 0
+    checkpoint_digest: str | None = None
+    checkpoint_bytes: int = 0
+    artifact_digest: str | None = None
+    artifact_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """Something that happens to a training: `kind` is one of `EVENTS`, `message` a sentence."""
+
+    kind: str
+    message: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainingEvent:
+    """One entry of a training's log. `id` grows with time."""
+
+    id: int
+    at: datetime
+    kind: str
+    message: str
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
