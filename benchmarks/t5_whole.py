@@ -27,7 +27,8 @@ from peltier_training.learners import BaselineLearner
 from peltier_training.sweep.description import create_description, read_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import Trial
-from peltier_training.sweep.worker import draw, write_examples
+from peltier_training.data.writing import write_examples
+from peltier_training.sweep.worker import draw
 from peltier_training.train import learn
 
 

@@ -13,7 +13,8 @@ from peltier_training.errors import TrainingError
 from peltier_training.report.report import Report
 from peltier_training.sweep import worker
 from peltier_training.sweep.sweep import Sweep
-from peltier_training.sweep.worker import draw, write_examples
+from peltier_training.data.writing import write_examples
+from peltier_training.sweep.worker import draw
 from peltier_training.train import TrainingResult
 
 MakeSweep = Callable[..., Sweep]
