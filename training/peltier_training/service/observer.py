@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from peltier_training.config.run import Run
+from peltier_training.config.run import LOWER_IS_BETTER, Run
 from peltier_training.fit.schedule import find_decay
 from peltier_training.service.budget import Deadline
 from peltier_training.service.checkpoints import pack
@@ -53,11 +53,15 @@ class Observer(TrainerCallback):
             "loss": _finite(_last(state, "loss"), 6),
             "metric": self._run.metric,
             "value": _finite(scores[-1] if scores else None, 6),
-            "best": _finite(state.best_metric if scores else None, 6),
+            "best": _finite(self._best(scores), 6),
             "learning_rate": _finite(_last(state, "learning_rate"), 10),
             "seconds_left": self._seconds_left(state),
         }
         self._send(Progressed(progress, is_validation))
+
+    def _best(self, scores: Sequence[float]) -> float | None:
+        best = min if self._run.metric in LOWER_IS_BETTER else max
+        return best(scores) if scores else None
 
     def _last_step(self, state: TrainerState) -> int:
         decay = find_decay(self._run, state.log_history)
