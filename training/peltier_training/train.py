@@ -61,7 +61,9 @@ def train(run: Run) -> TrainingResult:
 
 
 def learn(prepared: Prepared, callbacks: Sequence[TrainerCallback] = ()) -> Learned:
-    """Train and keep the best epoch; the Trainer calls `callbacks`. Every process that torchrun started ends with the same model."""
+    """Train and keep the best epoch; the Trainer calls `callbacks`.
+
+    Every process that torchrun started ends with the same model."""
     run, data = prepared.run, prepared.data
     use_threads(run.threads)
     take_device(run.device)

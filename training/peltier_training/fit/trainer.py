@@ -251,7 +251,7 @@ def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
 
 
 def _length(run: Run, checkpoint: str | None) -> dict[str, int]:
-    """The run's epochs and, if it has one, its last step; or those until `checkpoint` if the run stopped early there."""
+    """The run's epochs, and its last step if it has one; or the epochs until `checkpoint` if the run stopped there."""
     if checkpoint is not None:
         state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
         if is_over(run, state.log_history):

@@ -30,7 +30,9 @@ def file_kind(name: str, start: bytes) -> str:
 def check_size(name: str, num_bytes: int) -> None:
     """Raise a `TrainingError` for a file of more than `MAX_FILE_BYTES`."""
     if num_bytes > MAX_FILE_BYTES:
-        raise TrainingError(f"the file {shown(name)} has {num_bytes:,} bytes; a training reads at most {MAX_FILE_BYTES:,}")
+        raise TrainingError(
+            f"the file {shown(name)} has {num_bytes:,} bytes; a training reads at most {MAX_FILE_BYTES:,}"
+        )
 
 
 def write_file(directory: Path, part: str, name: str, data: bytes, size_bytes: int) -> Path:

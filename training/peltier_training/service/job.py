@@ -5,12 +5,11 @@ import shutil
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.errors import TrainingError
@@ -18,30 +17,14 @@ from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
 from peltier_training.service.checkpoints import unpack
 from peltier_training.service.examples import check_lines
-from peltier_training.service.messages import Checked, Delivered, Evaluating, Message, Refused
+from peltier_training.service.messages import ARCHIVE, Checked, Delivered, Evaluating, Job, Message, Refused
 from peltier_training.service.observer import Observer
 from peltier_training.service.preflight import Preflight
-from peltier_training.service.request import CHECKPOINTS, Machine, TrainingRequest, create_run
+from peltier_training.service.request import CHECKPOINTS, TrainingRequest, create_run
 from peltier_training.service.split import split_file
 from peltier_training.train import finish, learn
 
-ARCHIVE = Path("checkpoint.tar")
 _LOG = "log.txt"
-
-
-@dataclass(frozen=True)
-class Job:
-    """A training in `directory`, which has its files `train` and `validation` (None: a share of the other) and, if
-    another process has begun it, the archive of its last checkpoint. `spent` is the time of earlier processes.
-    `seconds_per_token` is a rate that was measured."""
-
-    directory: Path
-    request: Mapping[str, Any]
-    train: Path
-    validation: Path | None
-    machine: Machine
-    spent: float = 0.0
-    seconds_per_token: float | None = None
 
 
 def run_job(job: Job, channel: Connection) -> None:

@@ -1,9 +1,29 @@
-"""What the process of a training tells its worker. Imports no torch."""
+"""What a worker hands to the process of a training, and what that tells it. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from peltier_training.service.request import Machine
+
+# The last checkpoint in a job's directory.
+ARCHIVE = Path("checkpoint.tar")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training in `directory`, which has its files `train` and `validation` (None: a share of the other) and, if
+    another process has begun it, the archive of its last checkpoint. `spent` is the time of earlier processes.
+    `seconds_per_token` is a rate that was measured."""
+
+    directory: Path
+    request: Mapping[str, Any]
+    train: Path
+    validation: Path | None
+    machine: Machine
+    spent: float = 0.0
+    seconds_per_token: float | None = None
 
 
 @dataclass(frozen=True)
@@ -23,7 +43,7 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Saved:
-    """The job's `checkpoint` has the state after `step`."""
+    """The job's `ARCHIVE` has the state after `step`."""
 
     step: int
 
@@ -35,7 +55,8 @@ class Evaluating:
 
 @dataclass(frozen=True)
 class Delivered:
-    """The artifact and its report, files in the job's directory. `rate` is the measured `preflight.Rate`."""
+    """The artifact and its report, files in the job's directory. `seconds_per_token` was
+    measured."""
 
     artifact: Path
     report: Path

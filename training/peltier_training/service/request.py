@@ -99,7 +99,9 @@ def create_run(request: TrainingRequest, data: Data, machine: Machine, *, resume
     for and does not exist."""
     choice = ResolvedChoice.find(request.recipe, request.task, request.preset, machine.backbone)
     if choice.preset in BASELINES:
-        raise TrainingError(f"preset {choice.preset!r} changes the backbone's weights, so it leaves no adapter to publish")
+        raise TrainingError(
+            f"preset {choice.preset!r} changes the backbone's weights, so it leaves no adapter to publish"
+        )
     numbers, text, embedding, overrides = _divide(request.settings, choice)
     given = GivenValue({**numbers, "seed": request.seed}, overrides, text.get("template"))
     hyperparameters = _create(Hyperparameters, choice.numbers(given))
@@ -183,6 +185,8 @@ def _create(kind: type[T], values: Mapping[str, Any]) -> T:
 
 def _explain(error: ValidationError, whole: str) -> str:
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part in ("budget", *first["loc"][:1]) or isinstance(part, str))
+    place = ".".join(
+        str(part) for part in first["loc"] if part in ("budget", *first["loc"][:1]) or isinstance(part, str)
+    )
     rule = first["msg"].removeprefix("Value error, ")
     return f"{place or whole} is {shown(first['input'])}: {rule[:1].lower()}{rule[1:]}"
