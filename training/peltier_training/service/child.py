@@ -4,13 +4,17 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from multiprocessing import forkserver, get_context
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
 from peltier_training.service.messages import Died, Job, Message
 
 _JOB = "peltier_training.service.job"
+
+
+def _nothing() -> None:
+    """The work of a process that tells by its end that the imports are done."""
 
 
 def _work(job: Job, channel: Connection) -> None:
@@ -25,8 +29,12 @@ class Children:
     def __init__(self) -> None:
         self._context: ForkServerContext = get_context("forkserver")
         self._context.set_forkserver_preload(["__main__", _JOB])
-        # It imports for seconds, while the worker looks for something to do.
-        forkserver.ensure_running()
+
+    async def ready(self) -> None:
+        """Wait for the imports, which take seconds, so that they are not part of the first training's time."""
+        process = self._context.Process(target=_nothing)
+        await asyncio.to_thread(process.start)
+        await asyncio.to_thread(process.join)
 
     @asynccontextmanager
     async def start(self, job: Job) -> AsyncIterator["Child"]:
@@ -42,9 +50,8 @@ class Children:
             raise
         finally:
             sender.close()
-        child = Child(process, receiver)
         try:
-            yield child
+            yield Child(process, receiver)
         finally:
             await asyncio.shield(asyncio.to_thread(_end, process))
 

@@ -42,6 +42,7 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     find_checkpoint(found)
     machine = Machine(found, device, dtype, choose_threads(threads))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     called = name or f"{socket.gethostname()}-{os.getpid()}"
     asyncio.run(_work(StoreLocation.of(store, registry), machine, called, once=once))
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
 from peltier_store.registry import (
@@ -60,14 +60,17 @@ class Hold:
         self._place, self._archive = place, archive
         self._report = _Report()
         self._in_turn, self._hurry = asyncio.Lock(), asyncio.Event()
-        self._has_ended, self._has_new_checkpoint = False, False
-        self._storing: asyncio.Task[tuple[Reservation, int]] | None = None
+        self._has_ended = False
+        # The step of a checkpoint that is not being stored yet.
+        self._new_step: int | None = None
+        self._storing: asyncio.Task[_StoredCheckpoint] | None = None
         self._stored_at = self._counted_at = self._renewed_at = time.monotonic()
 
     def tell(self, message: Message) -> None:
         """Have what the process tells stored with the next renewal."""
         self._report.add(message)
-        self._has_new_checkpoint |= isinstance(message, Saved)
+        if isinstance(message, Saved):
+            self._new_step = message.step
         if isinstance(message, Checked | Evaluating):
             self._hurry.set()
 
@@ -155,26 +158,31 @@ class Hold:
             self._hurry.clear()
             return await self._renew_now(self._stored_checkpoint())
 
-    async def _renew_now(self, stored: tuple[Reservation, int] | None) -> str | None:
+    async def _renew_now(self, stored: "_StoredCheckpoint | None") -> str | None:
         now, report, self._report = time.monotonic(), self._report, _Report()
-        checkpoint = {} if stored is None else {"checkpoint": stored[0], "checkpoint_bytes": stored[1]}
+        checkpoint: dict[str, Any] = {}
+        events = report.events
+        if stored is not None:
+            checkpoint = {"checkpoint": stored.reservation, "checkpoint_bytes": stored.num_bytes}
+            events = [*events, NewEvent("checkpoint", f"Step {stored.step} is saved.", {"step": stored.step})]
         try:
             wish: str | None = await self._trainings.renew(
-                *self._key, **report.values, **checkpoint, seconds=now - self._counted_at
+                *self._key, **report.latest, **checkpoint, events=events, seconds=now - self._counted_at
             )
         except (LeaseLost, RegistryGone):
             raise
         except RegistryError as error:
             logger.warning("%s: %s", self.training.id, error)
             self._report = report.followed_by(self._report)
-            self._has_new_checkpoint |= stored is not None
+            if stored is not None and self._new_step is None:
+                self._new_step = stored.step
             if now - self._renewed_at > self._place.pace.patience_seconds:
                 raise LeaseLost(f"the lease of {self.training.id} could not be renewed: {error}") from None
             return None
         self._counted_at = self._renewed_at = now
         return wish
 
-    def _stored_checkpoint(self) -> tuple[Reservation, int] | None:
+    def _stored_checkpoint(self) -> "_StoredCheckpoint | None":
         """A checkpoint that has been stored by now. Starts to store the newest one if it is time."""
         stored = None
         if self._storing is not None and self._storing.done():
@@ -182,12 +190,12 @@ class Hold:
             if task.exception() is None:
                 stored = task.result()
             else:
-                logger.warning("%s: %s", self.training.id, task.exception())
-                self._has_new_checkpoint = True
+                logger.warning("%s: a checkpoint is not stored: %s", self.training.id, task.exception())
         is_due = time.monotonic() - self._stored_at >= self._place.pace.checkpoint_seconds
-        if self._has_new_checkpoint and self._storing is None and is_due:
-            self._has_new_checkpoint, self._stored_at = False, time.monotonic()
-            self._storing = asyncio.create_task(self._store_archive())
+        if self._new_step is not None and self._storing is None and is_due:
+            self._stored_at = time.monotonic()
+            self._storing = asyncio.create_task(self._store_archive(self._new_step))
+            self._new_step = None
         return stored
 
     async def _store_last_checkpoint(self) -> None:
@@ -195,9 +203,8 @@ class Hold:
         async with self._in_turn:
             try:
                 stored = None if self._storing is None else await self._storing
-                if self._has_new_checkpoint:
-                    self._has_new_checkpoint = False
-                    stored = await self._store_archive()
+                if self._new_step is not None:
+                    stored = await self._store_archive(self._new_step)
                 if stored is not None:
                     await self._renew_now(stored)
             except (RegistryError, BlobError) as error:
@@ -205,9 +212,9 @@ class Hold:
                 if isinstance(error, LeaseLost):
                     raise
 
-    async def _store_archive(self) -> tuple[Reservation, int]:
+    async def _store_archive(self, step: int) -> "_StoredCheckpoint":
         data = await asyncio.to_thread(self._archive.read_bytes)
-        return await self._store(data), len(data)
+        return _StoredCheckpoint(await self._store(data), len(data), step)
 
     async def _store(self, data: bytes) -> Reservation:
         digest = await asyncio.to_thread(digest_of, data)
@@ -221,36 +228,38 @@ class Hold:
             self._storing.cancel()
 
 
+class _StoredCheckpoint(NamedTuple):
+    """A checkpoint in the blob store that the registry does not know yet."""
+
+    reservation: Reservation
+    num_bytes: int
+    step: int
+
+
 class _Report:
     """What the next renewal stores."""
 
     def __init__(self) -> None:
         self.events: list[NewEvent] = []
-        self._latest: dict[str, Any] = {}
+        self.latest: dict[str, Any] = {}
 
     def add(self, message: Message) -> None:
         match message:
             case Checked(preflight):
-                self._latest["preflight"] = preflight
+                self.latest["preflight"] = preflight
                 rows = preflight["rows"]
                 sentence = f"{rows['train']} rows to train on and {rows['validation']} to validate on were checked."
                 self.events.append(NewEvent("preflight", sentence, preflight))
             case Progressed(progress, is_validation):
-                self._latest["progress"] = progress
+                self.latest["progress"] = progress
                 if is_validation:
                     self.events.append(NewEvent("progress", _describe(progress), progress))
-            case Saved(step):
-                self.events.append(NewEvent("checkpoint", f"Step {step} can be resumed from.", {"step": step}))
             case Evaluating():
-                self._latest["state"] = "evaluating"
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return {**self._latest, "events": self.events}
+                self.latest["state"] = "evaluating"
 
     def followed_by(self, other: "_Report") -> "_Report":
         both = _Report()
-        both.events, both._latest = [*self.events, *other.events], {**self._latest, **other._latest}
+        both.events, both.latest = [*self.events, *other.events], {**self.latest, **other.latest}
         return both
 
 

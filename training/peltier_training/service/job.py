@@ -11,6 +11,8 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from tqdm import tqdm  # type: ignore[import-untyped]
+
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.errors import TrainingError
 from peltier_training.report.page import report_paths
@@ -35,6 +37,7 @@ def run_job(job: Job, channel: Connection) -> None:
     threading.Thread(target=_end_with_parent, args=(job.directory,), daemon=True).start()
     os.chdir(job.directory)  # messages have the names of files without the folders of this machine
     _write_output_to(Path(_LOG))
+    tqdm.set_lock(threading.RLock())  # its own is a semaphore of the machine, which a killed process leaves behind
     channel.send(conclude(job, channel.send))
 
 

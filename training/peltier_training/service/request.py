@@ -136,7 +136,7 @@ def _divide(
     config = load_config(find_checkpoint(choice.backbone, config_only=True))
     preset = sorted(find_method(choice.preset).settings({}, config))
     groups = [_names(kind) for kind in (Hyperparameters, TextOptions, EmbeddingOptions)]
-    found: tuple[dict[str, Any], ...] = ({}, {}, {})
+    found: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
     overrides: dict[str, str] = {}
     for name, value in settings.items():
         if value is None or name == "label_separator":
@@ -185,8 +185,6 @@ def _create(kind: type[T], values: Mapping[str, Any]) -> T:
 
 def _explain(error: ValidationError, whole: str) -> str:
     first = error.errors()[0]
-    place = ".".join(
-        str(part) for part in first["loc"] if part in ("budget", *first["loc"][:1]) or isinstance(part, str)
-    )
+    place = ".".join(part for part in first["loc"] if isinstance(part, str))
     rule = first["msg"].removeprefix("Value error, ")
     return f"{place or whole} is {shown(first['input'])}: {rule[:1].lower()}{rule[1:]}"

@@ -35,6 +35,7 @@ class Worker:
         self._stopping.set()
 
     async def run(self) -> None:
+        await self._children.ready()
         with Scratch() as scratch:
             while not self._stopping.is_set():
                 training = await self._claim()
@@ -168,9 +169,8 @@ class Worker:
             self._rates[_preset(hold.training)] = found.seconds_per_token
         artifact, report = (folder / found.artifact).read_bytes(), (folder / found.report).read_text()
         await hold.deliver(artifact, report, found.metrics)
-        logger.info(
-            "%s: %s", hold.training.id, ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
-        )
+        metrics = ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
+        logger.info("%s: %s", hold.training.id, metrics)
 
 
 def _preset(training: Training) -> str:
