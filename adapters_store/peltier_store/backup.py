@@ -73,8 +73,7 @@ class DumpedRows:
         self.file.write(text)
         self._sha256.update(text)
         self.num_rows[line.table] += 1
-        if line.table == "versions":
-            self.digests.add(line.row["digest"])
+        self.digests |= line.digests
 
 
 class BackupWriter:
@@ -219,8 +218,8 @@ class BackupReader:
                 f"the backup {self._name!r} is damaged: it has {len(self.digests)} blobs of {self.summary.num_blobs}"
             )
         for line in self.lines():
-            if line.table == "versions" and line.row.get("digest") not in self.digests:
-                raise BackupError(f"the backup {self._name!r} is damaged: it lacks the blob {line.row.get('digest')}")
+            if missing := line.digests - self.digests:
+                raise BackupError(f"the backup {self._name!r} is damaged: it lacks the blob {min(missing)}")
         for digest in self.digests:
             self.blob(digest)
 

@@ -3,8 +3,10 @@
 A digest is in one of three states. Each change of state is one writing transaction, and these are serialised:
 
 - *reserved*: rows in `reservations`, one per upload. `reserve` inserts one before the bytes are stored, and refuses
-  while the digest is being collected. `publish` turns the reservation into a version, and refuses if it is gone.
-- *recorded*: a row in `versions`, live or deleted. Only `purge` removes it, after the grace period.
+  while the digest is being collected. `publish` turns the reservation into a version, and refuses if it is gone; so do
+  the operations that record a file, a checkpoint or a trained artifact.
+- *recorded*: a row in `versions`, live or deleted, in `files` or in `trainings`. Only `purge` removes a version, after
+  the grace period; the owner deletes files and trainings, and a newer checkpoint replaces the older one.
 - *being collected*: a row in `collections`. `begin_collection` inserts it only for a digest that is neither reserved
   nor recorded. The collector then deletes the bytes, and `end_collection` removes the row.
 
@@ -21,13 +23,14 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import Connection, Text, bindparam, delete, insert, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_store.registry.errors import BlobBusy
 from peltier_store.registry.records import Reservation
-from peltier_store.registry.tables import CollectionRow, ReservationRow, UtcDateTime, VersionRow
+from peltier_store.registry.tables import BLOB_COLUMNS, CollectionRow, ReservationRow, UtcDateTime
 from peltier_store.registry.transactions import WriteTransaction
 
 MAX_COLLECTING = timedelta(minutes=10)
@@ -60,7 +63,7 @@ def reserve(writing: WriteTransaction, digest: str) -> Reservation:
 
 
 def consume(connection: Connection, reservation: Reservation) -> None:
-    """Ends the reservation, because it becomes a version; raises BlobBusy if it was lost."""
+    """Ends the reservation, because its bytes are recorded now; raises BlobBusy if it was lost."""
     taken = connection.execute(_RELEASE, {"token": reservation.token})
     if taken.rowcount != 1:
         raise BlobBusy(f"the upload of {reservation.digest} took too long and its bytes may be gone; upload it again")
@@ -77,7 +80,7 @@ def begin_collection(writing: WriteTransaction, digests: Iterable[str]) -> set[s
     connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
     connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))
     free = set(digests)
-    for column in (VersionRow.digest, ReservationRow.digest, CollectionRow.digest):
+    for column in (*BLOB_COLUMNS, ReservationRow.digest, CollectionRow.digest):
         free -= _among(connection, column, free)
     expires_at = writing.at + _COLLECTING
     for chunk in _chunks(free):
@@ -91,7 +94,7 @@ def end_collection(writing: WriteTransaction, digests: Iterable[str]) -> None:
         writing.connection.execute(delete(CollectionRow).where(CollectionRow.digest.in_(chunk)))
 
 
-def _among(connection: Connection, column: InstrumentedAttribute[str], digests: Collection[str]) -> set[str]:
+def _among(connection: Connection, column: InstrumentedAttribute[Any], digests: Collection[str]) -> set[str]:
     found: set[str] = set()
     for chunk in _chunks(digests):
         found.update(connection.execute(select(column).where(column.in_(chunk))).scalars())

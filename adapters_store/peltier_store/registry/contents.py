@@ -11,7 +11,15 @@ from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
 from peltier_store.registry.database import MIGRATIONS
 from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
-from peltier_store.registry.tables import Base, CollectionRow, ReservationRow, RevisionRow, TenantRow, UtcDateTime
+from peltier_store.registry.tables import (
+    BLOB_COLUMNS,
+    Base,
+    CollectionRow,
+    ReservationRow,
+    RevisionRow,
+    TenantRow,
+    UtcDateTime,
+)
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
 
 # Not dumped, because they belong to one database: its revision, and claims of uploads and collectors.
@@ -28,6 +36,12 @@ class DumpedRow:
 
     table: str
     row: Mapping[str, Any]
+
+    @property
+    def digests(self) -> set[str]:
+        """The blobs that it needs."""
+        names = [column.key for column in BLOB_COLUMNS if column.class_.__tablename__ == self.table]
+        return {self.row[name] for name in names if self.row.get(name) is not None}
 
 
 def read_lines(connection: Connection) -> Iterator[DumpedRow]:
@@ -111,7 +125,8 @@ def schema_revision() -> str:
 
 
 class Contents:
-    """The rows of a registry: tenants, keys, adapters, versions, reports, aliases and the audit log."""
+    """The rows of a registry: tenants, keys, adapters, versions, reports, aliases, files, trainings and the
+    audit log."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

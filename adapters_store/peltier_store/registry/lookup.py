@@ -5,7 +5,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_store.registry.errors import AdapterUnknown, VersionUnknown
 from peltier_store.registry.records import VersionRecord
-from peltier_store.registry.tables import AdapterRow, VersionRow
+from peltier_store.registry.tables import BLOB_COLUMNS, AdapterRow, VersionRow
 
 LIVE = VersionRow.deleted_at.is_(None)
 
@@ -50,8 +50,9 @@ def read_versions(connection: Connection, *, deleted: bool) -> list[VersionRecor
 
 
 def read_digests(connection: Connection) -> set[str]:
-    """The digests of every version, live or deleted."""
-    return set(connection.execute(select(VersionRow.digest).distinct()).scalars())
+    """The digests of every blob that a version, a file or a training needs."""
+    columns = [connection.execute(select(column).distinct()).scalars() for column in BLOB_COLUMNS]
+    return {digest for column in columns for digest in column if digest is not None}
 
 
 def read_names(connection: Connection, tenant: str) -> set[str]:

@@ -155,7 +155,7 @@ class AuditFilter:
 @dataclass(frozen=True)
 class StorageUsage:
     """What counts for a tenant's quotas in the registry: adapters with a live version, those that are pinned, and bytes
-    of versions that are not purged and of their reports."""
+    of versions that are not purged and of their reports, of files, and of what trainings keep."""
 
     num_adapters: int
     num_pinned: int

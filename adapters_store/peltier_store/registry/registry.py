@@ -1,4 +1,4 @@
-"""The registry: all operations on tenants, keys, adapters, versions and aliases."""
+"""The registry: all operations on tenants, keys, adapters, versions and aliases, and of files and trainings."""
 
 import asyncio
 from collections import defaultdict
@@ -13,6 +13,7 @@ from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.files import Files
 from peltier_store.registry.lookup import (
     LIVE,
     find_version,
@@ -40,6 +41,7 @@ from peltier_store.registry.records import (
 )
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
+from peltier_store.registry.trainings import Trainings
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
 
 _SINCE = bindparam("since", type_=BigInteger)
@@ -98,12 +100,14 @@ class Registry:
 
     Tasks may share a registry, and processes may share its database. Each change is one transaction, which also adds an
     entry with its `actor` to the audit log. Every failure is a RegistryError of one sentence. `contents` are its rows,
-    for backups.
+    for backups; `files` and `trainings` are the operations on these.
     """
 
     def __init__(self, url: URL) -> None:
         self._transactions = Transactions(url)
         self.contents = Contents(self._transactions)
+        self.files = Files(self._transactions)
+        self.trainings = Trainings(self._transactions)
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:
@@ -318,7 +322,7 @@ class Registry:
         return await self._read(read_audit, limit, before_id, wanted)
 
     async def digests(self) -> set[str]:
-        """The digests of every version that is not purged; these blobs are needed."""
+        """The digests of every blob that is needed: of versions that are not purged, files and trainings."""
         return await self._transactions.read(read_digests)
 
     async def reserve(self, digest: str) -> Reservation:

@@ -75,6 +75,9 @@ class TenantRow(Base):
     max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
     max_adapters: Mapped[int | None] = mapped_column(BigInteger)
     max_pinned_adapters: Mapped[int | None] = mapped_column(BigInteger)
+    max_trainings: Mapped[int | None] = mapped_column(BigInteger)
+    max_training_rows: Mapped[int | None] = mapped_column(BigInteger)
+    max_training_minutes_per_day: Mapped[float | None]
     weight: Mapped[float]
 
 
@@ -185,6 +188,82 @@ Index(
     sqlite_where=AliasRow.is_current,
     postgresql_where=AliasRow.is_current,
 )
+
+
+class FileRow(Base):
+    """Examples for trainings. The blob is needed as long as the row exists."""
+
+    __tablename__ = "files"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
+    name: Mapped[str] = mapped_column(Text)
+    purpose: Mapped[str] = mapped_column(Text)
+    digest: Mapped[str] = mapped_column(Text, index=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    num_rows: Mapped[int] = mapped_column(BigInteger)
+    is_inline: Mapped[bool]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text)
+
+
+Index("ix_files_tenant_created_at", FileRow.tenant, FileRow.created_at)
+
+
+class TrainingRow(Base):
+    """A training, which is also an entry of the workers' queue; `records.Training` describes the columns."""
+
+    __tablename__ = "trainings"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
+    task: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(Text, index=True)
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    train_file_id: Mapped[str | None] = mapped_column(ForeignKey(FileRow.id), index=True)
+    validation_file_id: Mapped[str | None] = mapped_column(ForeignKey(FileRow.id), index=True)
+    keep_examples: Mapped[bool]
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text)
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    wish: Mapped[str | None] = mapped_column(Text)
+    reason: Mapped[str | None] = mapped_column(Text)
+    progress: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    preflight: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    metrics: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
+    report: Mapped[str | None] = mapped_column(Text)
+    adapter: Mapped[str | None] = mapped_column(Text)
+    seconds: Mapped[float]
+    holder: Mapped[str | None] = mapped_column(Text)
+    lease_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    attempts: Mapped[int]
+    checkpoint_digest: Mapped[str | None] = mapped_column(Text, index=True)
+    checkpoint_bytes: Mapped[int] = mapped_column(BigInteger)
+    artifact_digest: Mapped[str | None] = mapped_column(Text, index=True)
+    artifact_bytes: Mapped[int] = mapped_column(BigInteger)
+
+
+Index("ix_trainings_tenant_created_at", TrainingRow.tenant, TrainingRow.created_at)
+
+
+class TrainingEventRow(Base):
+    """An entry of a training's log; it ends with the training."""
+
+    __tablename__ = "training_events"
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    training_id: Mapped[str] = mapped_column(ForeignKey(TrainingRow.id, ondelete="CASCADE"))
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    kind: Mapped[str] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(Text)
+    data: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+Index("ix_training_events_training_id", TrainingEventRow.training_id, TrainingEventRow.id)
+# Every column that names a blob which must be kept.
+BLOB_COLUMNS = (VersionRow.digest, FileRow.digest, TrainingRow.checkpoint_digest, TrainingRow.artifact_digest)
 
 
 class AuditRow(Base):

@@ -19,10 +19,26 @@ from peltier_store.registry.records import (
     check_name,
     check_text,
 )
-from peltier_store.registry.tables import AdapterRow, KeyRow, ReportRow, TenantRow, VersionRow
+from peltier_store.registry.tables import (
+    AdapterRow,
+    FileRow,
+    KeyRow,
+    ReportRow,
+    TenantRow,
+    TrainingRow,
+    VersionRow,
+)
 from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
+_COUNTS = (
+    "max_concurrent_requests",
+    "max_stored_bytes",
+    "max_adapters",
+    "max_pinned_adapters",
+    "max_trainings",
+    "max_training_rows",
+)
 # The largest integer that both databases can store.
 _MAX_COUNT = 2**63 - 1
 
@@ -77,11 +93,11 @@ def _quotas(row: Row[*tuple[object, ...]]) -> Quotas:
 
 
 def _check_quotas(quotas: Quotas) -> None:
-    rates = {"requests_per_second": quotas.requests_per_second, "tokens_per_second": quotas.tokens_per_second}
-    for name, rate in rates.items():
+    for name in ("requests_per_second", "tokens_per_second", "max_training_minutes_per_day"):
+        rate = getattr(quotas, name)
         if rate is not None and not (math.isfinite(rate) and rate > 0):
             raise InvalidRecord(f"{name} is {rate!r}: it must be a number above 0")
-    for name in ("max_concurrent_requests", "max_stored_bytes", "max_adapters", "max_pinned_adapters"):
+    for name in _COUNTS:
         count = getattr(quotas, name)
         if count is not None and not 0 <= count <= _MAX_COUNT:
             raise InvalidRecord(f"{name} is {count!r}: it must be from 0 to {_MAX_COUNT}")
@@ -144,6 +160,12 @@ def _stored_bytes(connection: Connection, tenant: str) -> int:
     for row in (VersionRow, ReportRow):
         owned = select(func.coalesce(func.sum(row.size_bytes), 0)).join(AdapterRow, AdapterRow.id == row.adapter_id)
         total += int(connection.execute(owned.where(AdapterRow.tenant == tenant)).scalar_one())
+    for tenants, size in (
+        (FileRow.tenant, FileRow.size_bytes),
+        (TrainingRow.tenant, TrainingRow.checkpoint_bytes + TrainingRow.artifact_bytes),
+    ):
+        summed = select(func.coalesce(func.sum(size), 0)).where(tenants == tenant)
+        total += int(connection.execute(summed).scalar_one())
     return total
 
 

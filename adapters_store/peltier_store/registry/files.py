@@ -1,0 +1,131 @@
+"""Files of examples. The bytes are a blob, and are kept as long as the file has a row."""
+
+import secrets
+from dataclasses import asdict, fields
+
+from sqlalchemy import Connection, Row, Select, delete, insert, or_, select, update
+
+from peltier_store.registry.claims import consume
+from peltier_store.registry.errors import FileUnknown, RegistryConflict
+from peltier_store.registry.records import FINAL_STATES, File, Reservation, check_text
+from peltier_store.registry.tables import FileRow, TrainingRow
+from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
+from peltier_store.registry.transactions import Transactions, WriteTransaction
+
+
+class Files:
+    """Files of a registry's tenants. Each failure is a RegistryError of one sentence."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def add(  # noqa: PLR0913 - what a file is
+        self,
+        tenant: str,
+        reservation: Reservation,
+        *,
+        name: str,
+        purpose: str,
+        size_bytes: int,
+        num_rows: int,
+        is_inline: bool = False,
+        actor: str,
+    ) -> File:
+        """Records stored, reserved bytes as a new file; the reservation ends.
+
+        Raises TenantUnknown, QuotaReached, InvalidRecord for an invalid name, or BlobBusy if the reservation is gone.
+        """
+
+        def work(writing: WriteTransaction) -> File:
+            file = File(
+                f"file-{secrets.token_hex(12)}",
+                tenant,
+                name,
+                purpose,
+                reservation.digest,
+                size_bytes,
+                num_rows,
+                is_inline,
+                writing.at,
+                actor,
+            )
+            return _add(writing, file, reservation)
+
+        return await self._transactions.write(actor, work)
+
+    async def require_room(self, tenant: str, size_bytes: int) -> None:
+        """Raises TenantUnknown, or QuotaReached if `add` would refuse so many bytes now."""
+        await self._transactions.read(lambda connection: _require_room(connection, tenant, size_bytes))
+
+    async def find(self, tenant: str, file_id: str) -> File:
+        """Raises FileUnknown."""
+        return await self._transactions.read(lambda connection: find_file(connection, tenant, file_id))
+
+    async def remove(self, tenant: str, file_id: str, *, actor: str) -> None:
+        """Deletes a file. Raises FileUnknown, or RegistryConflict if a training that has not ended needs it."""
+        await self._transactions.write(actor, lambda writing: _remove(writing, tenant, file_id))
+
+    async def list(
+        self, tenant: str, *, purpose: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[File]:
+        """At most `limit` files, newest first, that follow the file `after`. Raises FileUnknown for that one."""
+        return await self._transactions.read(lambda connection: _list(connection, tenant, purpose, limit, after))
+
+
+def find_file(connection: Connection, tenant: str, file_id: str) -> File:
+    row = connection.execute(_select(tenant).where(FileRow.id == file_id)).one_or_none()
+    if row is None:
+        raise FileUnknown(f"tenant {tenant!r} has no file {file_id!r}")
+    return _file_of(row)
+
+
+def forget_file(connection: Connection, file_id: str) -> None:
+    """Deletes the row of a file, and the references of trainings to it."""
+    for column in (TrainingRow.train_file_id, TrainingRow.validation_file_id):
+        connection.execute(update(TrainingRow).where(column == file_id).values({column.key: None}))
+    connection.execute(delete(FileRow).where(FileRow.id == file_id))
+
+
+def _add(writing: WriteTransaction, file: File, reservation: Reservation) -> File:
+    check_text("file name", file.name)
+    check_text("purpose", file.purpose)
+    _require_room(writing.connection, file.tenant, file.size_bytes)
+    consume(writing.connection, reservation)
+    writing.connection.execute(insert(FileRow).values(asdict(file)))
+    writing.audit(file.tenant, "create_file", file.id, name=file.name, size_bytes=file.size_bytes)
+    return file
+
+
+def _require_room(connection: Connection, tenant: str, size_bytes: int) -> None:
+    require_room_for_bytes(connection, require_quotas(connection, tenant), tenant, size_bytes)
+
+
+def _list(connection: Connection, tenant: str, purpose: str | None, limit: int, after: str | None) -> list[File]:
+    wanted = _select(tenant).where(~FileRow.is_inline).order_by(FileRow.created_at.desc(), FileRow.id.desc())
+    if purpose is not None:
+        wanted = wanted.where(FileRow.purpose == purpose)
+    if after is not None:
+        last = find_file(connection, tenant, after)
+        same_time = (FileRow.created_at == last.created_at) & (FileRow.id < last.id)
+        wanted = wanted.where(or_(FileRow.created_at < last.created_at, same_time))
+    return [_file_of(row) for row in connection.execute(wanted.limit(limit))]
+
+
+def _remove(writing: WriteTransaction, tenant: str, file_id: str) -> None:
+    find_file(writing.connection, tenant, file_id)
+    reads = or_(TrainingRow.train_file_id == file_id, TrainingRow.validation_file_id == file_id)
+    active = select(TrainingRow.id).where(reads, TrainingRow.state.not_in(FINAL_STATES)).limit(1)
+    user = writing.connection.execute(active).scalar_one_or_none()
+    if user is not None:
+        raise RegistryConflict(f"the file {file_id!r} is needed by the training {user!r}, which has not ended")
+    forget_file(writing.connection, file_id)
+    writing.audit(tenant, "delete_file", file_id)
+
+
+def _select(tenant: str) -> Select[*tuple[object, ...]]:
+    columns = (getattr(FileRow, field.name) for field in fields(File))
+    return select(*columns).where(FileRow.tenant == tenant)
+
+
+def _file_of(row: Row[*tuple[object, ...]]) -> File:
+    return File(**row._mapping)

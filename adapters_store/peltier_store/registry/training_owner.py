@@ -1,0 +1,228 @@
+"""What the owner of trainings does: creates, finds, pauses, resumes, cancels and deletes them."""
+
+import secrets
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, func, insert, or_, select
+
+from peltier_store.registry.errors import InvalidRecord, QuotaReached, RegistryConflict, TrainingUnknown
+from peltier_store.registry.files import find_file, forget_file
+from peltier_store.registry.records import (
+    FINAL_STATES,
+    STATES,
+    File,
+    NewEvent,
+    Training,
+    TrainingDraft,
+    TrainingEvent,
+    check_name,
+)
+from peltier_store.registry.tables import FileRow, TrainingEventRow, TrainingRow
+from peltier_store.registry.tenants import require_quotas
+from peltier_store.registry.training_state import (
+    change,
+    find,
+    minutes_of_a_day,
+    record,
+    select_trainings,
+    training_of,
+)
+from peltier_store.registry.transactions import WriteTransaction
+
+_WAITING = ("queued", "paused")
+
+
+def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Training:
+    """Puts a training into the queue."""
+    check_name("task", draft.task)
+    ids = [one for one in (draft.train_file_id, draft.validation_file_id) if one is not None]
+    files = [find_file(writing.connection, tenant, one) for one in ids]
+    _require_room(writing, tenant, files)
+    training = Training(
+        id=f"trn_{secrets.token_hex(12)}",
+        tenant=tenant,
+        task=draft.task,
+        state="queued",
+        request=dict(draft.request),
+        train_file_id=draft.train_file_id,
+        validation_file_id=draft.validation_file_id,
+        keep_examples=draft.keep_examples,
+        size_bytes=sum(file.size_bytes for file in files),
+        created_at=writing.at,
+        created_by=writing.actor,
+    )
+    writing.connection.execute(insert(TrainingRow).values(vars(training)))
+    record(writing, training.id, [NewEvent("state", "The training is queued.", {"state": "queued"})])
+    writing.audit(tenant, "create_training", training.id, task=draft.task)
+    return training
+
+
+def _require_room(writing: WriteTransaction, tenant: str, files: Collection[File]) -> None:
+    connection, quotas = writing.connection, require_quotas(writing.connection, tenant)
+    counted = select(func.count()).where(TrainingRow.tenant == tenant, TrainingRow.state.not_in(FINAL_STATES))
+    count = connection.execute(counted).scalar_one()
+    if quotas.max_trainings is not None and count >= quotas.max_trainings:
+        raise QuotaReached(
+            f"tenant {tenant!r} has {count} trainings that have not ended and may have {quotas.max_trainings}; wait "
+            "for one or cancel it"
+        )
+    rows = sum(file.num_rows for file in files)
+    if quotas.max_training_rows is not None and rows > quotas.max_training_rows:
+        raise QuotaReached(
+            f"the training has {rows} examples, and a training of tenant {tenant!r} may have {quotas.max_training_rows}"
+        )
+    limit, minutes = quotas.max_training_minutes_per_day, minutes_of_a_day(connection, tenant, writing.at)
+    if limit is not None and minutes >= limit:
+        raise QuotaReached(
+            f"tenant {tenant!r} has trained {minutes:.1f} minutes in the last 24 hours and may train {limit:g}"
+        )
+
+
+def list_trainings(
+    connection: Connection, tenant: str, states: Collection[str], limit: int, after: str | None
+) -> list[Training]:
+    """The newest first."""
+    if unknown := set(states) - set(STATES):
+        raise InvalidRecord(f"the state {min(unknown)!r} is unknown; it is one of {', '.join(STATES)}")
+    wanted = select_trainings().where(TrainingRow.tenant == tenant)
+    if states:
+        wanted = wanted.where(TrainingRow.state.in_(states))
+    if after is not None:
+        last = find_own(connection, tenant, after)
+        same_time = (TrainingRow.created_at == last.created_at) & (TrainingRow.id < last.id)
+        wanted = wanted.where(or_(TrainingRow.created_at < last.created_at, same_time))
+    ordered = wanted.order_by(TrainingRow.created_at.desc(), TrainingRow.id.desc()).limit(limit)
+    return [training_of(row) for row in connection.execute(ordered)]
+
+
+def find_own(connection: Connection, tenant: str, training_id: str) -> Training:
+    """Raises TrainingUnknown."""
+    training = find(connection, training_id)
+    if training is None or training.tenant != tenant:
+        raise TrainingUnknown(f"tenant {tenant!r} has no training {training_id!r}")
+    return training
+
+
+def list_events(connection: Connection, tenant: str, training_id: str, after: int, limit: int) -> list[TrainingEvent]:
+    """Those after the event with the id `after`, oldest first."""
+    find_own(connection, tenant, training_id)
+    row = TrainingEventRow
+    wanted = select(row.id, row.at, row.kind, row.message, row.data).where(row.training_id == training_id)
+    ordered = wanted.where(row.id > after).order_by(row.id).limit(limit)
+    return [TrainingEvent(**found._mapping) for found in connection.execute(ordered)]
+
+
+def pause(writing: WriteTransaction, tenant: str, training_id: str) -> Training:
+    """Pauses a queued training at once; a running one when its worker learns of it."""
+    training = find_own(writing.connection, tenant, training_id)
+    if training.state == "paused":
+        return training
+    if training.state == "queued":
+        return _audited(writing, change(writing, training, "The training is paused.", state="paused"), "pause_training")
+    if training.state != "running":
+        raise RegistryConflict(
+            f"the training {training_id!r} is {training.state}; only a queued or running one can pause"
+        )
+    return _wish(writing, training, "pause")
+
+
+def resume(writing: WriteTransaction, tenant: str, training_id: str) -> Training:
+    """Queues a paused or failed training again, from its last checkpoint. One that failed after its last step, because
+    its adapter could not be published, is published again."""
+    training = find_own(writing.connection, tenant, training_id)
+    if training.wish == "pause":
+        return _audited(writing, change(writing, training, wish=None), "resume_training")
+    if training.state not in ("paused", "failed"):
+        raise RegistryConflict(
+            f"the training {training_id!r} is {training.state}; only a paused or failed one can resume"
+        )
+    if training.state == "failed" and training.train_file_id is None and training.artifact_digest is None:
+        raise RegistryConflict(f"the training {training_id!r} cannot resume: its examples are deleted")
+    state = "queued" if training.artifact_digest is None else "publishing"
+    message = f"The training is {state} again."
+    changed = change(
+        writing, training, message, state=state, reason=None, finished_at=None, attempts=0, lease_expires_at=None
+    )
+    return _audited(writing, changed, "resume_training")
+
+
+def cancel(writing: WriteTransaction, tenant: str, training_id: str) -> Training:
+    """Cancels a waiting training at once; a running one when its worker learns of it."""
+    training = find_own(writing.connection, tenant, training_id)
+    if training.state == "cancelled":
+        return training
+    if training.state in FINAL_STATES or training.state == "publishing":
+        raise RegistryConflict(f"the training {training_id!r} is {training.state}, so it cannot be cancelled")
+    if training.state in _WAITING:
+        return _audited(writing, end(writing, training, "cancelled", "its owner cancelled it"), "cancel_training")
+    return _wish(writing, training, "cancel")
+
+
+def _wish(writing: WriteTransaction, training: Training, wish: str) -> Training:
+    if training.wish in (wish, "cancel"):
+        return training
+    if _is_held(training, writing.at):
+        return _audited(writing, change(writing, training, wish=wish), f"{wish}_training")
+    # Its worker is dead.
+    granted = grant(writing, training, wish)
+    return _audited(writing, granted, f"{wish}_training")
+
+
+def _is_held(training: Training, now: datetime) -> bool:
+    return training.lease_expires_at is not None and training.lease_expires_at > now
+
+
+def grant(writing: WriteTransaction, training: Training, wish: str) -> Training:
+    """Does what the owner of a running training wished, once no worker has it."""
+    if wish == "cancel":
+        return end(writing, training, "cancelled", "its owner cancelled it")
+    return change(
+        writing, training, "The training is paused.", state="paused", wish=None, holder=None, lease_expires_at=None
+    )
+
+
+def end(writing: WriteTransaction, training: Training, state: str, reason: str | None, **values: object) -> Training:
+    """Ends a training. Examples that were sent with it are deleted, unless it can be resumed or they are kept."""
+    message = f"The training {_PAST[state]}" + ("." if reason is None else f": {reason}.")
+    final = {"state": state, "reason": reason, "finished_at": writing.at, "wish": None}
+    unheld = {"holder": None, "lease_expires_at": None}
+    ended = change(writing, training, message, **{**final, **unheld, **values})
+    if state != "failed":
+        _forget_checkpoint(writing, ended)
+        if not training.keep_examples:
+            _forget_inline_files(writing, ended)
+    found = find(writing.connection, training.id)
+    assert found is not None
+    return found
+
+
+_PAST = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "is cancelled"}
+
+
+def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
+    """Deletes an ended training with its log, its checkpoint and the examples that were sent with it."""
+    training = find_own(writing.connection, tenant, training_id)
+    if training.state not in FINAL_STATES:
+        raise RegistryConflict(f"the training {training_id!r} is {training.state}; cancel it before you delete it")
+    _forget_inline_files(writing, training)
+    events = delete(TrainingEventRow).where(TrainingEventRow.training_id == training_id)
+    writing.connection.execute(events)
+    writing.connection.execute(delete(TrainingRow).where(TrainingRow.id == training_id))
+    writing.audit(tenant, "delete_training", training_id, task=training.task)
+
+
+def _forget_checkpoint(writing: WriteTransaction, training: Training) -> None:
+    change(writing, training, checkpoint_digest=None, checkpoint_bytes=0)
+
+
+def _forget_inline_files(writing: WriteTransaction, training: Training) -> None:
+    ids = [one for one in (training.train_file_id, training.validation_file_id) if one is not None]
+    inline = select(FileRow.id).where(FileRow.id.in_(ids), FileRow.is_inline)
+    for file_id in list(writing.connection.execute(inline).scalars()):
+        forget_file(writing.connection, file_id)
+
+
+def _audited(writing: WriteTransaction, training: Training, action: str) -> Training:
+    writing.audit(training.tenant, action, training.id)
+    return training

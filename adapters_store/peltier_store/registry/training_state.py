@@ -1,0 +1,72 @@
+"""Reads and changes the rows of trainings, and their logs."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+
+from peltier_store.registry.records import FINAL_STATES, NewEvent, Training, check_text
+from peltier_store.registry.tables import TrainingEventRow, TrainingRow
+from peltier_store.registry.transactions import WriteTransaction
+
+# Older events of progress are removed, so that the log of a long training stays bounded.
+MAX_EVENTS = 2_000
+_DAY = timedelta(days=1)
+
+
+def select_trainings() -> Select[*tuple[object, ...]]:
+    """Selects every training, for `training_of`."""
+    return select(*(getattr(TrainingRow, field.name) for field in fields(Training)))
+
+
+def training_of(row: Row[*tuple[object, ...]]) -> Training:
+    return Training(**row._mapping)
+
+
+def find(connection: Connection, training_id: str) -> Training | None:
+    row = connection.execute(select_trainings().where(TrainingRow.id == training_id)).one_or_none()
+    return None if row is None else training_of(row)
+
+
+def change(writing: WriteTransaction, training: Training, message: str | None = None, **values: Any) -> Training:
+    """The training with these values; `message` is a sentence for its log, if its state changes."""
+    writing.connection.execute(update(TrainingRow).where(TrainingRow.id == training.id).values(**values))
+    if message is not None:
+        record(writing, training.id, [NewEvent("state", message, {"state": values["state"]})])
+    return Training(**{**vars(training), **values})
+
+
+def record(writing: WriteTransaction, training_id: str, events: Iterable[NewEvent]) -> None:
+    """Adds entries to the log of a training."""
+    rows = []
+    for event in events:
+        check_text("event", event.message)
+        what = {"kind": event.kind, "message": event.message, "data": dict(event.data)}
+        rows.append({"training_id": training_id, "at": writing.at, **what})
+    if rows:
+        writing.connection.execute(insert(TrainingEventRow), rows)
+        _shorten(writing.connection, training_id)
+
+
+def _shorten(connection: Connection, training_id: str) -> None:
+    own = TrainingEventRow.training_id == training_id
+    newest = select(TrainingEventRow.id).where(own).order_by(TrainingEventRow.id.desc())
+    limit = connection.execute(newest.offset(MAX_EVENTS).limit(1)).scalar_one_or_none()
+    if limit is not None:
+        old = delete(TrainingEventRow).where(own, TrainingEventRow.id <= limit, TrainingEventRow.kind == "progress")
+        connection.execute(old)
+
+
+def minutes_of_a_day(connection: Connection, tenant: str, now: datetime) -> float:
+    """The minutes that workers have spent on trainings of the tenant that began in the last 24 hours."""
+    recent = TrainingRow.started_at > now - _DAY
+    total = select(func.coalesce(func.sum(TrainingRow.seconds), 0.0)).where(TrainingRow.tenant == tenant, recent)
+    return float(connection.execute(total).scalar_one()) / 60
+
+
+def count_states(connection: Connection) -> dict[str, int]:
+    """How many trainings there are in each state that is not final."""
+    counted = select(TrainingRow.state, func.count()).where(TrainingRow.state.not_in(FINAL_STATES))
+    return {row[0]: row[1] for row in connection.execute(counted.group_by(TrainingRow.state))}
