@@ -18,7 +18,7 @@ _BATCH = 8
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """What was checked, and a sentence for each problem. An orphan is a blob that no version needs."""
+    """What was checked, and a sentence for each problem. An orphan is a blob that nothing needs."""
 
     num_versions: int
     num_blobs: int
@@ -28,7 +28,8 @@ class VerificationReport:
 
 
 async def verify_store(registry: Registry, blobs: Blobs) -> VerificationReport:
-    """Reads every blob that a version needs, live or deleted. Servers may use the store meanwhile.
+    """Reads every blob that a version needs, live or deleted, and those of files and trainings. Servers may use the
+    store meanwhile.
 
     Raises RegistryError if the registry cannot be read, and BlobError if the blob store cannot be listed.
     """
@@ -37,31 +38,33 @@ async def verify_store(registry: Registry, blobs: Blobs) -> VerificationReport:
     users: dict[str, list[VersionRecord]] = defaultdict(list)
     for version in await registry.versions(deleted=True):
         users[version.digest].append(version)
+    needed = await registry.digests()
     problems = []
-    digests = sorted(users)
+    digests = sorted(needed | users.keys())
     for start in range(0, len(digests), _BATCH):
         batch = digests[start : start + _BATCH]
-        for found in await asyncio.gather(*(_problems(registry, blobs, users[digest]) for digest in batch)):
+        checks = (_problems(registry, blobs, digest, users.get(digest, ())) for digest in batch)
+        for found in await asyncio.gather(*checks):
             problems += found
     return VerificationReport(
         num_versions=sum(map(len, users.values())),
         num_blobs=len(users),
         blob_bytes=sum(versions[0].size_bytes for versions in users.values()),
         problems=problems,
-        orphans=[entry for entry in entries if entry.digest not in users],
+        orphans=[entry for entry in entries if entry.digest not in needed | users.keys()],
     )
 
 
-async def _problems(registry: Registry, blobs: Blobs, versions: Sequence[VersionRecord]) -> list[str]:
-    """What is wrong with these versions, which all have the same digest."""
-    digest = versions[0].digest
+async def _problems(registry: Registry, blobs: Blobs, digest: str, versions: Sequence[VersionRecord]) -> list[str]:
+    """What is wrong with these versions, which all have this digest, or with a blob that no version has."""
     try:
         data = await blobs.get(digest)
     except BlobError as error:
         # It may have been purged and collected meanwhile.
         if isinstance(error, BlobNotFound) and digest not in await registry.digests():
             return []
-        return [f"{_name(version)} has lost its bytes: {error}" for version in versions]
+        owners = [_name(version) for version in versions] or ["a file or a training"]
+        return [f"{owner} has lost its bytes: {error}" for owner in owners]
     return [problem for version in versions for problem in _differences(version, data)]
 
 

@@ -13,7 +13,7 @@ from peltier_store.backup import BackupError, BackupSummary, export_store, impor
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.garbage import Collector
 from peltier_store.location import require_own
-from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError
+from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError, TrainingDraft
 from peltier_store.registry.contents import DumpedRow
 
 from benchmarks.common.postgres_server import PostgresServer, run_postgres
@@ -92,6 +92,20 @@ async def fill(registry: Registry, blobs: Blobs) -> None:
     await registry.rollback_alias("default", "demo", "production", actor=ACTOR)
     await registry.deprecate("default", "demo", 2, "worse", actor=ACTOR)
     await registry.delete_version("default", "demo", 3, actor=ACTOR)
+    await train(registry, blobs)
+
+
+async def train(registry: Registry, blobs: Blobs) -> None:
+    """A training with its examples, its checkpoint and its log."""
+    examples, checkpoint = [await registry.reserve(await blobs.put(data)) for data in (b"{}", b"123")]
+    file = await registry.files.add(
+        "acme", examples, name="é.jsonl", purpose="fine-tune", size_bytes=2, num_rows=1, actor=ACTOR
+    )
+    training = await registry.trainings.create("acme", TrainingDraft("demo", {"seed": 1}, file.id), actor=ACTOR)
+    await registry.trainings.claim("worker")
+    await registry.trainings.renew(
+        training.id, "worker", progress={"loss": 0.5}, checkpoint=checkpoint, checkpoint_bytes=3
+    )
 
 
 async def contents(registry: Registry) -> list[DumpedRow]:
@@ -126,11 +140,14 @@ async def test_a_backup_comes_back_in_another_kind_of_store(
 ) -> None:
     """Every row and every byte is the same after SQLite and a directory, PostgreSQL and a bucket, and back."""
     rows, data = await contents(source[0]), await stored(source[1])
-    assert {line.table for line in rows} == {"tenants", "keys", "adapters", "versions", "reports", "aliases", "audit"}
+    assert {line.table for line in rows} == {
+        "tenants", "keys", "adapters", "versions", "reports", "aliases", "audit",
+        "files", "trainings", "training_events",
+    }  # fmt: skip
     async with opened(postgres_url) as registry:
         blobs = Blobs.open(s3_store)
         summary = await restored(registry, blobs, backup)
-        assert (summary.num_blobs, summary.blob_bytes) == (4, 100_011)
+        assert (summary.num_blobs, summary.blob_bytes) == (6, 100_016)
         assert (await contents(registry), await stored(blobs)) == (rows, data)
         await export_store(registry, blobs, tmp_path / "again.tar")
     async with opened(sqlite(tmp_path / "back")) as registry:
@@ -255,8 +272,8 @@ async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp
             await restored(registry, Failing.open(tmp_path / "new"), backup)
         blobs = Old.open(tmp_path / "new")
         assert await registry.versions() == []
-        assert len(await stored(blobs)) == 3
-        assert (await Collector(registry, blobs).run()).num_deleted == 3
+        assert len(await stored(blobs)) == 5
+        assert (await Collector(registry, blobs).run()).num_deleted == 5
         await restored(registry, blobs, backup)
 
 
@@ -334,14 +351,14 @@ CHANGES: dict[str, tuple[Callable[[Members], object], str]] = {
         "is not a backup that this version of Peltier can read",
     ),
     "another schema": (lambda members: summarise(members, schema_revision="0001"), "has schema '0001', but this"),
-    "a blob less": (lambda members: members.pop(BLOB), "is damaged: it has 3 blobs of 4"),
+    "a blob less": (lambda members: members.pop(BLOB), "is damaged: it has 5 blobs of 6"),
     "another blob": (lambda members: members.update({BLOB: b"tvo"}), "the blob sha256:.* has other bytes"),
     "another row": (
         lambda members: members.update({"registry.jsonl": members["registry.jsonl"].replace(b"ann", b"bob")}),
         "is damaged: its registry has other bytes",
     ),
     "a version without its blob": (
-        lambda members: (members.pop(BLOB), summarise(members, num_blobs=3)),
+        lambda members: (members.pop(BLOB), summarise(members, num_blobs=5)),
         f"it lacks the blob {digest_of(b'two')}",
     ),
     "a line that is no row": (

@@ -74,3 +74,18 @@ async def test_everything_that_is_wrong_is_said(
     assert "is not a readable artifact" in problems["default:demo@3"]
     assert problems["default:demo@4"] == "has a manifest that differs from its record"
     assert all("\n" not in problem for problem in verdict.problems)
+
+
+async def test_examples_and_checkpoints_are_checked(registry: Registry, location: str) -> None:
+    """They are no orphans, and one that is missing is a problem."""
+    blobs = Blobs.open(location)
+    digest = await blobs.put(b"{}")
+    reservation = await registry.reserve(digest)
+    await registry.files.add(
+        TENANT, reservation, name="a.jsonl", purpose="fine-tune", size_bytes=2, num_rows=1, actor="test"
+    )
+    verdict = await verify_store(registry, blobs)
+    assert (verdict.problems, verdict.orphans) == ([], [])
+    await blobs.delete(digest)
+    (problem,) = (await verify_store(registry, blobs)).problems
+    assert problem.startswith("a file or a training has lost its bytes: ")

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import Registry, VersionRecord
+from peltier_store.registry import File, Registry, Training, TrainingDraft, VersionRecord
 from peltier_store.registry.database import database_url
 
 from benchmarks.common.postgres_server import PostgresServer, run_postgres
 
 TENANTS = ("acme", "zenith")
 _AS_NEW = """
+    DELETE FROM training_events; DELETE FROM trainings; DELETE FROM files;
     DELETE FROM aliases; DELETE FROM versions; DELETE FROM adapters; DELETE FROM keys;
     DELETE FROM reservations; DELETE FROM collections;
     DELETE FROM audit WHERE action <> 'create_tenant' OR tenant NOT IN ('acme', 'zenith');
     DELETE FROM tenants WHERE name NOT IN ('default', 'acme', 'zenith');
-    UPDATE tenants SET max_adapters = NULL, max_stored_bytes = NULL, max_pinned_adapters = NULL;
+    UPDATE tenants SET max_adapters = NULL, max_stored_bytes = NULL, max_pinned_adapters = NULL,
+        max_trainings = NULL, max_training_rows = NULL, max_training_minutes_per_day = NULL;
 """
 
 
@@ -95,3 +97,28 @@ async def _migrate(url: str) -> None:
     for tenant in TENANTS:
         await registry.create_tenant(tenant, actor="operator")
     await registry.close()
+
+
+async def add_file(
+    registry: Registry, data: bytes = b"{}\n", *, tenant: str = "acme", num_rows: int = 1, is_inline: bool = False
+) -> File:
+    """Records examples that are stored nowhere, as `ann`."""
+    reservation = await registry.reserve(digest_of(data))
+    return await registry.files.add(
+        tenant,
+        reservation,
+        name="train.jsonl",
+        purpose="fine-tune",
+        size_bytes=len(data),
+        num_rows=num_rows,
+        is_inline=is_inline,
+        actor="ann",
+    )
+
+
+async def add_training(
+    registry: Registry, data: bytes = b"{}\n", *, tenant: str = "acme", task: str = "sst2"
+) -> Training:
+    """Queues a training of examples that were sent with it, as `ann`."""
+    file = await add_file(registry, data, tenant=tenant, is_inline=True)
+    return await registry.trainings.create(tenant, TrainingDraft("sst2", {"seed": 1}, file.id), actor="ann")

@@ -187,7 +187,9 @@ async def test_a_prefix_belongs_to_one_key(registry: Registry) -> None:
 @pytest.mark.parametrize("scopes", [set(), {"root"}, {"predict", "Publish"}])
 async def test_scopes_are_those_that_there_are(registry: Registry, scopes: set[str]) -> None:
     """A key has at least one scope, and only known scopes."""
-    with pytest.raises(InvalidRecord, match=r"are invalid: give one or more of admin, metrics, predict, publish$"):
+    with pytest.raises(
+        InvalidRecord, match=r"are invalid: give one or more of admin, metrics, predict, publish, train$"
+    ):
         await create_key(registry, scopes=scopes)
 
 

@@ -1,0 +1,342 @@
+"""Trainings and their queue, on both databases."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from peltier_store.blobs.blobs import digest_of
+from peltier_store.registry import (
+    FileUnknown,
+    InvalidRecord,
+    LeaseLost,
+    NewEvent,
+    QuotaReached,
+    Quotas,
+    Registry,
+    RegistryConflict,
+    Reservation,
+    Training,
+    TrainingDraft,
+    TrainingUnknown,
+    training_holder,
+    training_state,
+)
+
+from tests.adapters_store.store.registry.conftest import add_file, add_training
+
+
+@pytest.fixture
+def dead(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on, every holder is as one that has died: its lease expires at once."""
+
+    def expire() -> None:
+        monkeypatch.setattr(training_holder, "LEASE", timedelta(0))
+
+    return expire
+
+
+async def reserved(registry: Registry, data: bytes) -> Reservation:
+    return await registry.reserve(digest_of(data))
+
+
+async def claimed(registry: Registry, worker: str = "w1") -> Training:
+    training = await registry.trainings.claim(worker)
+    assert training is not None
+    return training
+
+
+async def state_of(registry: Registry, training: Training) -> tuple[str, str | None]:
+    found = await registry.trainings.find(training.tenant, training.id)
+    return found.state, found.reason
+
+
+async def trained(registry: Registry, artifact: bytes = b"artifact") -> Training:
+    """A training whose adapter waits to be published."""
+    await add_training(registry)
+    training = await claimed(registry)
+    await registry.trainings.settle(
+        training.id, "w1", state="publishing", metrics={"accuracy": 0.5}, report="{}",
+        artifact=await reserved(registry, artifact), artifact_bytes=len(artifact),
+    )  # fmt: skip
+    return training
+
+
+async def test_a_training_goes_from_the_queue_to_its_adapter(registry: Registry) -> None:
+    """With its progress and a log of its states; examples that were sent with it are deleted at the end."""
+    draft = await add_training(registry)
+    training = await claimed(registry)
+    assert (training.id, training.state, training.holder, training.attempts) == (draft.id, "running", "w1", 1)
+    progress = NewEvent("progress", "Step 5 of 9.", {"step": 5})
+    await registry.trainings.renew(
+        training.id, "w1", preflight={"rows": 3}, progress={"step": 5}, events=[progress], seconds=2.5
+    )
+    await registry.trainings.renew(training.id, "w1", state="evaluating", seconds=1.0)
+    await registry.trainings.settle(
+        training.id, "w1", state="publishing", metrics={"f1": 1.0}, report="{}",
+        artifact=await reserved(registry, b"a"), artifact_bytes=1, seconds=0.5,
+    )  # fmt: skip
+    waiting = await registry.trainings.claim_publishing("r1")
+    assert waiting is not None
+    assert waiting.artifact_digest == digest_of(b"a")
+    assert waiting.report == "{}"
+    await registry.trainings.publish_done(training.id, "r1", adapter="sst2@1")
+    done = await registry.trainings.find("acme", training.id)
+    assert (done.state, done.adapter, done.seconds, done.preflight) == ("succeeded", "sst2@1", 4.0, {"rows": 3})
+    assert (done.progress, done.metrics, done.train_file_id, done.holder) == ({"step": 5}, {"f1": 1.0}, None, None)
+    events = await registry.trainings.events("acme", training.id)
+    assert [event.data.get("state", event.kind) for event in events] == [
+        "queued", "running", "progress", "evaluating", "publishing", "succeeded",
+    ]  # fmt: skip
+    assert await registry.trainings.events("acme", training.id, after=events[3].id) == events[4:]
+
+
+async def test_a_tenant_sees_its_own_trainings(registry: Registry) -> None:
+    """In pages, newest first, or those in some states."""
+    trainings = [await add_training(registry) for _ in range(3)]
+    other = await add_training(registry, tenant="zenith")
+    found = await registry.trainings.list("acme", limit=2)
+    assert [one.id for one in found] == [trainings[2].id, trainings[1].id]
+    assert [one.id for one in await registry.trainings.list("acme", after=found[1].id)] == [trainings[0].id]
+    assert await registry.trainings.list("acme", states=["running", "paused"]) == []
+    assert await registry.trainings.count() == {"queued": 4}
+    for forbidden in (registry.trainings.find, registry.trainings.events):
+        with pytest.raises(TrainingUnknown, match=rf"^tenant 'acme' has no training '{other.id}'$"):
+            await forbidden("acme", other.id)
+    with pytest.raises(InvalidRecord, match="the state 'done' is unknown"):
+        await registry.trainings.list("acme", states=["done"])
+
+
+async def test_a_training_reads_its_tenants_files_only(registry: Registry) -> None:
+    """Another's does not exist for it."""
+    foreign = await add_file(registry, tenant="zenith")
+    with pytest.raises(FileUnknown):
+        await registry.trainings.create("acme", TrainingDraft("sst2", {}, foreign.id), actor="ann")
+
+
+async def test_quotas_bound_trainings(registry: Registry) -> None:
+    """How many have not ended, how many examples one has, and the minutes of a day."""
+    await registry.update_tenant(
+        "acme", Quotas(max_trainings=1, max_training_rows=5, max_training_minutes_per_day=2.0), actor="operator"
+    )
+    large = await add_file(registry, num_rows=6)
+    with pytest.raises(
+        QuotaReached, match=r"^the training has 6 examples, and a training of tenant 'acme' may have 5$"
+    ):
+        await registry.trainings.create("acme", TrainingDraft("sst2", {}, large.id), actor="ann")
+    first = await add_training(registry)
+    with pytest.raises(QuotaReached, match=r"^tenant 'acme' has 1 trainings that have not ended and may have 1; wait"):
+        await add_training(registry)
+    await claimed(registry)
+    await registry.trainings.settle(first.id, "w1", state="failed", reason="of a test", seconds=180.0)
+    with pytest.raises(
+        QuotaReached, match=r"^tenant 'acme' has trained 3\.0 minutes in the last 24 hours and may train 2"
+    ):
+        await add_training(registry)
+    await registry.trainings.resume("acme", first.id, actor="ann")
+    assert await registry.trainings.claim("w1") is None
+
+
+async def test_tenants_take_turns_and_short_trainings_come_first(registry: Registry) -> None:
+    """First the tenant with fewer trainings at work, then the one that has trained less; of one tenant the smallest."""
+    long, short = await add_training(registry, b"long" * 9), await add_training(registry, b"short")
+    middle = await add_training(registry, b"middle" * 2)
+    other = await add_training(registry, b"other" * 99, tenant="zenith")
+    order = [(await claimed(registry, f"w{number}")).id for number in range(4)]
+    assert order == [short.id, other.id, middle.id, long.id]
+    assert await registry.trainings.claim("w5") is None
+    for number, training in enumerate([short, other, middle, long]):
+        seconds = 9.0 if training.tenant == "acme" else 1.0
+        await registry.trainings.settle(training.id, f"w{number}", state="failed", reason="of a test", seconds=seconds)
+    await add_training(registry)
+    last = await add_training(registry, tenant="zenith")
+    assert (await claimed(registry)).id == last.id
+
+
+async def test_a_training_of_a_dead_worker_goes_to_another(registry: Registry, dead: Callable[[], None]) -> None:
+    """From its checkpoint. The first worker learns that it has lost it, and can store nothing."""
+    await add_training(registry)
+    dead()
+    training = await claimed(registry)
+    await registry.trainings.renew(
+        training.id, "w1", checkpoint=await reserved(registry, b"checkpoint"), checkpoint_bytes=10
+    )
+    again = await claimed(registry, "w2")
+    assert (again.id, again.holder, again.checkpoint_digest) == (training.id, "w2", digest_of(b"checkpoint"))
+    for call in (registry.trainings.renew, registry.trainings.release):
+        with pytest.raises(LeaseLost, match=rf"^w1 does not have the training '{training.id}' any more$"):
+            await call(training.id, "w1")
+    with pytest.raises(LeaseLost):
+        await registry.trainings.settle(training.id, "w1", state="failed", reason="no")
+    messages = [event.message for event in await registry.trainings.events("acme", training.id)]
+    assert "The worker w1 has ended; the training is queued again." in messages
+
+
+async def test_a_training_that_kills_its_workers_fails(registry: Registry, dead: Callable[[], None]) -> None:
+    """After five attempts without a new checkpoint; a worker that stops does not count."""
+    training = await add_training(registry)
+    await claimed(registry)
+    await registry.trainings.release(training.id, "w1")
+    dead()
+    for _ in range(5):
+        await claimed(registry)
+    assert await registry.trainings.claim("w1") is None
+    reason = "5 workers ended before its next checkpoint; memory may have run out"
+    assert await state_of(registry, training) == ("failed", reason)
+
+
+async def test_a_newer_checkpoint_frees_the_older_one(registry: Registry) -> None:
+    """Both count for collectors and quotas only as long as they are needed; a deleted training needs none."""
+    training = await add_training(registry)
+    await claimed(registry)
+    for data in (b"old", b"newer"):
+        await registry.trainings.renew(
+            training.id, "w1", checkpoint=await reserved(registry, data), checkpoint_bytes=len(data)
+        )
+    digests = {digest_of(b"old"), digest_of(b"newer")}
+    assert await registry.begin_collection(digests) == {digest_of(b"old")}
+    assert (await registry.usage("acme")).stored_bytes == len(b"{}\n") + 5
+    await registry.trainings.settle(training.id, "w1", state="failed", reason="of a test")
+    await registry.trainings.remove("acme", training.id, actor="ann")
+    assert await registry.begin_collection([digest_of(b"newer")]) == {digest_of(b"newer")}
+    assert (await registry.usage("acme")).stored_bytes == 0
+
+
+async def test_a_waiting_training_pauses_and_resumes_at_once(registry: Registry) -> None:
+    """Nobody can claim it meanwhile."""
+    training = await add_training(registry)
+    for _ in range(2):
+        assert (await registry.trainings.pause("acme", training.id, actor="ann")).state == "paused"
+    assert await registry.trainings.claim("w1") is None
+    assert (await registry.trainings.resume("acme", training.id, actor="ann")).state == "queued"
+    assert (await claimed(registry)).id == training.id
+
+
+@pytest.mark.parametrize(("wish", "state"), [("pause", "paused"), ("cancel", "cancelled")])
+async def test_a_worker_learns_what_the_owner_wishes(registry: Registry, wish: str, state: str) -> None:
+    """With its next report; the training stays with it until it settles."""
+    training = await add_training(registry)
+    await claimed(registry)
+    assert await registry.trainings.renew(training.id, "w1") is None
+    ask: Callable[..., Awaitable[Training]] = getattr(registry.trainings, wish)
+    assert (await ask("acme", training.id, actor="ann")).state == "running"
+    assert await registry.trainings.renew(training.id, "w1") == wish
+    await registry.trainings.settle(training.id, "w1", state=state)
+    assert (await state_of(registry, training))[0] == state
+    assert [entry.action for entry in await registry.audit(limit=1)] == [f"{wish}_training"]
+
+
+async def test_a_cancellation_replaces_a_pause(registry: Registry) -> None:
+    """But not the other way round; a resumption takes a pause back that the worker has not seen."""
+    training = await add_training(registry)
+    await claimed(registry)
+    await registry.trainings.pause("acme", training.id, actor="ann")
+    assert (await registry.trainings.resume("acme", training.id, actor="ann")).wish is None
+    await registry.trainings.cancel("acme", training.id, actor="ann")
+    assert (await registry.trainings.pause("acme", training.id, actor="ann")).wish == "cancel"
+
+
+@pytest.mark.parametrize(("wish", "state"), [("pause", "paused"), ("cancel", "cancelled")])
+async def test_no_wish_waits_for_a_dead_worker(
+    registry: Registry, dead: Callable[[], None], wish: str, state: str
+) -> None:
+    """Whether the worker dies before the wish or after it."""
+    before, after = await add_training(registry), await add_training(registry)
+    await claimed(registry)
+    ask: Callable[..., Awaitable[Training]] = getattr(registry.trainings, wish)
+    await ask("acme", before.id, actor="ann")
+    dead()
+    await registry.trainings.renew(before.id, "w1")
+    await claimed(registry, "w2")
+    assert (await state_of(registry, before))[0] == state
+    assert (await ask("acme", after.id, actor="ann")).state == state
+
+
+async def test_an_ended_training_stays_ended(registry: Registry) -> None:
+    """It cannot be paused or cancelled; nothing that has not ended can be deleted."""
+    training = await add_training(registry)
+    with pytest.raises(RegistryConflict, match="is queued; cancel it before you delete it"):
+        await registry.trainings.remove("acme", training.id, actor="ann")
+    await registry.trainings.cancel("acme", training.id, actor="ann")
+    assert (await registry.trainings.cancel("acme", training.id, actor="ann")).state == "cancelled"
+    for refused in (registry.trainings.pause, registry.trainings.resume):
+        with pytest.raises(RegistryConflict, match="is cancelled"):
+            await refused("acme", training.id, actor="ann")
+    await registry.trainings.remove("acme", training.id, actor="ann")
+    with pytest.raises(TrainingUnknown):
+        await registry.trainings.find("acme", training.id)
+
+
+async def test_a_refused_adapter_is_kept_until_it_can_be_published(registry: Registry) -> None:
+    """Hours of training are not lost to a quota: the owner resumes, and it is published again without a worker."""
+    training = await trained(registry)
+    await registry.trainings.claim_publishing("r1")
+    await registry.trainings.publish_done(training.id, "r1", adapter=None, reason="tenant 'acme' has 3 adapters")
+    reason = "its adapter cannot be published: tenant 'acme' has 3 adapters"
+    assert await state_of(registry, training) == ("failed", reason)
+    assert await registry.begin_collection([digest_of(b"artifact")]) == set()
+    assert (await registry.trainings.resume("acme", training.id, actor="ann")).state == "publishing"
+    again = await registry.trainings.claim_publishing("r2")
+    assert again is not None
+    assert again.id == training.id
+
+
+async def test_one_replica_publishes_an_adapter(registry: Registry, dead: Callable[[], None]) -> None:
+    """Another one takes it only if the first has died."""
+    training = await trained(registry)
+    assert await registry.trainings.claim_publishing("r1") is not None
+    assert await registry.trainings.claim_publishing("r2") is None
+    dead()
+    other = await trained(registry, b"other")
+    assert await registry.trainings.claim_publishing("r1") is not None
+    again = await registry.trainings.claim_publishing("r2")
+    assert again is not None
+    assert again.id == other.id
+    with pytest.raises(LeaseLost):
+        await registry.trainings.publish_done(other.id, "r1", adapter="sst2@1")
+    await registry.trainings.publish_done(training.id, "r1", adapter="sst2@1")
+
+
+async def test_kept_examples_stay(registry: Registry) -> None:
+    """If their owner asks for it, until the training is deleted."""
+    file = await add_file(registry, is_inline=True)
+    draft = TrainingDraft("sst2", {}, file.id, keep_examples=True)
+    training = await registry.trainings.create("acme", draft, actor="ann")
+    await registry.trainings.cancel("acme", training.id, actor="ann")
+    assert await registry.files.find("acme", file.id) == file
+    await registry.trainings.remove("acme", training.id, actor="ann")
+    with pytest.raises(FileUnknown):
+        await registry.files.find("acme", file.id)
+
+
+async def test_a_failed_training_resumes_from_its_checkpoint(registry: Registry) -> None:
+    """Its examples and its checkpoint are kept for that."""
+    training = await add_training(registry)
+    await claimed(registry)
+    await registry.trainings.renew(training.id, "w1", checkpoint=await reserved(registry, b"c"), checkpoint_bytes=1)
+    await registry.trainings.settle(training.id, "w1", state="failed", reason="the disk was full")
+    await registry.trainings.resume("acme", training.id, actor="ann")
+    again = await claimed(registry)
+    assert (again.checkpoint_digest, again.train_file_id) == (digest_of(b"c"), training.train_file_id)
+    assert (again.reason, again.finished_at) == (None, None)
+
+
+async def test_a_log_is_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest reports of progress are removed, states never."""
+    monkeypatch.setattr(training_state, "MAX_EVENTS", 5)
+    training = await add_training(registry)
+    await claimed(registry)
+    for step in range(20):
+        progress = NewEvent("progress", f"Step {step}.", {"step": step})
+        await registry.trainings.renew(training.id, "w1", events=[progress])
+    events = await registry.trainings.events("acme", training.id)
+    assert [event.kind for event in events] == ["state", "state", *["progress"] * 5]
+    assert events[-1].data == {"step": 19}
+
+
+@pytest.mark.parametrize("state", ["succeeded", "queued"])
+async def test_a_worker_ends_a_training_in_its_states_only(registry: Registry, state: str) -> None:
+    """It cannot say that an adapter is published."""
+    training = await add_training(registry)
+    await claimed(registry)
+    with pytest.raises(InvalidRecord, match=f"^a worker cannot end a training in the state '{state}'$"):
+        await registry.trainings.settle(training.id, "w1", state=state)
