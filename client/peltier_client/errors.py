@@ -7,6 +7,8 @@ PeltierError
   x NotFound              404 not_found
     - AdapterNotFound     404 adapter_not_found
     - VersionNotFound     404 version_not_found
+    - TrainingNotFound    404 training_not_found
+    - FileNotFound        404 file_not_found
   x MethodNotAllowed      405 method_not_allowed
   x TooSlow               408 too_slow
   x Conflict              409 conflict
@@ -111,6 +113,18 @@ class VersionNotFound(NotFound):
     """The adapter exists, but has no such version or alias."""
 
     code = "version_not_found"
+
+
+class TrainingNotFound(NotFound):
+    """No training of the tenant has this id."""
+
+    code = "training_not_found"
+
+
+class FileNotFound(NotFound):
+    """No file of the tenant has this id."""
+
+    code = "file_not_found"
 
 
 class MethodNotAllowed(PeltierError):

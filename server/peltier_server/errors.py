@@ -16,6 +16,7 @@ from peltier_client.errors import (
     DeadlinePassed,
     Draining,
     ErrorBody,
+    FileNotFound,
     Forbidden,
     InferenceFailed,
     InvalidInput,
@@ -28,6 +29,7 @@ from peltier_client.errors import (
     StorageFull,
     TooLarge,
     TooSlow,
+    TrainingNotFound,
     Unauthorized,
     Unavailable,
     VersionNotFound,
@@ -36,6 +38,7 @@ from peltier_store.blobs.blobs import BlobError, BlobStoreFull, BlobStoreGone
 from peltier_store.registry import (
     AdapterUnknown,
     BlobBusy,
+    FileUnknown,
     InvalidRecord,
     NotRegistered,
     QuotaReached,
@@ -43,6 +46,7 @@ from peltier_store.registry import (
     RegistryError,
     RegistryFull,
     RegistryGone,
+    TrainingUnknown,
     VersionUnknown,
 )
 from pydantic import BaseModel
@@ -71,6 +75,8 @@ STORE_GONE = (BlobStoreGone, RegistryGone)
 _REGISTRY_ERRORS: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (AdapterUnknown, AdapterNotFound),
     (VersionUnknown, VersionNotFound),
+    (FileUnknown, FileNotFound),
+    (TrainingUnknown, TrainingNotFound),
     (NotRegistered, NotFound),
     (RegistryConflict, Conflict),
     (InvalidRecord, InvalidInput),

@@ -11,21 +11,13 @@ from peltier_client.protocol import TaskReference
 from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.location import StoreLocation
 from peltier_store.sources.source import check_source
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic.fields import FieldInfo
 
-_MIB = 1024 * 1024
-_YEAR_SECONDS = 366 * 24 * 3600
+from peltier_server.settings_group import MIB, Count, SettingsGroup, setting
+from peltier_server.training_settings import TrainingSettings
 
-Count = Annotated[int, Field(ge=1)]
+_YEAR_SECONDS = 366 * 24 * 3600
 
 
 def _check_sendable(key: SecretStr) -> SecretStr:
@@ -55,31 +47,21 @@ class SettingsError(Exception):
     is_user_error = True
 
 
-def _setting(default: object, description: str, **rules: Any) -> Any:
-    return Field(default, description=description, **rules)
-
-
-class SettingsGroup(BaseModel):
-    """Settings that one part of the server reads."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class ComputeSettings(SettingsGroup):
     """The backbone, and what computes it."""
 
-    backbone: str = _setting("minilm", "Checkpoint: a directory, a hub id, or minilm.")
-    device: Literal["auto", "cpu", "cuda"] = _setting("auto", "Device of the backbone: auto, cpu or cuda.")
-    dtype: Literal["auto", "float32", "bfloat16", "int8"] = _setting(
+    backbone: str = setting("minilm", "Checkpoint: a directory, a hub id, or minilm.")
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", "Device of the backbone: auto, cpu or cuda.")
+    dtype: Literal["auto", "float32", "bfloat16", "int8"] = setting(
         "auto",
         "Precision of the backbone: float32, bfloat16, or on a CPU int8. auto is bfloat16 on a GPU that has it, else "
         "float32.",
     )
-    kernels: Kernels = _setting(
+    kernels: Kernels = setting(
         "auto", "Kernels on a CPU: auto is the fastest that this machine can use, a level forces its own, torch none."
     )
-    cuda_graphs: bool = _setting(False, "Replay small batches of encoders from CUDA graphs.")
-    threads: int = _setting(0, "CPU threads that compute; 0 is one for each core the process may use.", ge=0)
+    cuda_graphs: bool = setting(False, "Replay small batches of encoders from CUDA graphs.")
+    threads: int = setting(0, "CPU threads that compute; 0 is one for each core the process may use.", ge=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -104,25 +86,25 @@ class ComputeSettings(SettingsGroup):
 class StoreSettings(SettingsGroup):
     """Where the server keeps what must last."""
 
-    store: Path | str = _setting(
+    store: Path | str = setting(
         Path(".peltier"), "Where artifacts are kept: a directory, or an s3://, gs:// or az:// URL."
     )
-    registry: str = _setting(
+    registry: str = setting(
         "",
         "Database URL, sqlite+aiosqlite:///PATH or postgresql+asyncpg://… Default: SQLite in the store.",
         repr=False,
     )
-    rate_store: str = _setting(
+    rate_store: str = setting(
         "memory://",
         "Where rates are counted: memory://, or redis://… for several replicas.",
         pattern="^(memory://|rediss?://.+)$",
         repr=False,
     )
-    publish: Path | str | None = _setting(
+    publish: Path | str | None = setting(
         None,
         "Publish the artifacts of this source at the first start: a directory, or an s3://, gs://, az:// or hf:// URL.",
     )
-    undelete_seconds: float = _setting(
+    undelete_seconds: float = setting(
         7 * 24 * 3600.0, "How long a deleted version can be undeleted.", ge=0, le=10 * _YEAR_SECONDS
     )
 
@@ -147,12 +129,12 @@ class StoreSettings(SettingsGroup):
 class NetworkSettings(SettingsGroup):
     """The address of the server."""
 
-    host: str = _setting("127.0.0.1", "Address to bind; any but loopback requires a key.")
-    port: int = _setting(8000, "Port to bind; 0 chooses a free one.", ge=0, le=65535)
-    grpc_port: int | None = _setting(
+    host: str = setting("127.0.0.1", "Address to bind; any but loopback requires a key.")
+    port: int = setting(8000, "Port to bind; 0 chooses a free one.", ge=0, le=65535)
+    grpc_port: int | None = setting(
         None, "Port for the Open Inference Protocol over gRPC; 0 chooses a free one. Default: none.", ge=0, le=65535
     )
-    insecure: bool = _setting(False, "Bind any address although there is no key.")
+    insecure: bool = setting(False, "Bind any address although there is no key.")
 
     @property
     def is_private(self) -> bool:
@@ -168,31 +150,31 @@ class NetworkSettings(SettingsGroup):
 class RoutingSettings(SettingsGroup):
     """The address of the gauges for endpoint pickers."""
 
-    routing_port: int | None = _setting(
+    routing_port: int | None = setting(
         None, "Serve GET /routing-metrics for endpoint pickers on this port; 0 chooses a free one.", ge=0, le=65535
     )
-    routing_host: str = _setting(
+    routing_host: str = setting(
         "127.0.0.1", "Address to bind for /routing-metrics, which needs no key and names adapters of all tenants."
     )
-    routing_prefix: str = _setting(
+    routing_prefix: str = setting(
         "vllm:", "Begins the names of the gauges on /routing-metrics.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$"
     )
-    max_routing_names: int = _setting(100, "Maximum names of adapters in each list on /routing-metrics.", ge=1, le=1000)
+    max_routing_names: int = setting(100, "Maximum names of adapters in each list on /routing-metrics.", ge=1, le=1000)
 
 
 class AuthSettings(SettingsGroup):
     """The keys outside the registry, and the identity provider whose tokens are accepted."""
 
-    admin_key: FixedKey | None = _setting(None, "An API key with every scope, outside the registry.")
-    metrics_key: FixedKey | None = _setting(None, "An API key with the scope metrics alone, outside the registry.")
-    secret: HashSecret | None = _setting(
+    admin_key: FixedKey | None = setting(None, "An API key with every scope, outside the registry.")
+    metrics_key: FixedKey | None = setting(None, "An API key with the scope metrics alone, outside the registry.")
+    secret: HashSecret | None = setting(
         None, "Secret under which API keys are stored; replicas share it. Default: made once by SQLite."
     )
-    oidc_issuer: str | None = _setting(None, "Issuer of accepted tokens, a URL.")
-    oidc_audience: str | None = _setting(None, "Audience of accepted tokens.")
-    oidc_jwks_url: str | None = _setting(None, "URL of the provider's public keys.")
-    oidc_tenant_claim: str = _setting("tenant", "Claim that names the tenant.")
-    oidc_scope_claim: str = _setting("scope", "Claim that lists the scopes.")
+    oidc_issuer: str | None = setting(None, "Issuer of accepted tokens, a URL.")
+    oidc_audience: str | None = setting(None, "Audience of accepted tokens.")
+    oidc_jwks_url: str | None = setting(None, "URL of the provider's public keys.")
+    oidc_tenant_claim: str = setting("tenant", "Claim that names the tenant.")
+    oidc_scope_claim: str = setting("scope", "Claim that lists the scopes.")
 
     @property
     def secrets(self) -> list[str]:
@@ -218,42 +200,42 @@ class AuthSettings(SettingsGroup):
 class DrainSettings(SettingsGroup):
     """How a stopping server ends."""
 
-    lame_duck_seconds: float = _setting(
+    lame_duck_seconds: float = setting(
         2.0, "How long a stopping server still accepts requests while /ready is 503.", ge=0, le=3600
     )
-    drain_seconds: float = _setting(30.0, "How long a stopping server waits for accepted requests.", gt=0, le=3600)
+    drain_seconds: float = setting(30.0, "How long a stopping server waits for accepted requests.", gt=0, le=3600)
 
 
 class LogSettings(SettingsGroup):
     """What the server logs."""
 
-    log_format: Literal["text", "json"] = _setting("text", "text, or json for one object a line.")
-    log_level: LogLevel = _setting("info", "Least level logged: debug, info, warning, error or critical.")
-    access_log: bool = _setting(False, "Log a line for each request.")
+    log_format: Literal["text", "json"] = setting("text", "text, or json for one object a line.")
+    log_level: LogLevel = setting("info", "Least level logged: debug, info, warning, error or critical.")
+    access_log: bool = setting(False, "Log a line for each request.")
 
 
 class LimitSettings(SettingsGroup):
     """Bounds of requests, answers and uploads."""
 
-    max_inputs: Count = _setting(1024, "Maximum inputs of a request.")
-    max_windows: Count = _setting(4096, "Maximum windows of the long texts of a request.")
-    max_text_chars: Count = _setting(65_536, "Maximum characters of a text that are read.")
-    max_new_tokens: Count = _setting(1024, "Maximum tokens of a generated text.")
-    default_top_k: Count = _setting(256, "Scores of an input where the request has no top_k.")
-    max_connections: Count = _setting(2048, "Maximum open connections.")
-    stall_seconds: float = _setting(
+    max_inputs: Count = setting(1024, "Maximum inputs of a request.")
+    max_windows: Count = setting(4096, "Maximum windows of the long texts of a request.")
+    max_text_chars: Count = setting(65_536, "Maximum characters of a text that are read.")
+    max_new_tokens: Count = setting(1024, "Maximum tokens of a generated text.")
+    default_top_k: Count = setting(256, "Scores of an input where the request has no top_k.")
+    max_connections: Count = setting(2048, "Maximum open connections.")
+    stall_seconds: float = setting(
         30.0, "Maximum time a request body or an answer may make no progress.", gt=0, le=3600
     )
-    max_body_bytes: Count = _setting(2 * _MIB, "Maximum bytes of a JSON body.")
-    max_answer_bytes: Count = _setting(16 * _MIB, "Maximum bytes of an answer.")
-    max_pending_bytes: Count = _setting(64 * _MIB, "Maximum bytes of JSON bodies in progress.")
-    max_pending_inputs: Count = _setting(65_536, "Maximum inputs in progress.")
-    max_pending_answer_bytes: Count = _setting(256 * _MIB, "Maximum bytes of answers that are being computed or sent.")
-    max_artifact_bytes: Count = _setting(64 * _MIB, "Maximum bytes of an artifact.")
-    max_adapter_cost: float = _setting(
+    max_body_bytes: Count = setting(2 * MIB, "Maximum bytes of a JSON body.")
+    max_answer_bytes: Count = setting(16 * MIB, "Maximum bytes of an answer.")
+    max_pending_bytes: Count = setting(64 * MIB, "Maximum bytes of JSON bodies in progress.")
+    max_pending_inputs: Count = setting(65_536, "Maximum inputs in progress.")
+    max_pending_answer_bytes: Count = setting(256 * MIB, "Maximum bytes of answers that are being computed or sent.")
+    max_artifact_bytes: Count = setting(64 * MIB, "Maximum bytes of an artifact.")
+    max_adapter_cost: float = setting(
         1.0, "Maximum compute and memory of an adapter, as a multiple of the backbone's.", gt=0, allow_inf_nan=False
     )
-    max_metric_versions: int = _setting(
+    max_metric_versions: int = setting(
         100, "Maximum versions with metrics of their own; the others share one series.", ge=0, le=500
     )
 
@@ -273,34 +255,34 @@ class LimitSettings(SettingsGroup):
 class QueueSettings(SettingsGroup):
     """The rows that wait, and the batches that are computed of them."""
 
-    max_batch_tokens: Count = _setting(4096, "Maximum cost of a batch, in tokens of the plain backbone.")
-    max_batch_rows: Count = _setting(128, "Maximum rows of a batch.")
-    max_shared_batch_seconds: float = _setting(
+    max_batch_tokens: Count = setting(4096, "Maximum cost of a batch, in tokens of the plain backbone.")
+    max_batch_rows: Count = setting(128, "Maximum rows of a batch.")
+    max_shared_batch_seconds: float = setting(
         0.05, "Maximum expected time of a batch while several tenants send requests.", gt=0, le=86_400
     )
-    max_batch_seconds: float = _setting(
+    max_batch_seconds: float = setting(
         60.0, "Time after which a batch counts as stuck and its thread is replaced.", gt=0, le=86_400
     )
-    max_runner_restarts: int = _setting(3, "Maximum replaced threads in a row; then the server exits.", ge=0)
-    max_queue_tokens: Count = _setting(262_144, "Maximum tokens in the queue.")
-    max_decode_rows: Count = _setting(64, "Maximum texts and beams that are generated at once.")
+    max_runner_restarts: int = setting(3, "Maximum replaced threads in a row; then the server exits.", ge=0)
+    max_queue_tokens: Count = setting(262_144, "Maximum tokens in the queue.")
+    max_decode_rows: Count = setting(64, "Maximum texts and beams that are generated at once.")
 
 
 class MemorySettings(SettingsGroup):
     """The adapters in memory."""
 
-    device_bytes: Count = _setting(1024 * _MIB, "Maximum bytes of adapters on the device.")
-    host_bytes: int = _setting(1024 * _MIB, "Maximum bytes of adapters cached in host memory.", ge=0)
-    max_load_wait_seconds: float = _setting(
+    device_bytes: Count = setting(1024 * MIB, "Maximum bytes of adapters on the device.")
+    host_bytes: int = setting(1024 * MIB, "Maximum bytes of adapters cached in host memory.", ge=0)
+    max_load_wait_seconds: float = setting(
         10.0, "Maximum wait for a load to begin, and again for free memory on the device.", gt=0, le=3600
     )
-    unload_after_seconds: float | None = _setting(
+    unload_after_seconds: float | None = setting(
         None, "Unload adapters that were not used for so long. Default: only for others.", gt=0, le=10 * _YEAR_SECONDS
     )
-    warm: str = _setting(
+    warm: str = setting(
         "", "Adapters to load before the server is ready, beside the pinned ones, such as sst2,acme:nli@3."
     )
-    max_warm_seconds: float = _setting(
+    max_warm_seconds: float = setting(
         300.0, "Time after which the server is ready without the rest of those adapters.", gt=0, le=86_400
     )
 
@@ -322,18 +304,18 @@ class MemorySettings(SettingsGroup):
 class ClusterSettings(SettingsGroup):
     """The replicas on Ray Serve."""
 
-    ray: bool = _setting(
+    ray: bool = setting(
         False, "Serve with replicas on Ray Serve: on the cluster at RAY_ADDRESS, or else on this machine."
     )
-    min_replicas: Count = _setting(1, "With ray: the least number of replicas.")
-    max_replicas: Count = _setting(1, "With ray: the most replicas.")
-    target_queued_tokens: Count = _setting(
+    min_replicas: Count = setting(1, "With ray: the least number of replicas.")
+    max_replicas: Count = setting(1, "With ray: the most replicas.")
+    target_queued_tokens: Count = setting(
         8192, "With ray: replicas are added until each has at most this many tokens in its queue on average."
     )
-    upscale_seconds: float = _setting(
+    upscale_seconds: float = setting(
         30.0, "With ray: how long the queue must need more replicas before they are started.", ge=0, le=3600
     )
-    downscale_seconds: float = _setting(
+    downscale_seconds: float = setting(
         600.0, "With ray: how long the queue must need fewer replicas before they are stopped.", ge=0, le=86_400
     )
 
@@ -365,6 +347,7 @@ class Settings(SettingsGroup):
     queue: QueueSettings = Field(default_factory=QueueSettings)
     memory: MemorySettings = Field(default_factory=MemorySettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
+    training: TrainingSettings = Field(default_factory=TrainingSettings)
 
 
 GROUPS: Mapping[str, type[SettingsGroup]] = {name: field.annotation for name, field in Settings.model_fields.items()}  # type: ignore[misc]
@@ -375,9 +358,9 @@ SETTINGS: Mapping[str, FieldInfo] = {
 GROUP_OF: Mapping[str, str] = {name: group for group, kind in GROUPS.items() for name in kind.model_fields}
 
 
-def is_hidden(setting: FieldInfo) -> bool:
+def is_hidden(field: FieldInfo) -> bool:
     """Whether messages and `repr` hide the value, because it is a secret or a URL that may contain a password."""
-    return not setting.repr or is_secret(setting.annotation)
+    return not field.repr or is_secret(field.annotation)
 
 
 def is_secret(annotation: Any) -> bool:

@@ -12,11 +12,12 @@ _MAX_COUNT = 2**63 - 1
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 PerSecond = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Minutes = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 QuotaCount = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
 Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
-# predict uses and lists adapters, publish changes them, admin runs the server, metrics reads /metrics and
-# /v1/live. The scopes are independent, except that admin also reads these two.
-Scope = Literal["predict", "publish", "admin", "metrics"]
+# predict uses and lists adapters, publish changes them, train starts trainings and keeps their files, admin runs the
+# server, metrics reads /metrics and /v1/live. The scopes are independent, except that admin also reads these two.
+Scope = Literal["predict", "publish", "train", "admin", "metrics"]
 
 MAX_NOTE_LEN = 200
 # The UTC form of a later time may not be representable.
@@ -24,7 +25,10 @@ _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class TenantQuotas(RequestModel):
-    """Quotas of a tenant; null is no limit. `weight` is its share of a busy server relative to other tenants."""
+    """Quotas of a tenant; null is no limit. `weight` is its share of a busy server relative to other tenants.
+
+    `max_trainings` counts those that have not ended, and `max_training_rows` the examples of one training.
+    """
 
     requests_per_second: PerSecond | None = None
     tokens_per_second: PerSecond | None = None
@@ -32,6 +36,9 @@ class TenantQuotas(RequestModel):
     max_stored_bytes: QuotaCount | None = None
     max_adapters: QuotaCount | None = None
     max_pinned_adapters: QuotaCount | None = None
+    max_trainings: QuotaCount | None = None
+    max_training_rows: QuotaCount | None = None
+    max_training_minutes_per_day: Minutes | None = None
     weight: Weight = 1.0
 
 

@@ -130,6 +130,7 @@ class Metrics:
         self._add_adapters()
         self.versions = VersionMetrics(self._registry, max_versions)
         self._add_tenants()
+        self._add_trainings()
         self._add_failures()
 
     def _add_requests(self) -> None:
@@ -234,6 +235,12 @@ class Metrics:
         self._queue_tokens = self._gauge("peltier_queue_tokens", "Tokens in the queue", "tenant")
         self._max_queue_tokens = self._gauge("peltier_queue_max_tokens", "Maximum of tokens in the queue")
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
+
+    def _add_trainings(self) -> None:
+        self.trainings = self._gauge("peltier_trainings", "Trainings in the registry that have not ended", "state")
+        self.training_publications = self._counter(
+            "peltier_training_publications_total", "Trained adapters: published by this replica, or refused", "result"
+        )
 
     def _add_failures(self) -> None:
         self._ready = self._gauge("peltier_ready", "1 while /ready is 200, else 0")

@@ -36,6 +36,10 @@ class QuotaEnforcer:
         quotas = self._quotas_of(tenant)
         return quotas.max_stored_bytes is not None or quotas.max_adapters is not None
 
+    def max_training_rows(self, tenant: str) -> int | None:
+        """The most examples that a training of the tenant may have; None is no limit."""
+        return self._quotas_of(tenant).max_training_rows
+
     def slot(self, tenant: str) -> "QuotaSlot":
         """The slot of one request of the tenant. The request holds it as a context manager."""
         return QuotaSlot(self, tenant, self._quotas_of(tenant))

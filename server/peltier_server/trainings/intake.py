@@ -1,0 +1,147 @@
+"""Takes in files of examples and requests for trainings: checks them, and stores what they bring."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.tasks import ENCODER_TYPES
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_client.errors import InvalidInput, PeltierError, QuotaExceeded, TooLarge
+from peltier_client.protocol import TrainingRequest
+from peltier_store.blobs.blobs import digest_of
+from peltier_store.registry import File, QuotaReached, RegistryError, Training, TrainingDraft
+
+from peltier_server import retry_hints
+from peltier_server.auth.keyring import Caller
+from peltier_server.catalog.publisher import Store
+from peltier_server.fairness.preparation import Preparation
+from peltier_server.training_settings import TrainingSettings
+from peltier_server.trainings.examples import PIECE_BYTES, ExampleCheck, to_jsonl
+
+FINE_TUNE = "fine-tune"
+MAX_FILE_NAME_CHARS = 255
+# To check a byte takes about as long as to tokenise a hundredth of a character.
+_COST = PIECE_BYTES // 100
+_Rows = Sequence[Mapping[str, Any]]
+
+
+class TrainingIntake:
+    """Checks and records files and trainings of callers. What it returns survives a crash."""
+
+    def __init__(
+        self, store: Store, config: BackboneConfig, preparation: Preparation, settings: TrainingSettings
+    ) -> None:
+        self.max_file_bytes = settings.max_file_bytes
+        self._store = store
+        self._config = config
+        self._preparation = preparation
+        self._max_rows = settings.max_file_rows
+
+    async def add_file(self, caller: Caller, name: str, data: bytes, purpose: str = FINE_TUNE) -> File:
+        """Stores an uploaded file. Raises `InvalidInput` with the first rule that it breaks, or `TooLarge`."""
+        if len(data) > self.max_file_bytes:
+            raise TooLarge(f"the file has {len(data)} bytes; at most {self.max_file_bytes} are allowed")
+        if not 1 <= len(name) <= MAX_FILE_NAME_CHARS or not name.isprintable():
+            raise InvalidInput(f"the file's name must have 1 to {MAX_FILE_NAME_CHARS} printable characters")
+        # Before the check of the rows, which takes longer.
+        await self._store.registry.files.require_room(caller.tenant, len(data))
+        check = ExampleCheck(name, data, self._max_rows)
+        while await self._preparation.run(caller.tenant, _COST, check.advance):
+            pass
+        return await self._store_file(caller, name, data, check.num_rows, purpose=purpose)
+
+    async def create(self, caller: Caller, request: TrainingRequest) -> Training:
+        """Queues a training. Its rows become files of their own. Raises the error of a rule that the request breaks,
+        or of a quota."""
+        self._check(request)
+        created = list[File]()
+        try:
+            train = await self._file(caller, "examples", request.examples, request.file_id, created)
+            validation = await self._file(caller, "validation", request.validation, request.validation_file_id, created)
+            assert train is not None, "the protocol requires examples or a file"
+            self._check_rows(caller.tenant, sum(file.num_rows for file in (train, validation) if file is not None))
+            draft = TrainingDraft(
+                request.task,
+                request.model_dump(mode="json", exclude={"examples", "validation"}, exclude_unset=True),
+                train.id,
+                None if validation is None else validation.id,
+                request.keep_examples,
+            )
+            return await self._create(caller, draft)
+        except BaseException:
+            await asyncio.shield(self._remove(caller, created))
+            raise
+
+    async def _create(self, caller: Caller, draft: TrainingDraft) -> Training:
+        try:
+            return await self._store.registry.trainings.create(caller.tenant, draft, actor=caller.actor)
+        except QuotaReached as error:
+            raise QuotaExceeded(str(error), retry_after=retry_hints.TRAINING_ENDED) from None
+
+    def _check(self, request: TrainingRequest) -> None:
+        try:
+            if request.preset is not None:
+                find_preset(request.preset).variant(self._config)
+        except AdapterError as error:
+            raise InvalidInput(str(error)) from None
+        if request.task_type == "text2text" and not self._config.generates:
+            raise InvalidInput(f"text2text needs a T5, and this server's backbone is {self._config.family}")
+        if request.task_type in ENCODER_TYPES and self._config.generates:
+            raise InvalidInput(f"{request.task_type} needs an encoder, and this server's backbone is a T5")
+
+    def _check_rows(self, tenant: str, num_rows: int) -> None:
+        limit = self._preparation.enforcer.max_training_rows(tenant)
+        if limit is not None and num_rows > limit:
+            raise TooLarge(
+                f"the training has {num_rows} examples, and a training of tenant {tenant!r} may have {limit}"
+            )
+
+    async def _file(
+        self, caller: Caller, what: str, rows: _Rows | None, file_id: str | None, created: list[File]
+    ) -> File | None:
+        """The file of these rows, which is then in `created`, or that of this id; None without both."""
+        if rows is None:
+            return None if file_id is None else await self._store.registry.files.find(caller.tenant, file_id)
+        self._check_rows(caller.tenant, len(rows))
+        data = await self._preparation.run(caller.tenant, _COST, lambda: to_jsonl(what, rows))
+        created.append(await self._store_file(caller, f"{what}.jsonl", data, len(rows), is_inline=True))
+        return created[-1]
+
+    async def _store_file(  # noqa: PLR0913 - what a file is
+        self,
+        caller: Caller,
+        name: str,
+        data: bytes,
+        num_rows: int,
+        *,
+        purpose: str = FINE_TUNE,
+        is_inline: bool = False,
+    ) -> File:
+        registry = self._store.registry
+        reservation = await registry.reserve(await asyncio.to_thread(digest_of, data))
+        try:
+            await self._store.blobs.put(data)
+            return await registry.files.add(
+                caller.tenant,
+                reservation,
+                name=name,
+                purpose=purpose,
+                size_bytes=len(data),
+                num_rows=num_rows,
+                is_inline=is_inline,
+                actor=caller.actor,
+            )
+        except BaseException:
+            # A reservation expires, so an error of the registry must not replace the reason of the failed upload.
+            with suppress(RegistryError):
+                await registry.release(reservation)
+            raise
+
+    async def _remove(self, caller: Caller, files: Sequence[File]) -> None:
+        """Deletes the rows of a training that was refused. What cannot be deleted now stays as a file of its own."""
+        for file in files:
+            with suppress(RegistryError, PeltierError):
+                await self._store.registry.files.remove(caller.tenant, file.id, actor=caller.actor)

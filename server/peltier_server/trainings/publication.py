@@ -1,0 +1,143 @@
+"""Publishes the adapters that workers leave: the last step of a training, which any replica can do."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections import Counter
+from contextlib import suppress
+
+from peltier_adapters.errors import AdapterError
+from peltier_client.errors import InvalidInput, PeltierError
+from peltier_client.protocol import PublishOptions
+from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound
+from peltier_store.registry import (
+    InvalidRecord,
+    LeaseLost,
+    NotRegistered,
+    QuotaReached,
+    RegistryConflict,
+    Training,
+)
+
+from peltier_server.auth.keyring import Caller
+from peltier_server.background import BackgroundTask
+from peltier_server.catalog.publisher import Publisher, Store, UploadTarget
+from peltier_server.metrics.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+# The lease of a replica that died ends without a change of the registry.
+_LOOK_SECONDS = 30.0
+# Well below the lease of a training.
+_RENEW_SECONDS = 15.0
+# A training fails after so many failures of this server that no rule explains.
+_ATTEMPTS = 3
+# What another attempt cannot change.
+_REFUSALS = (InvalidInput, QuotaReached, NotRegistered, RegistryConflict, InvalidRecord, BlobNotFound, BlobDamaged)
+_STATES = ("queued", "running", "paused", "evaluating", "publishing")
+
+
+class TrainingPublisher:
+    """Claims trained adapters and publishes each as the next version of its task, as an upload of its owner.
+
+    A refused adapter, or one beyond a quota of its tenant, ends the training with the reason. After a failure of the
+    store the training is published later, by the replica that claims it first when the lease has ended. Publishing the
+    same bytes twice gives the same version. Belongs to the event loop.
+    """
+
+    def __init__(self, store: Store, publisher: Publisher, metrics: Metrics) -> None:
+        self._trainings = store.registry.trainings
+        self._blobs = store.blobs
+        self._publisher = publisher
+        self._metrics = metrics
+        self._name = f"server {socket.gethostname()}:{os.getpid()}"
+        self._failures = Counter[str]()
+        self._changed = asyncio.Event()
+        self._task = BackgroundTask()
+
+    def start(self) -> None:
+        """Starts to look for trained adapters."""
+        self._task.start(self._run())
+
+    async def close(self) -> None:
+        """Stops. The lease of an adapter that is being published ends by itself."""
+        await self._task.close()
+
+    def wake(self) -> None:
+        """The registry has changed."""
+        self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                while await self._look():
+                    pass
+            except AdapterError as error:
+                logger.warning("trained adapters cannot be published now and are tried again: %s", error)
+            except Exception:
+                # Nothing else would notice if this task ended.
+                logger.exception("trained adapters cannot be published now and are tried again")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._changed.wait()
+
+    async def _look(self) -> bool:
+        """Publishes one adapter, if there is one; returns whether there was."""
+        counts = await self._trainings.count()
+        for state in _STATES:
+            self._metrics.trainings.labels(state).set(counts.get(state, 0))
+        training = await self._trainings.claim_publishing(self._name) if counts.get("publishing") else None
+        if training is None:
+            return False
+        with suppress(LeaseLost):
+            await self._publish(training)
+        return True
+
+    async def _publish(self, training: Training) -> None:
+        renewing = asyncio.create_task(self._renew(training))
+        try:
+            adapter, reason = await self._try(training), None
+        except _REFUSALS as error:
+            adapter, reason = None, _sentence(error)
+        except Exception as error:
+            if not self._has_failed_for_good(training, error):
+                return
+            adapter, reason = None, "the server failed to publish it; its log has the reason"
+        finally:
+            renewing.cancel()
+        self._failures.pop(training.id, None)
+        await self._trainings.publish_done(training.id, self._name, adapter=adapter, reason=reason)
+        self._metrics.training_publications.labels("refused" if adapter is None else "published").inc()
+
+    async def _try(self, training: Training) -> str:
+        assert training.artifact_digest is not None, "a worker leaves an adapter"
+        owner = Caller(training.tenant, frozenset({"publish"}), training.created_by)
+        options = PublishOptions.model_validate(training.request.get("publish") or {})
+        data = await self._blobs.get(training.artifact_digest)
+        report = None if training.report is None else training.report.encode()
+        entry, _ = await self._publisher.publish(data, UploadTarget(owner, training.task, options.alias), report)
+        return f"{entry.version.name}@{entry.number}"
+
+    async def _renew(self, training: Training) -> None:
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            with suppress(AdapterError):
+                await self._trainings.renew(training.id, self._name)
+
+    def _has_failed_for_good(self, training: Training, error: Exception) -> bool:
+        """Whether an unexpected failure repeats itself. A known one of the store or of a full queue is temporary."""
+        if isinstance(error, AdapterError | PeltierError):
+            logger.warning("the adapter of training %s cannot be published now: %s", training.id, error)
+            return False
+        logger.exception("the adapter of training %s cannot be published", training.id)
+        self._failures[training.id] += 1
+        return self._failures[training.id] >= _ATTEMPTS
+
+
+def _sentence(error: Exception) -> str:
+    """The reason for the owner, with the first reasons of several. Where the store is, is not for the owner."""
+    if isinstance(error, BlobNotFound | BlobDamaged):
+        return "its stored bytes are missing or damaged"
+    return str(error)
