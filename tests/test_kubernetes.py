@@ -84,7 +84,7 @@ Values = Mapping[str, Any]
 
 
 def render(values: Values) -> dict[str, Manifest]:
-    """The manifests of a release by their kinds; there is one of each but for the Deployment of the workers, `worker`."""
+    """The manifests of a release by their kinds; one of each but for the Deployment of the workers, `worker`."""
     with helm_python.Chart.load(CHART) as chart:
         chart.validate_schema(dict(values))
         rendered = chart.render(dict(values), name="peltier", namespace="tests")
@@ -316,7 +316,7 @@ def test_one_server_keeps_its_volume_and_several_share_none() -> None:
 
 
 def test_what_selects_pods_selects_the_servers() -> None:
-    """The Service, the budget, the policy, the spread and the pool of the sample; not the migration, nor the workers."""
+    """The Service, the budget, the policy, the spread and the pool of the sample; not the migration or workers."""
     manifests = render({**EVERYTHING, "networkPolicy": {"enabled": True}})
     labels = manifests["Deployment"]["spec"]["template"]["metadata"]["labels"]
     (pool,) = (one for one in sample("gateway.yaml") if one["kind"] == "InferencePool")
