@@ -64,7 +64,7 @@ class TrainingProgress(TrainerCallback):
             bar_format=_OPEN_BAR if self._run.hyperparameters.open_end else _BAR,
             file=sys.stderr,
             leave=False,
-            disable=not sys.stderr.isatty(),
+            disable=not (sys.stderr.isatty() or "ipykernel" in sys.modules),  # a terminal or a notebook
         )
         self._since = time.perf_counter()
         begun = f", from step {state.global_step} on" if state.global_step else ""

@@ -1,0 +1,62 @@
+"""Examples as people have them in Python: a DataFrame, a Dataset, rows or a file."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from peltier_training.errors import TrainingError, shown
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A pandas or polars DataFrame. Neither library is needed."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+Examples = Path | str | Frame | Iterable[Mapping[str, Any]] | Iterable[tuple[Any, ...]]
+
+
+def write_rows(examples: Examples, path: Path, columns: Sequence[str]) -> Path:
+    """The file of the examples: they themselves if they are a file, else `path`, which becomes their JSONL.
+
+    Rows are mappings, or tuples of the values of `columns`. Raises a `TrainingError` for anything else.
+    """
+    if isinstance(examples, str | Path):
+        return Path(examples).resolve()
+    with path.open("w") as file:
+        for number, row in enumerate(_rows(examples), 1):
+            print(json.dumps(_values(row, columns, number), ensure_ascii=False), file=file)
+    return path
+
+
+def _rows(examples: Any) -> Iterable[Any]:
+    if isinstance(examples, Frame) and not isinstance(examples, Mapping) and hasattr(examples, "shape"):
+        names = [str(name) for name in examples.columns]
+        return (dict(zip(names, row, strict=True)) for row in zip(*(examples[name] for name in names), strict=True))
+    if isinstance(examples, Iterable) and not isinstance(examples, Mapping | bytes):
+        return examples
+    raise TrainingError(
+        f"the examples are a {type(examples).__name__}; give a DataFrame, a Dataset, a list of rows or the name of a "
+        "file"
+    )
+
+
+def _values(row: Any, columns: Sequence[str], number: int) -> dict[str, Any]:
+    if isinstance(row, Mapping):
+        return {str(name): _plain(value) for name, value in row.items()}
+    if isinstance(row, tuple) and len(row) == len(columns):
+        return {name: _plain(value) for name, value in zip(columns, row, strict=True)}
+    raise TrainingError(f"example {number} is {shown(row)}; it must be a mapping, or a tuple of {', '.join(columns)}")
+
+
+def _plain(value: Any) -> Any:
+    """The value for JSON: numpy's numbers and arrays as Python's, and a missing value of a DataFrame as null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,83 @@
+"""`peltier.train`: what `POST /v1/trainings` does, in this process."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import chdir
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from peltier_adapters.spec.tasks import TaskType
+
+from peltier_training.config.preparation import prepare
+from peltier_training.notebook.adapter import Adapter
+from peltier_training.notebook.examples import Examples, write_rows
+from peltier_training.report.page import report_paths
+from peltier_training.service.preflight import Preflight
+from peltier_training.service.request import DEFAULT_SHARE, Machine, TrainingRequest, create_run
+from peltier_training.service.split import split_file
+from peltier_training.train import finish, learn
+
+
+def train(  # noqa: PLR0913 - what a training is
+    examples: Examples,
+    *,
+    task: str,
+    task_type: TaskType = "classification",
+    validation: Examples | None = None,
+    validation_share: float = DEFAULT_SHARE,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    backbone: str = "minilm",
+    seed: int = 0,
+    text_columns: tuple[str, ...] | None = None,
+    label_column: str | None = None,
+    labels: tuple[str, ...] | None = None,
+    device: str = "auto",
+) -> Adapter:
+    """Trains an adapter on examples and returns it, proved as a server proves an upload.
+
+    Examples are a DataFrame of pandas or polars, a `datasets.Dataset`, mappings, tuples of the texts and the label, or
+    the name of a file. Without `validation`, `validation_share` of them choose the best epoch. `preset` is a method
+    (default: compacter), and `settings` are its settings and the hyper-parameters, as in `POST /v1/trainings`. The
+    current directory stays as it is, and nothing is written into it. The progress is written to stderr.
+
+    Raises a `TrainingError` of one sentence for examples or settings that cannot be used, and if training diverges.
+    """
+    given = {
+        "task": task,
+        "task_type": task_type,
+        "preset": preset,
+        "settings": dict(settings or {}),
+        "validation_share": validation_share,
+        "seed": seed,
+        "text_columns": text_columns,
+        "label_column": label_column,
+        "labels": labels,
+    }
+    request = TrainingRequest.read(given)
+    machine = Machine(str(Path(backbone).resolve()) if os.path.isdir(backbone) else backbone, device)
+    data = request.data(Path(), Path())
+    columns = (*data.text_columns, data.label_column)
+    with tempfile.TemporaryDirectory(prefix="peltier-") as folder:
+        here = Path(folder)
+        rows = write_rows(examples, here / "examples.jsonl", columns)
+        checked = None if validation is None else write_rows(validation, here / "validation.jsonl", columns)
+        # A run's files have names in the current directory.
+        with chdir(here):
+            return _train(request, machine, rows, checked)
+
+
+def _train(request: TrainingRequest, machine: Machine, rows: Path, validation: Path | None) -> Adapter:
+    data = request.data(rows, validation or rows)
+    if validation is None:
+        data = split_file(data, request.task_type, request.validation_share, request.seed)
+    prepared = prepare(create_run(request, data, machine))
+    preflight = Preflight(prepared, None)
+    preflight.check()
+    finish(learn(prepared))
+    run = prepared.run
+    report, page = (path.read_bytes() for path in report_paths(run.output))
+    trained = Adapter(run.output.read_bytes(), run.backbone, run.device)
+    return replace(trained, report=report, page=page, preflight=preflight.report())
