@@ -1,0 +1,122 @@
+"""`peltier.train` and what it returns."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import peltier
+import pytest
+from peltier_adapters.errors import ArtifactError
+from peltier_backbone.backbone import Backbone
+from peltier_training.errors import TrainingError
+
+SETTINGS = {"epochs": 1, "batch_size": 16, "max_length": 32, "rank": 2}
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def rows(toy: Path) -> list[dict[str, Any]]:
+    return rows_of(toy / "classification-train.jsonl")
+
+
+@pytest.fixture(scope="module")
+def adapter(rows: list[dict[str, Any]], bert: Backbone) -> peltier.Adapter:
+    """A small LoRA."""
+    return peltier.train(rows, task="toy", preset="lora", settings=SETTINGS, backbone=bert.name, device="cpu")
+
+
+def test_an_adapter_answers_as_its_artifact_does(
+    adapter: peltier.Adapter, bert: Backbone, rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """Saved and loaded, it has the same answers and metrics, and its report beside it."""
+    path = adapter.save(tmp_path / "toy.safetensors")
+    loaded = peltier.load(path, backbone=bert.name, device="cpu")
+    texts = [row["text"] for row in rows[:5]]
+    answers = adapter.predict(texts)
+    assert loaded.predict(texts) == answers
+    assert {answer["label"] for answer in answers} <= {"positive", "negative"}
+    assert loaded.evaluate(rows) == adapter.evaluate(rows)
+    assert loaded.metrics == adapter.metrics
+    assert {one.name for one in tmp_path.iterdir()} == {"toy.safetensors", "toy.report.html", "toy.report.json"}
+    assert (loaded.name, loaded.report) == ("toy", None)
+    assert loaded.predict([]) == []
+
+
+def test_it_measures_what_it_predicts(adapter: peltier.Adapter, rows: list[dict[str, Any]]) -> None:
+    """The accuracy is the share of right labels."""
+    labels = [answer["label"] for answer in adapter.predict([row["text"] for row in rows])]
+    right = sum(label == row["label"] for label, row in zip(labels, rows, strict=True))
+    assert adapter.evaluate(rows)["accuracy"] == pytest.approx(right / len(rows))
+
+
+def test_it_shows_itself(adapter: peltier.Adapter) -> None:
+    """In a line, and as a table whose texts are escaped."""
+    assert repr(adapter).startswith("<Adapter toy: lora on ")
+    assert "accuracy" in repr(adapter)
+    page = adapter._repr_html_()
+    assert "<b>toy</b>" in page
+    assert "negative, positive" in page
+
+
+def test_the_same_examples_give_the_same_adapter(
+    rows: list[dict[str, Any]], toy: Path, bert: Backbone, adapter: peltier.Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As tuples, and from a file; the current directory stays, with nothing new in it."""
+    monkeypatch.chdir(toy)
+    before = sorted(toy.iterdir())
+    pairs = [(row["text"], row["label"]) for row in rows]
+    for examples in (pairs, "classification-train.jsonl"):
+        again = peltier.train(examples, task="toy", preset="lora", settings=SETTINGS, backbone=bert.name, device="cpu")
+        assert again.artifact.tensors.keys() == adapter.artifact.tensors.keys()
+        assert all(
+            bool((again.artifact.tensors[name] == adapter.artifact.tensors[name]).all())
+            for name in again.artifact.tensors
+        )
+    assert (Path.cwd(), sorted(toy.iterdir())) == (toy, before)
+
+
+def test_examples_are_checked_first(adapter: peltier.Adapter, rows: list[dict[str, Any]], bert: Backbone) -> None:
+    """The pre-flight report is kept; validation examples are those that are given."""
+    assert adapter.preflight is not None
+    assert adapter.preflight["rows"]["train"] + adapter.preflight["rows"]["validation"] == len(rows)
+    own = peltier.train(
+        rows[:32], validation=rows[32:], task="toy", preset="lora", settings=SETTINGS, backbone=bert.name, device="cpu"
+    )
+    assert own.preflight is not None
+    assert own.preflight["rows"] == {"train": 32, "validation": len(rows) - 32}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"settings": {"colour": 1}}, r"^setting 'colour' is unknown"),
+        ({"preset": "nothing"}, r"^preset 'nothing' is unknown"),
+        ({"task": "Toy Task"}, r"^task 'Toy Task' is not a name"),
+        ({"preset": "full"}, r"^preset 'full' changes the backbone's weights"),
+        ({"validation_share": 2.0}, r"^validation_share is 2\.0"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    changes: dict[str, Any], sentence: str, rows: list[dict[str, Any]], bert: Backbone
+) -> None:
+    """As on the command line and at the server."""
+    given = {"task": "toy", "backbone": bert.name, "device": "cpu"} | changes
+    with pytest.raises(Exception, match=sentence) as raised:
+        peltier.train(rows, **given)
+    assert getattr(raised.value, "is_user_error", False)
+
+
+def test_inputs_are_a_list(adapter: peltier.Adapter) -> None:
+    """One text would be taken for its letters."""
+    with pytest.raises(TrainingError, match=r"^the inputs are one text; give a list of inputs$"):
+        adapter.predict("a film")
+
+
+def test_another_backbone_is_refused(adapter: peltier.Adapter, roberta: Backbone, tmp_path: Path) -> None:
+    """With every reason, as at a server."""
+    path = adapter.save(tmp_path / "toy.safetensors")
+    with pytest.raises(ArtifactError):
+        peltier.load(path, backbone=roberta.name, device="cpu")
