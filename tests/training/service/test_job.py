@@ -122,8 +122,10 @@ NAN = b'{"text": "a", "label": NaN}\n{"text": "b", "label": 1.5}\n'
 HOSTILE: dict[str, tuple[bytes, dict[str, Any], str]] = {
     "empty": (b"", {}, "train.jsonl has no examples"),
     "one row": (jsonl(praise(1)), {}, "classification needs at least 2 labels; there are 1: "),
-    "one label": (jsonl([{"text": f"film {n}", "label": "a"} for n in range(9)]), {}, "classification needs at least 2"),
-    "wrong columns": (jsonl([{"body": "a", "class": "b"}]), {}, "train.jsonl has no column 'text'; it has 'body', 'class'"),
+    "one label": (
+        jsonl([{"text": f"film {n}", "label": "a"} for n in range(9)]), {}, "classification needs at least 2 labels"
+    ),
+    "wrong columns": (jsonl([{"body": "a", "class": "b"}]), {}, "train.jsonl has no column 'text'; it has 'body', "),
     "not a number": (NAN, {"task_type": "regression"}, "train.jsonl:1: label nan"),
     "infinity": (NAN.replace(b"NaN", b"1e999"), {"task_type": "regression"}, "train.jsonl:1: label inf"),
     "an endless line": (b'{"text": "' + b"a" * 2**21 + b'"}\n', {}, "train.jsonl:1 has more than 1,048,576 bytes"),

@@ -1,5 +1,7 @@
 """What is told before the first step."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,6 @@ from tests.training.service.conftest import Desk, jsonl, praise, request
 
 def checked(desk: Desk, rows: list[dict[str, Any]], validation: list[dict[str, Any]], **asked: Any) -> dict[str, Any]:
     """The report, of a training that ends after its first step."""
-    from dataclasses import replace
-    from pathlib import Path
-
     (desk.folder / "validation.jsonl").write_bytes(jsonl(validation))
     job = desk.job(jsonl(rows), request(**{"budget": {"steps": 1}, **asked}), seconds_per_token=0.001)
     desk.do(replace(job, validation=Path("validation.jsonl")))

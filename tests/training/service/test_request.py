@@ -1,11 +1,14 @@
 """What a tenant may ask for, and what is told of the rest."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from peltier_adapters.errors import AdapterError
-from peltier_training.config.run import Run
+from peltier_adapters.presets.presets import PRESETS
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.errors import TrainingError
 from peltier_training.service.request import Machine, TrainingRequest, create_run
 
@@ -37,11 +40,6 @@ def test_columns_depend_on_the_type_of_the_task(machine: Machine):
 
 def test_no_preset_has_a_setting_that_hides_one_of_every_training():
     """Only LoRA's `targets`, which is another setting on a T5."""
-    from dataclasses import fields
-
-    from peltier_adapters.presets.presets import PRESETS
-    from peltier_training.config.run import Hyperparameters
-    from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 
     presets = [preset for preset in (PRESETS.values() if isinstance(PRESETS, dict) else PRESETS)]
     own = {name for preset in presets if preset.encoder for name in preset.encoder.defaults}
@@ -55,7 +53,7 @@ def test_no_preset_has_a_setting_that_hides_one_of_every_training():
     [
         (
             {"settings": {"learning_rat": 1}},
-            r"^setting 'learning_rat' is unknown, the nearest is 'learning_rate'; preset",
+            r"^setting 'learning_rat' is unknown, the nearest is 'learning_rate'; ",
         ),
         ({"settings": {"open_end": True}}, r"^setting 'open_end' is unknown"),
         ({"settings": {"epochs": "many"}}, r"^epochs is 'many': input should be a valid integer"),

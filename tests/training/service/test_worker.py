@@ -13,11 +13,14 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
 from peltier_store.registry import RegistryError, Training
+from peltier_store.registry.tables import TrainingRow
+from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.service import examples, worker
 from peltier_training.service.child import Children
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.request import Machine
 from peltier_training.service.worker import Worker
+from sqlalchemy import update
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
 
@@ -54,9 +57,14 @@ async def running(made: Worker) -> AsyncIterator[asyncio.Task[None]]:
 async def until(queue: Queue, training: Training, is_so: Callable[[Training], Any]) -> Training:
     """The training when it is so."""
     async with asyncio.timeout(120):
-        while not is_so(found := await queue.find(training)):
+        while not is_so(found := await queue.find(training)):  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.02)
     return found
+
+
+def scratches(tmp_path: Path) -> list[Path]:
+    """What a worker has on the disk."""
+    return sorted((tmp_path / "scratch").glob("peltier-worker-*/trn*"))
 
 
 async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker, bert: Backbone, tmp_path: Path):
@@ -77,7 +85,7 @@ async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker,
         assert found.preflight["rows"] == {"train": 48, "validation": 12}
         assert len(await queue.log(training, "preflight")) == 1
         assert len(await queue.log(training, "progress")) == 2
-    assert list((tmp_path / "scratch").iterdir()) == []
+    assert scratches(tmp_path) == []
 
 
 async def test_the_rate_of_a_training_estimates_the_next(queue: Queue, make_worker: MakeWorker):
@@ -85,8 +93,7 @@ async def test_the_rate_of_a_training_estimates_the_next(queue: Queue, make_work
     trainings = [await queue.add(jsonl(praise(seed=seed))) for seed in range(2)]
     await make_worker().run()
     minutes = [(await queue.find(training)).preflight["minutes"] for training in trainings]  # type: ignore[index]
-    assert minutes[0] is None
-    assert minutes[1] is not None
+    assert minutes.count(None) == 1
 
 
 async def test_what_cannot_be_trained_fails_with_the_reason(queue: Queue, make_worker: MakeWorker):
@@ -96,9 +103,9 @@ async def test_what_cannot_be_trained_fails_with_the_reason(queue: Queue, make_w
     good = await queue.add(jsonl(praise(seed=2)))
     assert gone.train_file_id is not None
     file = await queue.registry.files.find(TENANT, gone.train_file_id)
-    (queue.location.blobs / "sha256" / file.digest.removeprefix("sha256:")).unlink(missing_ok=True)  # type: ignore[operator]
+    await queue.blobs.delete(file.digest)
     await make_worker().run()
-    assert [(await queue.find(one)).state for one in (bad, good)] == ["failed", "publishing"]
+    assert [(await queue.find(one)).state for one in (bad, gone, good)] == ["failed", "failed", "publishing"]
     assert (await queue.find(bad)).reason == "classification needs at least 2 labels; there are 1: b"
 
 
@@ -111,12 +118,12 @@ async def test_a_file_that_is_too_large_is_not_fetched(
     await make_worker().run()
     reason = (await queue.find(training)).reason
     assert reason is not None
-    assert reason.startswith("the file 'large.jsonl' has 3,")
+    assert reason.startswith("the file 'large.jsonl' has ")
 
 
 async def test_a_pause_keeps_the_last_checkpoint(queue: Queue, make_worker: MakeWorker):
     """After it the training goes on from there, and ends with the weights of one that was not paused."""
-    asked = request(settings={"epochs": 60})
+    asked = request(settings={"epochs": 24})
     training, other = await queue.add(jsonl(praise()), asked), None
     async with running(make_worker(once=False)):
         await until(queue, training, lambda found: found.checkpoint_digest)
@@ -124,7 +131,7 @@ async def test_a_pause_keeps_the_last_checkpoint(queue: Queue, make_worker: Make
         paused = await until(queue, training, lambda found: found.state == "paused")
         assert paused.checkpoint_digest is not None
         assert paused.progress is not None
-        assert paused.progress["step"] < 180
+        assert paused.progress["step"] < 72
         await queue.registry.trainings.resume(TENANT, training.id, actor="a")
         resumed = await until(queue, training, lambda found: found.state == "publishing")
         other = await queue.add(jsonl(praise()), asked)
@@ -141,7 +148,7 @@ async def test_a_cancelled_training_ends(queue: Queue, make_worker: MakeWorker, 
         cancelled = await until(queue, training, lambda found: found.state == "cancelled")
         await until(queue, following, lambda found: found.state == "publishing")
     assert cancelled.holder is None
-    assert list((tmp_path / "scratch").iterdir()) == []
+    assert scratches(tmp_path) == []
 
 
 async def test_a_stopped_worker_gives_its_training_back(queue: Queue, make_worker: MakeWorker):
@@ -172,10 +179,8 @@ async def test_a_worker_that_lost_its_lease_stores_nothing(queue: Queue, make_wo
 
 async def take_over(queue: Queue, training: Training, name: str) -> None:
     """Have another worker claim a training whose lease has expired."""
-    from peltier_store.registry.tables import TrainingRow
-    from sqlalchemy import update
 
-    def expire(writing: Any) -> None:
+    def expire(writing: WriteTransaction) -> None:
         row = update(TrainingRow).where(TrainingRow.id == training.id)
         writing.connection.execute(row.values(lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
 
