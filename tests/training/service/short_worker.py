@@ -20,6 +20,8 @@ PACE = Pace(idle_seconds=0.1, renew_seconds=0.3, checkpoint_seconds=0.2, patienc
 
 async def work(store: str, registry: str, backbone: str, name: str) -> None:
     training_holder.LEASE = timedelta(seconds=LEASE_SECONDS)
+    # A training is not at fault if its workers are killed before they have saved a checkpoint, however often.
+    training_holder.MAX_ATTEMPTS = 1_000
     location = StoreLocation.of(store, registry)
     blobs = await asyncio.to_thread(Blobs.open, location.blobs)
     opened = await Registry.open(location.registry)

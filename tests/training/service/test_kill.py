@@ -9,7 +9,7 @@ import pytest
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation, require_own
 from peltier_store.registry import Registry
-from peltier_training.service.messages import Delivered
+from peltier_training.service.messages import ARCHIVE, Delivered
 from peltier_training.service.request import Machine
 
 from benchmarks.common.postgres_server import PostgresServer, run_postgres
@@ -50,13 +50,13 @@ async def test_killed_workers_lose_nothing(queue: Queue, machine: Machine, desk:
     for asked in ASKED:
         found = desk.do(desk.job(DATA, asked))
         assert isinstance(found, Delivered)
-        for old in ("checkpoint.tar",):
-            (desk.folder / old).unlink()
+        (desk.folder / ARCHIVE).unlink()
         expected[asked.get("seed", 0)] = (desk.folder / found.artifact).read_bytes()
-    killed = await kill_workers(queue, machine.backbone, NUM_KILLS)
-    assert killed.num_kills == NUM_KILLS
-    assert killed.num_busy > NUM_KILLS / 2
-    assert {training.state for training in killed.trainings} == {"publishing"}, killed.trainings
+    num_kills = NUM_KILLS if queue.location.registry.startswith("sqlite") else NUM_KILLS // 4
+    killed = await kill_workers(queue, machine.backbone, num_kills)
+    assert killed.num_kills == num_kills
+    assert killed.num_busy > num_kills / 2
+    assert [training.reason for training in killed.trainings if training.state != "publishing"] == []
     assert set(killed.completions.values()) == {1}
     for training in killed.trainings:
         assert training.artifact_digest is not None
