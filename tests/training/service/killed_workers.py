@@ -23,7 +23,6 @@ from tests.training.service.conftest import TENANT, Queue, jsonl, open_queue, pr
 # Each takes seconds, with dozens of checkpoints.
 ASKED = tuple(request(seed=seed, settings={"epochs": 40}) for seed in range(3))
 DATA = jsonl(praise(80))
-_MAX_WAIT_SECONDS = 4.0
 _END_SECONDS = 600.0
 _QUEUED = 3
 
@@ -88,8 +87,8 @@ class Workers:
         return found
 
 
-async def kill_workers(queue: Queue, backbone: str, num_kills: int, *, seed: int = 0) -> Killed:
-    """Have trainings done while workers are killed: mostly those that train, sometimes one that begins."""
+async def kill_workers(queue: Queue, backbone: str, num_kills: int, *, seed: int = 0, seconds: float = 4.0) -> Killed:
+    """Have trainings done while workers are killed that have one, each after up to `seconds`, the time of a training."""
     draw, killed = random.Random(seed), Killed()
     workers = Workers(queue, backbone, queue.location.blobs.parent / "logs")  # type: ignore[union-attr]
     sent: list[Training] = []
@@ -98,7 +97,7 @@ async def kill_workers(queue: Queue, backbone: str, num_kills: int, *, seed: int
             workers.fill()
             await _send(queue, sent)
             holder = await _busy(queue, workers, draw)
-            await asyncio.sleep(draw.uniform(0, _MAX_WAIT_SECONDS))
+            await asyncio.sleep(draw.uniform(0, seconds))
             workers.kill(holder)
             killed.num_kills += 1
             killed.num_busy += any(one.holder == f"w{holder}" for one in await _active(queue))
