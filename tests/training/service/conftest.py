@@ -115,4 +115,6 @@ def desk(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> D
     folder = tmp_path / "job"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    # The writer of a run that was cut off goes on in a thread, when the current directory is another.
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
     return Desk(folder, machine)

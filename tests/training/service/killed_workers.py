@@ -88,7 +88,7 @@ class Workers:
 
 
 async def kill_workers(queue: Queue, backbone: str, num_kills: int, *, seed: int = 0, seconds: float = 4.0) -> Killed:
-    """Have trainings done while workers are killed that have one, each after up to `seconds`, the time of a training."""
+    """Have trainings done while workers are killed that have one, each after up to `seconds`."""
     draw, killed = random.Random(seed), Killed()
     workers = Workers(queue, backbone, queue.location.blobs.parent / "logs")  # type: ignore[union-attr]
     sent: list[Training] = []

@@ -52,7 +52,7 @@ async def test_a_signal_gives_the_training_back(queue: Queue, bert: Backbone, tm
     training = await queue.add(jsonl(praise()), request(settings={"epochs": 10_000}))
     with started(queue, bert, tmp_path / "log") as process:
         deadline = time.monotonic() + 120
-        while not (await queue.find(training)).progress and time.monotonic() < deadline:
+        while not (await queue.find(training)).progress and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, (tmp_path / "log").read_text()
