@@ -10,7 +10,7 @@ import pytest
 
 # Folders of one group: all their files share a server, libraries that are compiled for the tests, or a process that
 # forks trials.
-_TOGETHER = ("tests/console/", "tests/backbone/native/", "tests/training/sweep/")
+_TOGETHER = ("tests/console/", "tests/backbone/native/", "tests/training/service/", "tests/training/sweep/")
 # Files whose tests share nothing that takes long to make, and take longer than most files: each test is a group.
 _APART = (
     "tests/adapters_store/ops/test_kernels.py",

@@ -23,7 +23,7 @@ from peltier_store.registry import (
     Training,
 )
 
-from peltier_training.service.messages import Checked, Evaluating, Message, Progressed, Saved
+from peltier_training.service.messages import Checked, Evaluating, Message, Progressed, Saved, storable
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -261,11 +261,6 @@ class _Report:
         both = _Report()
         both.events, both.latest = [*self.events, *other.events], {**self.latest, **other.latest}
         return both
-
-
-def storable(text: str) -> str:
-    """The text without the characters that a registry refuses."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _describe(progress: Mapping[str, Any]) -> str:

@@ -86,3 +86,8 @@ class Died:
 
 
 Message = Checked | Progressed | Saved | Evaluating | Delivered | Refused | Died
+
+
+def storable(text: str) -> str:
+    """The text without the characters that a registry refuses."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

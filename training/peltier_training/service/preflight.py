@@ -16,12 +16,13 @@ from peltier_training.config.task_options import find_template
 from peltier_training.data.examples import Example
 from peltier_training.data.gold import Tagged
 from peltier_training.errors import TrainingError
+from peltier_training.service.messages import storable
 
 # The confusion matrix of a report has the square of it.
 MAX_LABELS = 1_000
 # The targets of a multilabel task are one number for each row and label.
 MAX_TARGETS = 50_000_000
-_MAX_SHOWN_LABELS = 100
+_MAX_SHOWN_LABELS, _MAX_LABEL_LEN = 100, 100
 _MAX_READ_ROWS = 20_000
 _FEW_ROWS, _FEW_OF_LABEL, _ONE_SIDED, _MUCH_TRUNCATED = 50, 5, 0.9, 0.05
 
@@ -145,14 +146,14 @@ class Preflight:
     def warnings(self) -> Iterable[str]:
         """What may spoil the result, as sentences."""
         if len(self._train) < _FEW_ROWS:
-            yield f"There are only {len(self._train)} training rows."
+            yield f"Training rows: {len(self._train)}, which are few."
         yield from self._label_warnings()
         if self.num_duplicates:
-            yield f"{_rows(self.num_duplicates)} of training repeat an earlier row."
+            yield f"Training rows that repeat an earlier one: {self.num_duplicates}."
         if self.num_conflicts:
-            yield f"{self.num_conflicts} inputs have different labels in different training rows."
+            yield f"Inputs that have different labels in different training rows: {self.num_conflicts}."
         if self.num_leaks:
-            yield f"{_rows(self.num_leaks)} of validation have an input of training, so the metrics are too high."
+            yield f"Validation rows whose input is also in training: {self.num_leaks}. The metrics are too high."
         if self.share_too_long > _MUCH_TRUNCATED and not self._has_windows:
             most = self.prepared.run.hyperparameters.max_length
             yield f"{self.share_too_long:.0%} of the inputs have more than {most} tokens; their rest is not read."
@@ -165,22 +166,25 @@ class Preflight:
         if most > _ONE_SIDED * len(self._train):
             yield f"{most / len(self._train):.0%} of the training rows have the label {label!r}."
         if few := sum(count < _FEW_OF_LABEL for count in counts.values()):
-            yield f"{few} of {len(counts)} labels have fewer than {_FEW_OF_LABEL} training rows."
+            yield f"Labels with fewer than {_FEW_OF_LABEL} training rows: {few} of {len(counts)}."
         if missing := set(counts) - {str(example.label) for example in self._validation}:
-            yield f"{len(missing)} of {len(counts)} labels are in no validation row."
-
-
-def _rows(number: int) -> str:
-    return "1 row" if number == 1 else f"{number} rows"
+            yield f"Labels of training that no validation row has: {len(missing)} of {len(counts)}."
 
 
 def _labels(example: Example, task_type: str) -> Iterable[str]:
     label = example.label
     if task_type == "classification":
-        return [str(label)]
-    if task_type == "multilabel":
-        return label if isinstance(label, tuple) else (str(label),)
-    return [entity.label for entity in label.entities] if isinstance(label, Tagged) else []
+        found: Iterable[str] = [str(label)]
+    elif task_type == "multilabel":
+        found = label if isinstance(label, tuple) else (str(label),)
+    else:
+        found = [entity.label for entity in label.entities] if isinstance(label, Tagged) else []
+    return map(_shown_label, found)
+
+
+def _shown_label(name: str) -> str:
+    """The name without what a database refuses, and no longer than a line."""
+    return storable(name)[:_MAX_LABEL_LEN]
 
 
 def _texts(example: Example, task_type: str, template: str | None) -> list[tuple[str, ...]]:

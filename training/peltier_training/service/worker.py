@@ -108,7 +108,7 @@ class Worker:
             return
         job = Job(
             folder,
-            hold.training.request,
+            {**hold.training.request, "task": hold.training.task},
             train,
             validation,
             self._machine,

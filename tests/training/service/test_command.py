@@ -1,0 +1,70 @@
+"""`peltier worker` as a process."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from peltier_backbone.backbone import Backbone
+from peltier_training.service.command import worker
+
+from tests.training.service.conftest import Queue, jsonl, praise, request
+
+_COMMAND = f"import typer; from {worker.__module__} import {worker.__name__}; typer.run({worker.__name__})"
+
+
+@contextmanager
+def started(queue: Queue, bert: Backbone, log: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command in a session of its own, of which nothing is left."""
+    store = str(queue.location.blobs.parent)  # type: ignore[union-attr]
+    flags = ("--store", store, "--backbone", bert.name, "--device", "cpu", "--threads", "1", "--nice", "5", *flags)
+    environment = {**os.environ, "TMPDIR": str(log.parent)}
+    with log.open("wb") as output:
+        command = [sys.executable, "-c", _COMMAND, *flags]
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_once_ends_when_nothing_waits(queue: Queue, bert: Backbone, tmp_path: Path):
+    """With status 0; the log names the training and its metrics, and no text of it."""
+    training = await queue.add(jsonl(praise()))
+    with started(queue, bert, tmp_path / "log", "--once", "--name", "mine") as process:
+        assert process.wait(120) == 0, (tmp_path / "log").read_text()
+    log = (tmp_path / "log").read_text()
+    assert (await queue.find(training)).state == "publishing"
+    assert "The worker mine has begun the training." in await queue.log(training, "state")
+    assert f"{training.id}: accuracy" in log
+    assert "film" not in log
+    assert "Traceback" not in log
+
+
+async def test_a_signal_gives_the_training_back(queue: Queue, bert: Backbone, tmp_path: Path):
+    """And ends the worker with status 0, with nothing on the disk."""
+    training = await queue.add(jsonl(praise()), request(settings={"epochs": 10_000}))
+    with started(queue, bert, tmp_path / "log") as process:
+        deadline = time.monotonic() + 120
+        while not (await queue.find(training)).progress and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, (tmp_path / "log").read_text()
+    found = await queue.find(training)
+    assert (found.state, found.holder, found.attempts) == ("queued", None, 0)
+    assert [name for name in os.listdir(tmp_path) if name.startswith("peltier-worker-")] == []
+
+
+def test_a_missing_backbone_is_told_at_once(tmp_path: Path):
+    """Before a training is claimed."""
+    command = [sys.executable, "-c", _COMMAND, "--store", str(tmp_path / "store"), "--backbone", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "none" in done.stderr
+    assert not (tmp_path / "store").exists()

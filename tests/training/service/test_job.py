@@ -1,0 +1,168 @@
+"""What the process of a training does."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_adapters.artifact.artifact import load_artifact
+from peltier_adapters.artifact.manifest import read_manifest
+from peltier_backbone.backbone import Backbone
+from peltier_training.report.report import Report
+from peltier_training.service.budget import Deadline
+from peltier_training.service.messages import ARCHIVE, Checked, Delivered, Evaluating, Progressed, Refused, Saved
+from peltier_training.service.observer import Observer
+
+from tests.training.service.conftest import Desk, jsonl, praise, request
+
+
+def delivered(desk: Desk, data: bytes, asked: dict[str, Any], **options: Any) -> Delivered:
+    found = desk.do(desk.job(data, asked, **options))
+    assert isinstance(found, Delivered), found
+    return found
+
+
+def test_rows_become_an_artifact_with_its_report(desk: Desk, bert: Backbone):
+    """In the order of the messages, and the metrics of the report."""
+    found = delivered(desk, jsonl(praise()), request())
+    kinds = [type(message) for message in desk.messages]
+    assert [kind for kind in kinds if kind is not Progressed] == [Checked, Saved, Saved, Evaluating]
+    assert kinds.index(Checked) < kinds.index(Progressed)
+    assert load_artifact(desk.folder / found.artifact, bert).manifest.name == "praise"
+    report = Report.model_validate_json((desk.folder / found.report).read_bytes())
+    assert report.metrics == found.metrics
+    assert found.seconds_per_token
+    assert str(desk.folder) not in (desk.folder / found.report).read_text()
+
+
+def test_progress_is_in_numbers(desk: Desk):
+    """After a validation there is a value, and the best until now."""
+    delivered(desk, jsonl(praise()), request())
+    last = [message for message in desk.told(Progressed) if message.is_validation][-1].progress
+    assert (last["step"], last["max_steps"], last["epoch"], last["metric"]) == (6, 6, 2.0, "accuracy")
+    assert last["best"] >= last["value"] >= 0
+    assert last["loss"] > 0
+    assert last["seconds_left"] == 0.0
+
+
+def test_a_csv_file_and_a_validation_file_are_read(desk: Desk):
+    """The rows of the validation file are those that are measured."""
+    text = "text,label\n" + "".join(f"{row['text']},{row['label']}\n" for row in praise(40))
+    (desk.folder / "validation.jsonl").write_bytes(jsonl(praise(12, seed=5)))
+    job = replace(desk.job(text.encode(), request(), name="train.csv"), validation=Path("validation.jsonl"))
+    assert isinstance(desk.do(job), Delivered)
+    assert desk.told(Checked)[0].preflight["rows"] == {"train": 40, "validation": 12}
+
+
+def test_a_budget_of_steps_ends_the_schedule(desk: Desk):
+    """Within an epoch, at a rate near 0, and the best epoch until then is delivered."""
+    found = delivered(desk, jsonl(praise()), request(budget={"steps": 4}, settings={"epochs": 50}))
+    last = desk.told(Progressed)[-1].progress
+    assert (last["step"], last["max_steps"]) == (4, 4)
+    assert last["learning_rate"] < 0.01 / 2
+    resolved = Report.model_validate_json((desk.folder / found.report).read_bytes()).resolved
+    assert resolved is not None
+    assert (resolved.steps, resolved.ended) == (4, "the budget of 4 steps is used up")
+
+
+def test_a_budget_of_minutes_includes_earlier_processes(desk: Desk):
+    """It ends at the first step, which is validated and delivered."""
+    asked = request(budget={"minutes": 1}, settings={"epochs": 50, "warmup": 0})
+    found = delivered(desk, jsonl(praise()), asked, spent=60.0)
+    assert desk.told(Progressed)[-1].progress["step"] == 1
+    assert read_manifest(desk.folder / found.artifact).training.metrics == found.metrics
+    assert '"ended": "the budget of 1 minutes is used up"' in (desk.folder / found.report).read_text()
+
+
+class PowerCut(BaseException):
+    """The machine goes off."""
+
+
+@pytest.mark.parametrize(
+    "asked", [request(settings={"epochs": 4}), request(budget={"steps": 14}, settings={"epochs": 9})]
+)
+def test_a_resumed_training_ends_with_the_same_weights(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+):
+    """From the archive of a checkpoint, in another directory, with the same schedule."""
+    data = jsonl(praise())
+    whole = delivered(desk, data, asked)
+    expected = (desk.folder / whole.artifact).read_bytes()
+    other = Desk(desk.folder.parent / "other", desk.machine)
+    other.folder.mkdir()
+    monkeypatch.chdir(other.folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(Deadline, "on_step_end", cut_off)
+        with pytest.raises(PowerCut):
+            other.do(other.job(data, asked))
+    third = Desk(desk.folder.parent / "third", desk.machine)
+    third.folder.mkdir()
+    (other.folder / ARCHIVE).rename(third.folder / ARCHIVE)
+    monkeypatch.chdir(third.folder)
+    resumed = delivered(third, data, asked)
+    assert third.told(Saved)[0].step == 9
+    assert (third.folder / resumed.artifact).read_bytes() == expected
+
+
+def cut_off(self: Deadline, args: Any, state: Any, control: Any, **_: Any) -> None:
+    if state.global_step == 8:
+        raise PowerCut
+
+
+def test_a_damaged_checkpoint_begins_anew(desk: Desk, capfd: pytest.CaptureFixture[str]):
+    """The log says why."""
+    (desk.folder / ARCHIVE).write_bytes(b"damaged" * 1000)
+    delivered(desk, jsonl(praise()), request())
+    assert desk.told(Saved)[0].step == 3
+    assert "the checkpoint cannot be read" in capfd.readouterr().err
+
+
+NAN = b'{"text": "a", "label": NaN}\n{"text": "b", "label": 1.5}\n'
+HOSTILE: dict[str, tuple[bytes, dict[str, Any], str]] = {
+    "empty": (b"", {}, "train.jsonl has no examples"),
+    "one row": (jsonl(praise(1)), {}, "classification needs at least 2 labels; there are 1: "),
+    "one label": (
+        jsonl([{"text": f"film {n}", "label": "a"} for n in range(9)]), {}, "classification needs at least 2 labels"
+    ),
+    "wrong columns": (jsonl([{"body": "a", "class": "b"}]), {}, "train.jsonl has no column 'text'; it has 'body', "),
+    "not a number": (NAN, {"task_type": "regression"}, "train.jsonl:1: label nan"),
+    "infinity": (NAN.replace(b"NaN", b"1e999"), {"task_type": "regression"}, "train.jsonl:1: label inf"),
+    "an endless line": (b'{"text": "' + b"a" * 2**21 + b'"}\n', {}, "train.jsonl:1 has more than 1,048,576 bytes"),
+    "brackets": (b'{"text": ' + b"[" * 100_000 + b"\n", {}, "train.jsonl:1 is not JSON: "),
+    "bytes": (b"\x00\xff\xfe" * 1000, {}, "train.jsonl:1 is not UTF-8 text"),
+    "a list": (b'["text", "label"]\n', {}, "train.jsonl:1 is list; each line must be a JSON object"),
+    "labels that are lists": (b'{"text": "a", "label": ["b"]}\n' * 3, {}, "3 rows cannot be used: train.jsonl:1, 2, 3"),
+    "an endless label": (
+        jsonl([{"text": f"film {n}", "label": str(n) * 300} for n in range(9)]), {}, "train-rows.jsonl: task labels: "
+    ),
+    "a long task": (jsonl(praise()), {"task": "a" * 64}, "task 'aaaa"),
+    "a rate that diverges": (
+        jsonl(praise()), {"settings": {"learning_rate": 1e38, "epochs": 3, "max_length": 32}}, "training diverged at"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_data_end_in_one_sentence(desk: Desk, name: str):
+    """Which names the file and the rule, without a folder of the machine."""
+    data, asked, reason = HOSTILE[name]
+    refused = desk.do(desk.job(data, {**request(), **asked}))
+    assert isinstance(refused, Refused)
+    assert refused.reason.startswith(reason), refused
+    assert refused.trace is None
+    assert "\n" not in refused.reason
+    assert len(refused.reason) < 2_000
+    assert str(desk.folder) not in refused.reason
+
+
+def test_an_error_of_ours_is_not_shown(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """The tenant reads that there was one, and the operator its traceback."""
+    monkeypatch.setattr(Observer, "on_train_begin", lambda self, *_, **__: os.stat("/secret"))
+    refused = desk.do(desk.job(jsonl(praise()), request()))
+    assert isinstance(refused, Refused)
+    assert refused.reason == (
+        "an error of the worker, FileNotFoundError, ended the training; the worker's log has its details"
+    )
+    assert refused.trace is not None
+    assert "/secret" in refused.trace

@@ -1,0 +1,61 @@
+"""What is told before the first step."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_training.service import preflight
+from peltier_training.service.messages import Checked, Progressed, Refused
+
+from tests.training.service.conftest import Desk, jsonl, praise, request
+
+
+def checked(desk: Desk, rows: list[dict[str, Any]], validation: list[dict[str, Any]], **asked: Any) -> dict[str, Any]:
+    """The report, of a training that ends after its first step."""
+    (desk.folder / "validation.jsonl").write_bytes(jsonl(validation))
+    job = desk.job(jsonl(rows), request(**{"budget": {"steps": 1}, **asked}), seconds_per_token=0.001)
+    desk.do(replace(job, validation=Path("validation.jsonl")))
+    assert isinstance(desk.messages[0], Checked), desk.messages
+    return dict(desk.messages[0].preflight)
+
+
+def test_rows_are_counted_and_compared(desk: Desk):
+    """Labels, repeated rows, contradictions, and rows that are in both files."""
+    rows = [*praise(30), {"text": "a film", "label": "positive"}, {"text": "a film", "label": "positive"}]
+    rows.append({"text": "a film", "label": "negative"})
+    report = checked(desk, rows, [{"text": "a film", "label": "positive"}, {"text": "the plot", "label": "negative"}])
+    assert report["rows"] == {"train": 33, "validation": 2}
+    assert sum(report["labels"].values()) == 33
+    assert (report["num_labels"], report["duplicates"], report["conflicts"], report["leaks"]) == (2, 1, 1, 1)
+    assert report["warnings"] == [
+        "Training rows: 33, which are few.",
+        "Training rows that repeat an earlier one: 1.",
+        "Inputs that have different labels in different training rows: 1.",
+        "Validation rows whose input is also in training: 1. The metrics are too high.",
+    ]
+
+
+def test_long_inputs_are_measured_by_the_tokenizer(desk: Desk):
+    """The share that is cut off, and the longest."""
+    rows = [{"text": f"film {'very ' * (40 if n < 5 else 1)}", "label": "ab"[n % 2]} for n in range(20)]
+    report = checked(desk, rows, praise(4) and rows[:2], settings={"max_length": 16})
+    assert report["truncated"] == 0.25
+    assert report["longest_input"] == 43
+    assert any(line.startswith("25% of the inputs have more than 16 tokens") for line in report["warnings"])
+
+
+def test_steps_and_minutes_are_estimated(desk: Desk):
+    """Minutes only by a rate that was measured."""
+    report = checked(desk, praise(50), praise(10, seed=1), budget=None, settings={"epochs": 3})
+    assert (report["steps_per_epoch"], report["max_steps"]) == (4, 12)
+    assert report["minutes"] == pytest.approx(3 * 50 * 10 * 0.001 / 60, abs=0.01)
+
+
+def test_a_flood_of_labels_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """Before anything is trained."""
+    monkeypatch.setattr(preflight, "MAX_LABELS", 10)
+    rows = [{"text": f"film {n}", "label": f"{n}"} for n in range(20)]
+    refused = desk.do(desk.job(jsonl(rows), request()))
+    assert refused == Refused("train-rows.jsonl has 20 labels; a training has at most 10")
+    assert desk.told(Progressed) == []

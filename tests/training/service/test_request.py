@@ -1,0 +1,76 @@
+"""What a tenant may ask for, and what is told of the rest."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets.presets import PRESETS
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.config.task_options import EmbeddingOptions, TextOptions
+from peltier_training.errors import TrainingError
+from peltier_training.service.request import Machine, TrainingRequest, create_run
+
+Answer = dict[str, Any]
+
+
+def run_of(machine: Machine, **asked: Any) -> Run:
+    request = TrainingRequest.read({"task": "praise", **asked})
+    return create_run(request, request.data(Path("train.jsonl"), Path("validation.jsonl")), machine)
+
+
+def test_settings_are_of_the_preset_and_of_the_training(machine: Machine):
+    """Each goes to where its name is known, as JSON writes it."""
+    settings = {"learning_rate": 0.01, "epochs": 3, "rank": 4, "targets": ["query", "value"], "gated": False}
+    run = run_of(machine, preset="lora", seed=7, settings=settings)
+    assert (run.hyperparameters.learning_rate, run.hyperparameters.epochs, run.hyperparameters.seed) == (0.01, 3, 7)
+    assert run.overrides == {"rank": "4", "targets": "query,value", "gated": "false"}
+    run.check()
+
+
+def test_columns_depend_on_the_type_of_the_task(machine: Machine):
+    """A ranking has two texts; given columns win."""
+    assert run_of(machine, task_type="ranking").data.text_columns == ("query", "document")
+    own = run_of(
+        machine, text_columns=["a"], label_column="b", labels=["no", "yes"], settings={"label_separator": None}
+    )
+    assert (own.data.text_columns, own.data.label_column, own.data.labels) == (("a",), "b", ("no", "yes"))
+
+
+def test_no_preset_has_a_setting_that_hides_one_of_every_training():
+    """Only LoRA's `targets`, which is another setting on a T5."""
+
+    own = {name for preset in PRESETS.values() if preset.encoder for name in preset.encoder.defaults}
+    every = {field.name for kind in (Hyperparameters, TextOptions, EmbeddingOptions) for field in fields(kind)}
+    assert own & every == {"targets"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (
+            {"settings": {"learning_rat": 1}},
+            r"^setting 'learning_rat' is unknown, the nearest is 'learning_rate'; ",
+        ),
+        ({"settings": {"open_end": True}}, r"^setting 'open_end' is unknown"),
+        ({"settings": {"epochs": "many"}}, r"^epochs is 'many': input should be a valid integer"),
+        ({"settings": {"rank": {"a": 1}}}, r"^setting 'rank' is \{'a': 1\}; it must be a number, a text"),
+        ({"settings": {"batch_size": 100_000}}, r"^batch_size is 100000; it must be at most 1,024$"),
+        ({"settings": {"epochs": 10**9}}, r"^epochs is 1000000000; it must be at most 10,000$"),
+        ({"settings": "fast"}, r"^settings is 'fast': input should be a valid dictionary$"),
+        ({"budget": {"steps": 0}}, r"^budget.steps is 0: input should be greater than or equal to 1$"),
+        ({"budget": {"steps": 1, "minutes": 1}}, r"^the budget has steps and minutes; it has one of them$"),
+        ({"budget": {"hours": 1}}, r"^budget.hours is 1: extra inputs are not permitted$"),
+        ({"validation_share": 1}, r"^validation_share is 1: input should be less than 1$"),
+        ({"seed": -1}, r"^seed is -1: input should be greater than or equal to 0$"),
+        ({"task_type": "poetry"}, r"^task_type is 'poetry': input should be 'classification'"),
+        ({"preset": "full"}, r"^preset 'full' changes the backbone's weights"),
+        ({"preset": "compactor"}, r"^preset 'compactor' is unknown, the nearest is 'compacter'"),
+        ({"recipe": "compacter/nothing"}, r"^recipe 'compacter/nothing' is unknown; similar names are"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_sentence(machine: Machine, asked: Answer, reason: str):
+    """It names the setting, the value and the rule."""
+    with pytest.raises((TrainingError, AdapterError), match=reason):
+        run_of(machine, **{"preset": "lora", **asked} if "recipe" not in asked else asked)

@@ -1,0 +1,290 @@
+"""How a worker holds a training, from its claim to its end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_backbone.backbone import Backbone
+from peltier_store.blobs.blobs import BlobError
+from peltier_store.registry import RegistryError, Training
+from peltier_store.registry.tables import TrainingRow
+from peltier_store.registry.transactions import WriteTransaction
+from peltier_training.service import examples, worker
+from peltier_training.service.child import Children
+from peltier_training.service.hold import Pace, Place
+from peltier_training.service.request import Machine
+from peltier_training.service.worker import Worker
+from sqlalchemy import update
+
+from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
+
+PACE = Pace(idle_seconds=0.05, renew_seconds=0.05, checkpoint_seconds=0.0, patience_seconds=5.0)
+# It would take hours.
+ENDLESS = request(settings={"epochs": 10_000})
+MakeWorker = Callable[..., Worker]
+
+
+@pytest.fixture
+def make_worker(queue: Queue, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeWorker:
+    """`make_worker(name, …)`: a worker on the queue, whose rows are in the folder `scratch`."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+
+    def make(name: str = "w1", *, once: bool = True, pace: Pace = PACE) -> Worker:
+        return Worker(Place(queue.registry, queue.blobs, name, pace), machine, once=once)
+
+    return make
+
+
+@asynccontextmanager
+async def running(made: Worker) -> AsyncIterator[asyncio.Task[None]]:
+    """The worker beside the block, at whose end it has ended."""
+    task = asyncio.create_task(made.run())
+    try:
+        yield task
+    finally:
+        made.stop()
+        await task
+
+
+async def until(queue: Queue, training: Training, is_so: Callable[[Training], Any]) -> Training:
+    """The training when it is so."""
+    async with asyncio.timeout(120):
+        while not is_so(found := await queue.find(training)):  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.02)
+    return found
+
+
+def scratches(tmp_path: Path) -> list[Path]:
+    """What a worker has on the disk."""
+    return sorted((tmp_path / "scratch").glob("peltier-worker-*/trn*"))
+
+
+async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker, bert: Backbone, tmp_path: Path):
+    """The artifact, its report and the metrics are there to be published, and no row of the tenant is left."""
+    trainings = [await queue.add(jsonl(praise(seed=seed))) for seed in range(2)]
+    await make_worker().run()
+    for training in trainings:
+        found = await queue.find(training)
+        assert (found.state, found.holder) == ("publishing", None)
+        assert found.artifact_digest is not None
+        data = await queue.blobs.get(found.artifact_digest)
+        assert len(data) == found.artifact_bytes
+        assert read_artifact(data, bert).manifest.training.metrics == found.metrics
+        assert found.report is not None
+        assert found.artifact_digest in found.report
+        assert found.seconds > 0
+        assert found.preflight is not None
+        assert found.preflight["rows"] == {"train": 48, "validation": 12}
+        assert len(await queue.log(training, "preflight")) == 1
+        assert len(await queue.log(training, "progress")) == 2
+    assert scratches(tmp_path) == []
+
+
+async def test_the_rate_of_a_training_estimates_the_next(queue: Queue, make_worker: MakeWorker):
+    """Of the same preset; the first has none."""
+    trainings = [await queue.add(jsonl(praise(seed=seed))) for seed in range(2)]
+    await make_worker().run()
+    minutes = [(await queue.find(training)).preflight["minutes"] for training in trainings]  # type: ignore[index]
+    assert minutes.count(None) == 1
+
+
+async def test_what_cannot_be_trained_fails_with_the_reason(queue: Queue, make_worker: MakeWorker):
+    """The next one is trained."""
+    bad = await queue.add(jsonl([{"text": "a", "label": "b"}]))
+    gone = await queue.add(jsonl(praise(seed=1)))
+    good = await queue.add(jsonl(praise(seed=2)))
+    assert gone.train_file_id is not None
+    file = await queue.registry.files.find(TENANT, gone.train_file_id)
+    await queue.blobs.delete(file.digest)
+    await make_worker().run()
+    assert [(await queue.find(one)).state for one in (bad, gone, good)] == ["failed", "failed", "publishing"]
+    assert (await queue.find(bad)).reason == "classification needs at least 2 labels; there are 1: b"
+
+
+async def test_a_file_that_is_too_large_is_not_fetched(
+    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+):
+    """The registry knows its size."""
+    monkeypatch.setattr(examples, "MAX_FILE_BYTES", 100)
+    training = await queue.add(jsonl(praise()), name="large.jsonl")
+    await make_worker().run()
+    reason = (await queue.find(training)).reason
+    assert reason is not None
+    assert reason.startswith("the file 'large.jsonl' has ")
+
+
+async def test_a_pause_keeps_the_last_checkpoint(queue: Queue, make_worker: MakeWorker):
+    """After it the training goes on from there, and ends with the weights of one that was not paused."""
+    asked = request(settings={"epochs": 24})
+    training, other = await queue.add(jsonl(praise()), asked), None
+    async with running(make_worker(once=False)):
+        await until(queue, training, lambda found: found.checkpoint_digest)
+        await queue.registry.trainings.pause(TENANT, training.id, actor="a")
+        paused = await until(queue, training, lambda found: found.state == "paused")
+        assert paused.checkpoint_digest is not None
+        assert paused.progress is not None
+        assert paused.progress["step"] < 72
+        await queue.registry.trainings.resume(TENANT, training.id, actor="a")
+        resumed = await until(queue, training, lambda found: found.state == "publishing")
+        other = await queue.add(jsonl(praise()), asked)
+        whole = await until(queue, other, lambda found: found.state == "publishing")
+    assert resumed.artifact_digest == whole.artifact_digest
+
+
+async def test_a_cancelled_training_ends(queue: Queue, make_worker: MakeWorker, tmp_path: Path):
+    """Its process too, and the worker takes the next."""
+    training, following = await queue.add(jsonl(praise()), ENDLESS), await queue.add(jsonl(praise(90)))
+    async with running(make_worker(once=False)):
+        await until(queue, training, lambda found: found.progress)
+        await queue.registry.trainings.cancel(TENANT, training.id, actor="a")
+        cancelled = await until(queue, training, lambda found: found.state == "cancelled")
+        await until(queue, following, lambda found: found.state == "publishing")
+    assert cancelled.holder is None
+    assert scratches(tmp_path) == []
+
+
+async def test_a_stopped_worker_gives_its_training_back(queue: Queue, make_worker: MakeWorker):
+    """With its last checkpoint; it does not count as an attempt, and another worker goes on."""
+    training = await queue.add(jsonl(praise()), ENDLESS)
+    async with running(make_worker("w1", once=False)):
+        await until(queue, training, lambda found: found.checkpoint_digest)
+    given = await queue.find(training)
+    assert (given.state, given.holder, given.attempts) == ("queued", None, 0)
+    async with running(make_worker("w2", once=False)):
+        found = await until(queue, training, lambda found: found.state == "running" and found.holder == "w2")
+        before = given.progress["step"] if given.progress else 0
+        await until(queue, training, lambda found: found.progress["step"] > before)
+    assert found.holder == "w2"
+
+
+async def test_a_worker_that_lost_its_lease_stores_nothing(queue: Queue, make_worker: MakeWorker):
+    """Another has taken the training, and this one takes the next."""
+    training = await queue.add(jsonl(praise()), ENDLESS)
+    async with running(make_worker("slow", once=False)) as task:
+        await until(queue, training, lambda found: found.progress)
+        await take_over(queue, training, "quick")
+        following = await queue.add(jsonl(praise(90)))
+        await until(queue, following, lambda found: found.state == "publishing")
+        assert not task.done()
+        assert (await queue.find(training)).holder == "quick"
+
+
+async def take_over(queue: Queue, training: Training, name: str) -> None:
+    """Have another worker claim a training whose lease has expired."""
+
+    def expire(writing: WriteTransaction) -> None:
+        row = update(TrainingRow).where(TrainingRow.id == training.id)
+        writing.connection.execute(row.values(lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+
+    await queue.registry._transactions.write("", expire)
+    claimed = await queue.registry.trainings.claim(name)
+    assert claimed is not None
+    assert claimed.id == training.id
+
+
+async def test_a_killed_process_is_started_again_once(
+    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+):
+    """As the kernel kills what takes too much memory. If the next one dies too, the training fails."""
+    started: list[Any] = []
+    monkeypatch.setattr(Children, "start", killing(Children.start, started))
+    training = await queue.add(jsonl(praise()))
+    await make_worker().run()
+    found = await queue.find(training)
+    assert (found.state, len(started)) == ("failed", 2)
+    assert found.reason == (
+        "the process of the training was killed by signal 9; memory may have run out; 2 processes ended like this"
+    )
+    assert (await queue.log(training, "message"))[0].endswith("memory may have run out; it is started again.")
+
+
+def killing(start: Any, started: list[Any], num: int = 99) -> Any:
+    @asynccontextmanager
+    async def kill(self: Children, job: Any) -> AsyncIterator[Any]:
+        async with start(self, job) as child:
+            started.append(child)
+            if len(started) <= num:
+                child._process.kill()
+            yield child
+
+    return kill
+
+
+async def test_a_process_that_was_killed_once_harms_nothing(
+    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+):
+    """The second one ends the training."""
+    monkeypatch.setattr(Children, "start", killing(Children.start, [], num=1))
+    training = await queue.add(jsonl(praise()))
+    await make_worker().run()
+    assert (await queue.find(training)).state == "publishing"
+
+
+async def test_outages_are_waited_for(queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch):
+    """Of the registry and of the blob store, wherever they come."""
+    for place, names, kind in (
+        (queue.registry.trainings, ("claim", "renew", "settle"), RegistryError),
+        (queue.registry, ("reserve",), RegistryError),
+        (queue.registry.files, ("find",), RegistryError),
+        (queue.blobs, ("get", "put"), BlobError),
+    ):
+        for name in names:
+            monkeypatch.setattr(place, name, failing_first(getattr(place, name), kind))
+    monkeypatch.setattr("peltier_training.service.hold._RETRY_SECONDS", 0.01)
+    training = None
+    while training is None:
+        try:
+            training = await queue.add(jsonl(praise()))
+        except (RegistryError, BlobError):
+            continue
+    async with running(make_worker(once=False)):
+        await until(queue, training, lambda found: found.state == "publishing")
+    assert len(await queue.log(training, "preflight")) == 1
+
+
+def failing_first(work: Any, kind: type[Exception]) -> Any:
+    """`work` that fails at its first call."""
+    calls: list[None] = []
+
+    async def fail(*arguments: Any, **options: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 1:
+            raise kind("the other side does not answer")
+        return await work(*arguments, **options)
+
+    return fail
+
+
+async def test_a_registry_that_stays_away_ends_the_hold(
+    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+):
+    """Before another worker may claim the training, its process is killed."""
+    training = await queue.add(jsonl(praise()), ENDLESS)
+    async with running(make_worker(once=False, pace=replace(PACE, patience_seconds=0.3))):
+        await until(queue, training, lambda found: found.progress)
+        with monkeypatch.context() as patch:
+
+            async def fail(*_: Any, **__: Any) -> None:
+                raise RegistryError("the other side does not answer")
+
+            ended = asyncio.Event()
+            take = worker.shutil.rmtree
+
+            def remove(*arguments: Any, **options: Any) -> None:
+                take(*arguments, **options)
+                ended.set()
+
+            patch.setattr(worker.shutil, "rmtree", remove)
+            for name in ("renew", "claim"):
+                patch.setattr(queue.registry.trainings, name, fail)
+            async with asyncio.timeout(30):
+                await ended.wait()
+        assert (await queue.find(training)).holder == "w1"
