@@ -16,22 +16,35 @@ from peltier_server.trainings.worker_process import WorkerProcess, worker_comman
 from tests.server.conftest import until
 
 _WAITS = "import signal; signal.pause()"
-_STAYS = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+# It has a child, and neither obeys.
+_STAYS = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = os.fork()
+if child:
+    open(sys.argv[1] + ".part", "w").write(str(child))
+    os.rename(sys.argv[1] + ".part", sys.argv[1])
+signal.pause()
+"""
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process exists."""
-    return Path(f"/proc/{pid}").exists()
+    """Whether the process exists and has not ended."""
+    status = Path(f"/proc/{pid}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.fixture
-async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[str], WorkerProcess]]:
-    """`start(code)` runs this Python as the worker; pauses are short."""
+async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., WorkerProcess]]:
+    """`start(code, …)` runs this Python as the worker; pauses are short."""
     monkeypatch.setattr(worker_process, "_FIRST_PAUSE_SECONDS", 0.01)
     started = list[WorkerProcess]()
 
-    def run(code: str) -> WorkerProcess:
-        started.append(WorkerProcess([sys.executable, "-c", code], dict(os.environ)))
+    def run(code: str, *arguments: str) -> WorkerProcess:
+        started.append(WorkerProcess([sys.executable, "-c", code, *arguments], dict(os.environ)))
         started[-1].start()
         return started[-1]
 
@@ -41,7 +54,7 @@ async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[str]
 
 
 async def test_a_worker_that_dies_is_started_again(
-    start: Callable[[str], WorkerProcess], caplog: pytest.LogCaptureFixture
+    start: Callable[..., WorkerProcess], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log says with which status it ended."""
     worker = start(_WAITS)
@@ -53,7 +66,7 @@ async def test_a_worker_that_dies_is_started_again(
 
 
 async def test_the_pause_grows_while_it_ends_at_once(
-    start: Callable[[str], WorkerProcess], caplog: pytest.LogCaptureFixture
+    start: Callable[..., WorkerProcess], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It doubles."""
     worker = start("raise SystemExit(1)")
@@ -62,7 +75,7 @@ async def test_the_pause_grows_while_it_ends_at_once(
     assert pauses[:2] == [0.01, 0.02]
 
 
-async def test_it_ends_with_the_server(start: Callable[[str], WorkerProcess]) -> None:
+async def test_it_ends_with_the_server(start: Callable[..., WorkerProcess]) -> None:
     """Asked by SIGTERM."""
     worker = start(_WAITS)
     await until(lambda: worker.pid)
@@ -73,16 +86,16 @@ async def test_it_ends_with_the_server(start: Callable[[str], WorkerProcess]) ->
 
 
 async def test_one_that_does_not_end_is_killed(
-    start: Callable[[str], WorkerProcess], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """After a while."""
+    """After a while, with the processes that it has started."""
     monkeypatch.setattr(worker_process, "_MAX_STOP_SECONDS", 0.05)
-    worker = start(_STAYS)
-    await until(lambda: worker.pid)
-    pid = worker.pid
+    note = tmp_path / "child"
+    worker = start(_STAYS, str(note))
+    await until(note.exists)
+    pids = [worker.pid, int(note.read_text())]
     await worker.close()
-    assert pid is not None
-    assert not is_alive(pid)
+    await until(lambda: not any(pid is not None and is_alive(pid) for pid in pids))
 
 
 def test_it_works_on_the_servers_store_at_the_lowest_priority(
