@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import signal
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
@@ -90,7 +91,10 @@ class WorkerProcess:
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     async def _run_once(self) -> int:
-        process = await asyncio.create_subprocess_exec(*self._command, env=self._environment, stdin=DEVNULL)
+        # In a session of its own: Ctrl-C in a terminal reaches the server alone, which then ends the worker.
+        process = await asyncio.create_subprocess_exec(
+            *self._command, env=self._environment, stdin=DEVNULL, start_new_session=True
+        )
         self.pid, self.num_starts = process.pid, self.num_starts + 1
         logger.info("a worker runs beside the server", extra={"fields": {"pid": process.pid}})
         try:
@@ -110,5 +114,6 @@ async def _end(process: Process) -> None:
                 await process.wait()
         except TimeoutError:
             logger.warning("the worker beside the server does not end, so it is killed")
-            process.kill()
+            # With the processes of its trainings, which are in its session.
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
