@@ -233,6 +233,11 @@ class FileList(ResponseModel):
     last_id: str | None = None
     has_more: bool = False
 
+    @property
+    def next_cursor(self) -> str | None:
+        """The `after` of the next page; None on the last page."""
+        return self.last_id if self.has_more else None
+
 
 class FileDeleted(ResponseModel):
     """A file is deleted."""
