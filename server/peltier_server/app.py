@@ -33,6 +33,7 @@ from peltier_server.routes import (
     audit,
     compare,
     console,
+    files,
     keys,
     live,
     operations,
@@ -41,10 +42,12 @@ from peltier_server.routes import (
     predict,
     sagemaker,
     tenants,
+    trainings,
 )
 from peltier_server.service import Service
 from peltier_server.settings import Settings, SettingsError
 from peltier_server.telemetry.telemetry import Telemetry, create_telemetry
+from peltier_server.trainings.worker_process import require_training
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
@@ -69,6 +72,9 @@ _ROUTERS = (
     placement.changes,
     activity.router,
     audit.router,
+    files.router,
+    files.uploads,
+    trainings.router,
     tenants.router,
     keys.router,
     live.router,
@@ -108,6 +114,8 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) ->
         # The framework would send callers of a path with a slash at its end to the host that they name themselves.
         redirect_slashes=False,
     )
+    if settings.training.worker:
+        require_training()
     grpc = None if settings.network.grpc_port is None else _create_grpc(app, settings)
     app.router.lifespan_context = partial(_run, settings, state, authenticator, telemetry, grpc)
     app.add_middleware(

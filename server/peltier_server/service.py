@@ -115,7 +115,7 @@ class Service:
         self.training_intake = TrainingIntake(store, backbone.config, preparation, settings.training)
         self.event_feed = EventFeed(store.registry, lambda: store.sync.revision)
         self._training_publisher = TrainingPublisher(store, self.publisher, metrics)
-        self._worker_process = WorkerProcess(settings) if settings.training.worker else None
+        self._worker_process = WorkerProcess.of(settings)
 
     @classmethod
     async def open(

@@ -74,8 +74,8 @@ class TrainingRequest(RequestModel):
     `file_id`. The validation rows are `validation`, the file `validation_file_id`, or the share `validation_share` of
     the examples. `settings` has the names of `peltier train`: the hyper-parameters (`epochs`, `learning_rate`,
     `batch_size`) and the settings of the preset. A `recipe` names the published values of a paper. `labels` names
-    integer labels in order; `label_separator` divides the labels of a multilabel cell. Rows that were sent inline are
-    deleted when the training ends, unless `keep_examples` is true.
+    integer labels in order. Rows that were sent inline are deleted when the training ends, unless `keep_examples` is
+    true.
     """
 
     task: Name
@@ -91,7 +91,6 @@ class TrainingRequest(RequestModel):
     text_columns: Annotated[list[Column], Field(min_length=1, max_length=MAX_TEXT_COLUMNS)] | None = None
     label_column: Column | None = None
     labels: Annotated[list[Label], Field(min_length=1, max_length=MAX_TRAINED_LABELS)] | None = None
-    label_separator: Annotated[str, Field(min_length=1, max_length=16)] | None = None
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] | None = None
     budget: TrainingBudget | None = None
     publish: PublishOptions | None = None

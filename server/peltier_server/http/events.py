@@ -15,14 +15,16 @@ logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "text/event-stream"
 DONE = format_sse_event(data_str="[DONE]")
+# A comment, which clients ignore and proxies count as traffic.
+HEARTBEAT = format_sse_event(comment="nothing new")
 # These headers tell proxies not to hold events back.
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
-def event(body: BaseModel | bytes, name: str | None = None) -> bytes:
-    """`body`, which is a model or its JSON, as the bytes of one event."""
+def event(body: BaseModel | bytes, name: str | None = None, number: int | None = None) -> bytes:
+    """`body`, which is a model or its JSON, as the bytes of one event with this name and id."""
     text = body.decode() if isinstance(body, bytes) else body.model_dump_json()
-    return format_sse_event(data_str=text, event=name)
+    return format_sse_event(data_str=text, event=name, id=None if number is None else str(number))
 
 
 class EventResponse(StreamingResponse):

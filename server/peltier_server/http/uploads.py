@@ -14,8 +14,8 @@ from peltier_server import retry_hints
 MAX_RECEIVED_AT_ONCE = 32
 # The limit of one tenant. A body may take an hour to arrive, and must not keep other tenants waiting for so long.
 MAX_RECEIVED_OF_ONE = 8
-# The bytes of a multipart body besides the artifact and the report.
-_FORM_BYTES = 64 * 1024
+# The bytes of a multipart body besides its files.
+FORM_BYTES = 64 * 1024
 # During its check an artifact is in memory four times: as received, as tensors, on the device, and on the way to disk.
 _READ_AT_ONCE = 2
 
@@ -29,7 +29,7 @@ class UploadTurns:
     """
 
     def __init__(self, max_artifact_bytes: int, patience_seconds: float) -> None:
-        self.max_bytes = max_artifact_bytes + MAX_REPORT_BYTES + _FORM_BYTES
+        self.max_bytes = max_artifact_bytes + MAX_REPORT_BYTES + FORM_BYTES
         self._max_artifact_bytes = max_artifact_bytes
         self._max_read_bytes = _READ_AT_ONCE * max_artifact_bytes
         self._patience_seconds = patience_seconds

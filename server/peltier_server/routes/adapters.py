@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import Form, Header, Path, Query, Request, Response, UploadFile
+from fastapi import Form, Header, Path, Query, Response, UploadFile
 from peltier_adapters.artifact.manifest import parse_manifest
 from peltier_adapters.spec.parts import PartSpec, count_by_block, count_parameters
 from peltier_backbone.checkpoint.config import BackboneConfig
@@ -41,7 +41,6 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
 from peltier_server.catalog.publisher import UploadTarget
-from peltier_server.context import BodyLimit
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import (
     Accepted,
@@ -52,11 +51,9 @@ from peltier_server.http.application import (
     NumberCursor,
     Threads,
     Uploads,
-    get_context,
-    get_upload_turns,
 )
-from peltier_server.http.bodies import Handler
-from peltier_server.http.scoped_route import ScopedRoute, scoped_router
+from peltier_server.http.scoped_route import scoped_router
+from peltier_server.http.upload_route import UploadRoute
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
@@ -70,23 +67,6 @@ VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 # A caller who may predict may read adapters. A caller who may publish may change them.
 router = scoped_router("predict", "adapters", "/v1/adapters")
 changes = scoped_router("publish", "adapters", "/v1/adapters")
-
-
-class UploadRoute(ScopedRoute):
-    """Receives as many uploads at once, and as large ones, as the `UploadTurns` of the app allow."""
-
-    def get_route_handler(self) -> Handler:
-        """The framework's handler, which first waits for its turn to receive an upload."""
-        handle = super().get_route_handler()
-
-        async def in_turn(request: Request) -> Response:
-            turns = get_upload_turns(request)
-            context = get_context(request)
-            async with turns.receive(context.tenant):
-                context.body_limit = BodyLimit(turns.max_bytes)
-                return await handle(request)
-
-        return in_turn
 
 
 # The bodies are artifacts, so this route has its own limit of bytes.

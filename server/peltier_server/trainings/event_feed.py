@@ -38,8 +38,8 @@ class EventFeed:
         """Holds the place of one stream. Raises `QueueFull` if there is none."""
         if self.num_streams >= MAX_STREAMS or self._streams[tenant] >= MAX_STREAMS_OF_ONE:
             raise QueueFull(
-                f"{MAX_STREAMS} streams of events, or {MAX_STREAMS_OF_ONE} of tenant {tenant!r}, are open; close one, or "
-                "ask for the training itself",
+                f"{MAX_STREAMS} streams of events, or {MAX_STREAMS_OF_ONE} of tenant {tenant!r}, are open; ask for the "
+                "training itself",
                 retry_after=retry_hints.SOON,
             )
         self._streams[tenant] += 1

@@ -1,0 +1,145 @@
+"""Files of examples, in the shape of OpenAI's API: upload, list, read, download and delete them."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+from fastapi import Form, Query, Request, Response, UploadFile
+from peltier_client.errors import (
+    Conflict,
+    Draining,
+    FileNotFound,
+    Forbidden,
+    InvalidInput,
+    NotReady,
+    QueueFull,
+    QuotaExceeded,
+    StorageFull,
+    Unauthorized,
+    Unavailable,
+)
+from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose
+from peltier_store import registry
+from peltier_store.blobs.blobs import PIECE_BYTES
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import StreamingResponse
+
+from peltier_server.errors import describe_errors
+from peltier_server.http.application import Accepted, Changing, Context, Limit, Uploads, accept
+from peltier_server.http.scoped_route import scoped_router
+from peltier_server.http.upload_route import UploadRoute
+from peltier_server.http.uploads import FORM_BYTES
+
+_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
+
+After = Annotated[str | None, Query(max_length=64, description="The id of the last file of the page before.")]
+Purpose = Annotated[FilePurpose | None, Query(description="Only files of this purpose.")]
+Order = Annotated[Literal["desc"], Query(description="The newest first.")]
+
+
+class FileRoute(UploadRoute):
+    """Receives files of examples."""
+
+    def max_bytes(self, request: Request) -> int:
+        """The most bytes of a form with a file."""
+        return accept(request).training_intake.max_file_bytes + FORM_BYTES
+
+
+router = scoped_router("train", "files", "/v1/files")
+uploads = scoped_router("train", "files", "/v1/files", FileRoute)
+
+
+class FileForm(BaseModel):
+    """The parts of an upload: the file, and what it is for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: UploadFile
+    purpose: FilePurpose
+
+
+@uploads.post(
+    "",
+    status_code=201,
+    form_limits={"max_files": 1, "max_fields": 4, "max_part_size": 4096},
+    responses=describe_errors(*_SHARED, QueueFull, StorageFull),
+)
+async def upload_file(
+    form: Annotated[FileForm, Form(media_type="multipart/form-data")],
+    context: Context,
+    service: Changing,
+    upload_turns: Uploads,
+) -> File:
+    """Keep a file of examples: JSONL with an object a line, or CSV with a header. It is checked before it is kept."""
+    # The bytes that arrived, whatever the caller has declared.
+    async with upload_turns.read(form.file.size or 0):
+        data = await form.file.read()
+        kept = await service.training_intake.add_file(context.caller, form.file.filename or "", data, form.purpose)
+    return file_on_the_wire(kept)
+
+
+@router.get("", responses=describe_errors(*_SHARED, FileNotFound))
+async def list_files(  # noqa: PLR0913 - each is a query parameter
+    context: Context,
+    service: Accepted,
+    purpose: Purpose = None,
+    limit: Limit = 100,
+    after: After = None,
+    order: Order = "desc",
+) -> FileList:
+    """The caller's files, newest first, a page at a time, without the rows that were sent with trainings."""
+    found = await service.store.registry.files.list(context.tenant, purpose=purpose, limit=limit + 1, after=after)
+    page = [file_on_the_wire(file) for file in found[:limit]]
+    first, last = (page[0].id, page[-1].id) if page else (None, None)
+    return FileList(data=page, first_id=first, last_id=last, has_more=len(found) > limit)
+
+
+@router.get("/{file_id}", responses=describe_errors(*_SHARED, FileNotFound))
+async def get_file(file_id: str, context: Context, service: Accepted) -> File:
+    """One file."""
+    return file_on_the_wire(await service.store.registry.files.find(context.tenant, file_id))
+
+
+@router.get(
+    "/{file_id}/content",
+    response_class=Response,
+    responses={
+        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+        **describe_errors(*_SHARED, FileNotFound, QueueFull),
+    },
+)
+async def get_content(file_id: str, context: Context, service: Accepted) -> Response:
+    """The bytes of a file, as they were uploaded."""
+    file = await service.store.registry.files.find(context.tenant, file_id)
+    context.reserve(min(file.size_bytes, 2 * PIECE_BYTES))
+    pieces = service.store.blobs.pieces(file.digest, file.size_bytes)
+    # The first piece is read before the answer begins, so that a read error is answered as an ordinary error.
+    first = await anext(pieces)
+    headers = {"content-length": str(file.size_bytes), "content-disposition": f'attachment; filename="{file.id}"'}
+    return StreamingResponse(_joined(first, pieces), headers=headers, media_type="application/octet-stream")
+
+
+@router.delete("/{file_id}", responses=describe_errors(*_SHARED, FileNotFound, Conflict))
+async def delete_file(file_id: str, context: Context, service: Changing) -> FileDeleted:
+    """Delete a file that no training needs any more."""
+    await service.store.registry.files.remove(context.tenant, file_id, actor=context.caller.actor)
+    return FileDeleted(id=file_id)
+
+
+def file_on_the_wire(file: registry.File) -> File:
+    """A file as callers see it."""
+    return File(
+        id=file.id,
+        bytes=file.size_bytes,
+        created_at=int(file.created_at.timestamp()),
+        filename=file.name,
+        purpose=file.purpose,
+        rows=file.num_rows,
+        is_inline=True if file.is_inline else None,
+    )
+
+
+async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    del first  # otherwise the first piece would stay in memory until the last one has been sent
+    async for piece in others:
+        yield piece

@@ -1,0 +1,114 @@
+"""One `peltier worker` beside the server, as a process of its own."""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+
+from peltier_server.background import BackgroundTask
+from peltier_server.settings import Settings, SettingsError
+
+logger = logging.getLogger(__name__)
+
+_LOWEST_PRIORITY = 19
+_FIRST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 60.0
+# A worker that gives back its training has written its last checkpoint before.
+_MAX_STOP_SECONDS = 10.0
+# Packages of the extra that serving does not need.
+_PACKAGES = ("accelerate", "transformers")
+
+
+def require_training() -> None:
+    """Raises `SettingsError` unless the packages of a worker are installed."""
+    for package in _PACKAGES:
+        if find_spec(package) is None:
+            raise SettingsError(f"setting 'worker' needs {package}: pip install \"peltier[training]\"")
+
+
+def worker_command(settings: Settings) -> list[str]:
+    """The command line of the worker. The store and the registry, whose URLs may hold passwords, are not in it."""
+    compute = settings.compute
+    options = {"backbone": compute.backbone, "device": compute.device, "nice": _LOWEST_PRIORITY}
+    flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return [sys.executable, "-m", "peltier_client", "worker", *flags]
+
+
+def worker_environment(settings: Settings) -> dict[str, str]:
+    """The server's environment without its own settings, among which are secrets, and with the worker's store."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PELTIER_")}
+    return {**kept, "PELTIER_STORE": str(settings.store.store), "PELTIER_REGISTRY": settings.store.registry}
+
+
+class WorkerProcess:
+    """Keeps a worker running. One that ends is started again, after a pause that doubles as long as it ends soon.
+
+    Belongs to the event loop.
+    """
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+        self.pid: int | None = None
+        self.num_starts = 0
+        self._command = command
+        self._environment = environment
+        self._task = BackgroundTask()
+
+    @classmethod
+    def of(cls, settings: Settings) -> "WorkerProcess | None":
+        """The worker of these settings; None if they want none."""
+        if not settings.training.worker:
+            return None
+        return cls(worker_command(settings), worker_environment(settings))
+
+    def start(self) -> None:
+        """Starts the worker."""
+        self._task.start(self._run())
+
+    async def close(self) -> None:
+        """Ends the worker: asks it first, and kills it if it does not end in time."""
+        await self._task.close()
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            started_at = time.monotonic()
+            try:
+                status = await self._run_once()
+                reason = f"ended with status {status}"
+            except OSError as error:
+                reason = f"cannot be started: {error.strerror}"
+            # One that ran for a while had another reason to end than one that ends at once.
+            has_worked = time.monotonic() - started_at > _MAX_PAUSE_SECONDS
+            pause = _FIRST_PAUSE_SECONDS if has_worked else pause
+            logger.warning("the worker beside the server %s; it is started again in %g s", reason, pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+    async def _run_once(self) -> int:
+        process = await asyncio.create_subprocess_exec(*self._command, env=self._environment, stdin=DEVNULL)
+        self.pid, self.num_starts = process.pid, self.num_starts + 1
+        logger.info("a worker runs beside the server", extra={"fields": {"pid": process.pid}})
+        try:
+            return await process.wait()
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+        finally:
+            self.pid = None
+
+
+async def _end(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+        try:
+            async with asyncio.timeout(_MAX_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            logger.warning("the worker beside the server does not end, so it is killed")
+            process.kill()
+            await process.wait()
