@@ -9,10 +9,10 @@ from peltier_client.protocol import ENDED, TrainingEvent
 
 
 class EventReader:
-    """Takes events one by one. `is_complete` tells whether the last one ends the training."""
+    """Takes events one by one. `is_complete` tells whether no event follows, because the training has ended."""
 
-    def __init__(self) -> None:
-        self.is_complete = False
+    def __init__(self, *, is_complete: bool = False) -> None:
+        self.is_complete = is_complete
 
     def read(self, sent: ServerSentEvent) -> TrainingEvent | None:
         """The event that is sent; None for one without content. Raises the error that an event carries."""

@@ -144,6 +144,8 @@ def read_events(training_id: str, after: int) -> Request[EventReader]:
     """Open the events after the one with the id `after`; the response's head is read into a reader of them."""
 
     def read(response: httpx2.Response) -> EventReader:
+        if response.status_code == httpx2.codes.NO_CONTENT:
+            return EventReader(is_complete=True)
         raise_unless_events(response)
         return EventReader()
 

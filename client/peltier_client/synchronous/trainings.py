@@ -40,7 +40,7 @@ class Trainings:
         """
         patience, last = Patience(), after
         while True:
-            first, is_open = last, False
+            is_open = False
             try:
                 response, reader = self._sender.open(trainings.read_events(training_id, last))
                 is_open = True
@@ -48,7 +48,7 @@ class Trainings:
                     for event in events:
                         last = event.id
                         yield event
-                if reader.is_complete or (last == first and (self.get(training_id)).has_ended):
+                if reader.is_complete:
                     return
                 pause = patience.pause()
             except PeltierError as error:
@@ -100,6 +100,8 @@ class Trainings:
 
     def _receive(self, response: httpx2.Response, reader: EventReader) -> Generator[TrainingEvent, None]:
         with closing(response):
+            if reader.is_complete:
+                return
             try:
                 for sent in httpx2.EventSource(response):
                     if (event := reader.read(sent)) is not None:
