@@ -7,6 +7,8 @@ from peltier_client.errors import ConnectionFailed, PeltierError, QuotaExceeded,
 PATIENCE_SECONDS = 180.0
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
+# What proxies answer for a server that is away.
+_GATEWAY_STATUSES = frozenset({502, 504})
 
 
 class Patience:
@@ -28,4 +30,5 @@ class Patience:
 
     def _is_worth_waiting(self, error: PeltierError) -> bool:
         is_passing = isinstance(error, ConnectionFailed | Unavailable | QuotaExceeded)
+        is_passing |= error.status in _GATEWAY_STATUSES
         return is_passing and time.monotonic() - self._since < PATIENCE_SECONDS
