@@ -4,7 +4,6 @@ adapter."""
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from peltier_server.settings import StoreSettings
 from peltier_store.blobs.blobs import Blobs, digest_of
@@ -54,6 +53,6 @@ async def play_worker(settings: StoreSettings) -> AsyncIterator[PlayedWorker]:
     """A worker of the server with these settings."""
     registry = await Registry.open(settings.registry)
     try:
-        yield PlayedWorker(registry, Blobs.open(Path(settings.store)))
+        yield PlayedWorker(registry, Blobs.open(settings.blobs))
     finally:
         await registry.close()
