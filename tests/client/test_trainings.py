@@ -211,17 +211,17 @@ def test_a_training_that_does_not_succeed_says_why(client: Client, server: Any, 
     """In one sentence, for one that failed and for one that was cancelled."""
     failed = {**TRAINING, "status": "failed", "reason": "row 3 has no label"}
     server.planned.extend([answer(202, TRAINING), answer(200, failed)])
-    with pytest.raises(TrainingFailed, match="^training trn_1 of film failed: row 3 has no label$"):
+    with pytest.raises(TrainingFailed, match=r"^training trn_1 of film failed: row 3 has no label$"):
         client.train("film", ROWS)
     server.planned.extend([answer(202, TRAINING), answer(200, {**TRAINING, "status": "cancelled"})])
-    with pytest.raises(TrainingFailed, match="^training trn_1 of film was cancelled$"):
+    with pytest.raises(TrainingFailed, match=r"^training trn_1 of film was cancelled$"):
         client.train("film", ROWS)
 
 
 def test_waiting_can_be_bounded(client: Client, server: Any, answer: Any) -> None:
     """By a time after which the training goes on without the caller."""
     server.planned.append(answer(200, TRAINING))
-    with pytest.raises(TimedOut, match="training trn_1 has not ended within 0.1 s"):
+    with pytest.raises(TimedOut, match=r"training trn_1 has not ended within 0.1 s"):
         client.trainings.wait("trn_1", timeout=0.1)
 
 
