@@ -221,6 +221,9 @@ QUOTAS: dict[str, Any] = {
     "max_stored_bytes": 1048576,
     "max_adapters": None,
     "max_pinned_adapters": None,
+    "max_trainings": None,
+    "max_training_rows": None,
+    "max_training_minutes_per_day": None,
     "weight": 1.0,
 }
 USAGE: dict[str, Any] = {

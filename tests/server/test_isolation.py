@@ -66,6 +66,21 @@ NAMED: list[tuple[str, str, object]] = [
     ("DELETE", "/v1/adapters/{name}/versions/1", None),
     ("DELETE", "/v1/adapters/{name}", None),
 ]
+TRAINED: list[tuple[str, str, object]] = [
+    ("GET", "/v1/files/{file}", None),
+    ("GET", "/v1/files/{file}/content", None),
+    ("GET", "/v1/files?after={file}", None),
+    ("DELETE", "/v1/files/{file}", None),
+    ("POST", "/v1/trainings", {"task": "mine", "file_id": "{file}"}),
+    ("POST", "/v1/trainings", {"task": "mine", "examples": [{"text": "x"}], "validation_file_id": "{file}"}),
+    ("GET", "/v1/trainings/{training}", None),
+    ("GET", "/v1/trainings/{training}/events", None),
+    ("GET", "/v1/trainings?cursor={training}", None),
+    ("POST", "/v1/trainings/{training}/pause", None),
+    ("POST", "/v1/trainings/{training}/resume", None),
+    ("POST", "/v1/trainings/{training}/cancel", None),
+    ("DELETE", "/v1/trainings/{training}", None),
+]
 REFERENCES = ["{name}", "{name}@1", "{name}@9", "{name}@live", "a:{name}", "a:{name}@1", "a:{name}@9", "a:{name}@live"]
 
 
@@ -97,7 +112,7 @@ async def street(serve: Serve, bert: Backbone, make_artifact: Callable[..., byte
         for tenant in ("a", "b"):
             await street.ask("operator", "POST", "/v1/tenants", {"name": tenant})
             made = await street.ask(
-                "operator", "POST", "/v1/keys", {"tenant": tenant, "scopes": ["predict", "publish"]}
+                "operator", "POST", "/v1/keys", {"tenant": tenant, "scopes": ["predict", "publish", "train"]}
             )
             street.keys[tenant] = made.json()["key"]
         assert (await street.upload("a", PRIVATE)).status_code == 201
@@ -141,6 +156,25 @@ async def test_another_tenants_adapter_does_not_exist(street: Street) -> None:
             assert answers[0][0] == 404, (method, path, reference)
     untouched = (await street.ask("a", "GET", f"/v1/adapters/{PRIVATE}")).json()
     assert (untouched["public"], untouched["num_versions"], list(untouched["aliases"])) == (False, 1, ["live"])
+
+
+async def test_another_tenants_trainings_and_files_do_not_exist(street: Street) -> None:
+    """By the ids of one that waits, on every route that takes one; it goes on as if nothing had happened."""
+    body = {"task": "private", "examples": [{"text": "a good film", "label": "good"}]}
+    made = (await street.ask("a", "POST", "/v1/trainings", body)).json()
+    ids = {"training": made["id"], "file": made["file_id"]}
+    missing = {name: value[:5] + "0" * (len(value) - 5) for name, value in ids.items()}
+    for method, path, sent in TRAINED:
+        answers = []
+        for named in (ids, missing):
+            answer = await street.ask("b", method, str(put_in(path, **named)), put_in(sent, **named))
+            shown = seen(answer, named["file"])
+            answers.append((*shown[:2], shown[2].replace(named["training"].encode(), b"NAME")))
+        assert answers[0] == answers[1], (method, path)
+        assert answers[0][0] == 404, (method, path)
+    assert (await street.ask("b", "GET", "/v1/trainings")).json() == {"trainings": [], "next_cursor": None}
+    assert (await street.ask("b", "GET", "/v1/files")).json()["data"] == []
+    assert (await street.ask("a", "GET", f"/v1/trainings/{made['id']}")).json() == made
 
 
 async def test_no_route_shows_one_tenant_the_metrics_of_all(street: Street) -> None:

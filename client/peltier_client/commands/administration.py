@@ -45,7 +45,7 @@ def _check_scopes(scopes: list[str]) -> list[str]:
 Scopes = Annotated[
     list[str],
     typer.Option(
-        "--scope", help="predict, publish, admin or metrics; may be given several times.", callback=_check_scopes
+        "--scope", help="predict, publish, train, admin or metrics; may be given several times.", callback=_check_scopes
     ),
 ]
 
@@ -105,6 +105,9 @@ class QuotaFlags:
     max_stored_bytes: _Limit = None
     max_adapters: _Limit = None
     max_pinned_adapters: _Limit = None
+    max_trainings: _Limit = None
+    max_training_rows: _Limit = None
+    max_training_minutes_per_day: _Limit = None
     weight: Annotated[
         str | None, typer.Option(metavar="N", help="Share of a busy server; other tenants have 1 by default.")
     ] = None

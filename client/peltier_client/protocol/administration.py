@@ -12,7 +12,7 @@ _MAX_COUNT = 2**63 - 1
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 PerSecond = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Minutes = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Minutes = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 QuotaCount = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
 Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
 # predict uses and lists adapters, publish changes them, train starts trainings and keeps their files, admin runs the

@@ -18,7 +18,10 @@ from peltier_server.settings import Settings
 from tests.server.conftest import Running, Serve, make_client
 
 ADMIN_KEY = "plt_the-right-key"
-PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias": "live", "tenant": "b"}
+PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias": "live", "tenant": "b"} | {
+    "file_id": "file-1",
+    "training_id": "trn_1",
+}
 
 # A route that is not here, or no longer, fails the walk.
 SCOPES = {
@@ -71,6 +74,19 @@ SCOPES = {
     "PUT /v1/adapters/{name}/aliases/{alias}": "publish",
     "DELETE /v1/adapters/{name}/aliases/{alias}": "publish",
     "POST /v1/adapters/{name}/aliases/{alias}/rollback": "publish",
+    "POST /v1/files": "train",
+    "GET /v1/files": "train",
+    "GET /v1/files/{file_id}": "train",
+    "GET /v1/files/{file_id}/content": "train",
+    "DELETE /v1/files/{file_id}": "train",
+    "POST /v1/trainings": "train",
+    "GET /v1/trainings": "train",
+    "GET /v1/trainings/{training_id}": "train",
+    "GET /v1/trainings/{training_id}/events": "train",
+    "POST /v1/trainings/{training_id}/pause": "train",
+    "POST /v1/trainings/{training_id}/resume": "train",
+    "POST /v1/trainings/{training_id}/cancel": "train",
+    "DELETE /v1/trainings/{training_id}": "train",
     "GET /v1/tenants": "admin",
     "POST /v1/tenants": "admin",
     "GET /v1/tenants/{tenant}": "admin",
@@ -123,6 +139,7 @@ async def house(running: Running, bert: Backbone, make_artifact: Callable[..., b
     await house.make("admin", "admin")
     await house.make("predict", "predict")
     await house.make("publish", "publish")
+    await house.make("train", "train")
     await house.make("metrics", "metrics")
     await house.make("b", "predict", "publish", tenant="b")
     prefix = await house.make("revoked", "predict", "publish", "admin")
@@ -174,7 +191,7 @@ async def test_no_route_answers_a_stranger(house: House, stranger: str | None, s
         assert route.partition(" ")[2].startswith("/v2") or "unauthorized" in answer.text, route
 
 
-@pytest.mark.parametrize("held", ["predict", "publish", "admin", "metrics"])
+@pytest.mark.parametrize("held", ["predict", "publish", "train", "admin", "metrics"])
 async def test_each_scope_opens_its_own_routes_alone(house: House, held: str) -> None:
     """The walk over all routes, each of which is named here with its scope; metrics are an admin's too."""
     opened = {held, "metrics"} if held == "admin" else {held}

@@ -20,6 +20,9 @@ UNLIMITED = {
     "max_stored_bytes": None,
     "max_adapters": None,
     "max_pinned_adapters": None,
+    "max_trainings": None,
+    "max_training_rows": None,
+    "max_training_minutes_per_day": None,
     "weight": 1.0,
 }
 

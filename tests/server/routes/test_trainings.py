@@ -11,7 +11,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.trainings import event_feed
 
-from tests.server.conftest import Listen, Listening
+from tests.server.conftest import Listen, Listening, until
 from tests.server.routes.conftest import House, open_house
 from tests.support.played_worker import PlayedWorker, play_worker
 
@@ -158,9 +158,7 @@ async def test_a_stream_of_a_caller_who_leaves_gives_its_place_back(house: House
     async with watch(house.a, made["id"]) as events:
         await anext(events)
         assert feed.num_streams == 1
-    async with asyncio.timeout(10):
-        while feed.num_streams:
-            await asyncio.sleep(0.01)
+    await until(lambda: not feed.num_streams)
 
 
 async def test_streams_are_bounded_for_each_tenant(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,9 +274,6 @@ async def test_quotas_of_trainings(house: House) -> None:
     assert answer.json()["error"]["message"] == sentence
     usage = (await house.operator.get(f"/v1/tenants/{house.tenant}/usage")).json()
     assert usage["stored_bytes"] == 0
-    await house.limit(max_training_minutes_per_day=0)
-    answer = await house.a.post("/v1/trainings", json=BODY)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "quota_exceeded")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,193 @@
+"""Trained adapters become versions of their tasks."""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from peltier_adapters.artifact.source import digest_of
+from peltier_backbone.backbone import Backbone
+from peltier_client.errors import QueueFull
+from peltier_server.catalog.publisher import Publisher
+from peltier_server.trainings import publication
+from peltier_server.trainings.publication import TrainingPublisher
+from peltier_store.blobs.blobs import BlobStoreFull
+from peltier_store.registry import Quotas, Registry, Training
+from peltier_store.registry import training_holder as holder
+
+from tests.server.conftest import Running, until
+from tests.support.played_worker import PlayedWorker, play_worker
+
+BODY = {"task": "demo", "examples": [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]}
+
+
+@pytest.fixture
+async def worker(running: Running) -> AsyncIterator[PlayedWorker]:
+    """A worker of the server."""
+    async with play_worker(running.service.settings.store) as played:
+        yield played
+
+
+@pytest.fixture
+def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
+    """An adapter that the server can serve."""
+    return make_artifact(bert, "bitfit")
+
+
+async def train(running: Running, worker: PlayedWorker, data: bytes, **body: object) -> str:
+    """The id of a training whose worker has left `data`."""
+    answer = await running.client.post("/v1/trainings", json={**BODY, **body})
+    assert answer.status_code == 202, answer.text
+    await worker.leave(await worker.begin(), data)
+    found: str = answer.json()["id"]
+    return found
+
+
+async def ended(running: Running, training_id: str) -> dict[str, Any]:
+    """The training once it has ended."""
+    async with running.client.stream("GET", f"/v1/trainings/{training_id}/events") as answer:
+        await answer.aread()
+    found: dict[str, Any] = (await running.client.get(f"/v1/trainings/{training_id}")).json()
+    assert found["status"] in ("succeeded", "failed")
+    return found
+
+
+def count(running: Running, result: str) -> float:
+    """The publications with this result."""
+    return running.service.metrics.training_publications.labels(result)._value.get()
+
+
+async def test_an_adapter_is_published_in_its_owners_name(
+    running: Running, worker: PlayedWorker, artifact: bytes
+) -> None:
+    """As the next version of the task, which is in the audit log as any upload; the metrics count it."""
+    training_id = await train(running, worker, artifact, task="sst2", publish={"alias": "best"})
+    assert (await ended(running, training_id))["adapter"] == "sst2@1"
+    (version,) = (await running.client.get("/v1/adapters/sst2/versions")).json()["versions"]
+    assert (version["created_by"], version["digest"]) == ("local", digest_of(artifact))
+    assert (await running.predict("sst2@best", "good")).status_code == 200
+    assert count(running, "published") == 1
+
+
+async def test_a_refused_adapter_fails_its_training_with_the_reason(running: Running, worker: PlayedWorker) -> None:
+    """And is counted; no version is made."""
+    training_id = await train(running, worker, b"no artifact at all")
+    found = await ended(running, training_id)
+    assert found["status"] == "failed"
+    assert found["reason"].startswith("its adapter cannot be published: the artifact is refused: ")
+    assert (await running.client.get("/v1/adapters/demo")).status_code == 404
+    assert count(running, "refused") == 1
+
+
+async def test_a_quota_that_is_reached_fails_the_training(
+    running: Running, worker: PlayedWorker, artifact: bytes
+) -> None:
+    """With the sentence of an upload beyond it."""
+    await running.service.store.registry.update_tenant("default", Quotas(max_adapters=0), actor="test")
+    await running.service.store.sync.catch_up()
+    found = await ended(running, await train(running, worker, artifact))
+    assert "tenant 'default' has 0 adapters and may have 0" in found["reason"]
+
+
+async def test_missing_bytes_fail_the_training(
+    running: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the address of the store."""
+    settle = worker.registry.trainings.settle
+
+    async def lose(*given: Any, **more: Any) -> None:
+        await worker.blobs.delete(digest_of(artifact))
+        await settle(*given, **more)
+
+    monkeypatch.setattr(worker.registry.trainings, "settle", lose)
+    found = await ended(running, await train(running, worker, artifact))
+    assert found["reason"] == "its adapter cannot be published: its stored bytes are missing or damaged"
+
+
+@pytest.mark.parametrize("failure", [BlobStoreFull("the disk is full"), QueueFull("262144 tokens wait")])
+async def test_a_failing_store_and_a_full_queue_are_tried_again(
+    running: Running,
+    worker: PlayedWorker,
+    artifact: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+) -> None:
+    """When the lease has ended, by whoever claims the training then."""
+    lease, publish, calls = holder.LEASE, Publisher.publish, list[object]()
+
+    async def fail_once(self: Publisher, *given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 1:
+            raise failure
+        return await publish(self, *given)
+
+    monkeypatch.setattr(Publisher, "publish", fail_once)
+    monkeypatch.setattr(publication, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(holder, "LEASE", lease * 0)
+    found = await ended(running, await train(running, worker, artifact))
+    assert (found["status"], len(calls)) == ("succeeded", 2)
+    assert [one.levelno for one in caplog.records if "cannot be published now" in one.message] == [logging.WARNING]
+
+
+async def test_a_failure_that_nothing_explains_ends_the_training(
+    running: Running,
+    worker: PlayedWorker,
+    artifact: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After three attempts; the log has the traceback, the owner a sentence."""
+
+    async def fail(*_: Any) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(Publisher, "publish", fail)
+    monkeypatch.setattr(publication, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(holder, "LEASE", holder.LEASE * 0)
+    found = await ended(running, await train(running, worker, artifact))
+    assert found["reason"] == (
+        "its adapter cannot be published: the server failed to publish it; its log has the reason"
+    )
+    assert sum(one.exc_info is not None for one in caplog.records) == 3
+
+
+async def test_a_replica_that_dies_leaves_the_adapter_to_another(
+    running: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which publishes it when the lease has ended; the dead one's late answer changes nothing."""
+    monkeypatch.setattr(holder, "LEASE", holder.LEASE * 0)
+    dead = await Registry.open(running.service.settings.store.registry)
+    await running.service._training_publisher.close()
+    training_id = await train(running, worker, artifact)
+    claimed = await dead.trainings.claim_publishing("dead")
+    await dead.close()
+    assert claimed is not None
+    running.service._training_publisher.start()
+    assert (await ended(running, training_id))["adapter"] == "demo@1"
+
+
+async def test_no_time_is_lost_between_the_worker_and_the_publication(
+    running: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of the registry wakes the publisher, which would otherwise look after half a minute."""
+    looked = list[Training | None]()
+    look = TrainingPublisher._look
+
+    async def noted(self: TrainingPublisher) -> bool:
+        found = await look(self)
+        looked.append(None)
+        return found
+
+    monkeypatch.setattr(TrainingPublisher, "_look", noted)
+    await train(running, worker, artifact)
+    await until(lambda: looked)
+
+
+async def test_gauges_count_the_trainings_of_the_registry(running: Running, worker: PlayedWorker) -> None:
+    """By state, those that have not ended."""
+    for _ in range(2):
+        await running.client.post("/v1/trainings", json=BODY)
+    await worker.begin()
+    gauge = running.service.metrics.trainings
+    await until(lambda: (gauge.labels("queued")._value.get(), gauge.labels("running")._value.get()) == (1, 1))
