@@ -178,14 +178,24 @@ def test_a_refused_training_leaves_no_file(
         ([["a", "good"]], r"row 0 of examples is \['a', 'good'\]; it must be a mapping of columns to values"),
         ([ROWS[0], {"text": float("nan")}], "row 1 of examples cannot be sent as JSON"),
         ([], "examples: list should have at least 1 item"),
-        ("film.xlsx", "film.xlsx is not a data file; its name must end in .jsonl, .csv or .tsv"),
-        ("missing.jsonl", "missing.jsonl does not exist"),
+        ("film.xlsx", r"film.xlsx is not a file of examples; its name must end in .jsonl, .csv, .tsv \(.gz too\)"),
     ],
 )
 def test_examples_that_cannot_be_sent(client: Client, server: Any, examples: Any, reason: str) -> None:
     """Are refused in one sentence, before anything is sent."""
     with pytest.raises(InvalidInput, match=reason):
         client.train("film", examples)
+    assert not server.received
+
+
+def test_files_that_cannot_be_read(client: Client, server: Any, tmp_path: Path) -> None:
+    """A damaged one, and one that does not exist."""
+    path = tmp_path / "film.jsonl.gz"
+    with pytest.raises(FileNotFoundError):
+        client.train("film", path)
+    path.write_bytes(gzip.compress(b"text")[:-4])
+    with pytest.raises(InvalidInput, match="cannot be decompressed"):
+        client.train("film", path)
     assert not server.received
 
 
@@ -265,6 +275,7 @@ def test_the_other_calls(client: Client, server: Any, answer: Any, refuse: Any) 
         "DELETE /v1/files/file_1",
         "POST /v1/trainings",
     ]
-    for call in (client.trainings.get, client.files.get):
-        with pytest.raises(InvalidInput, match="is empty"):
-            call("")
+    with pytest.raises(InvalidInput, match="the id of the training is empty"):
+        client.trainings.get("")
+    with pytest.raises(InvalidInput, match="the id of the file is empty"):
+        client.files.get("")

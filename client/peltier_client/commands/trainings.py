@@ -1,6 +1,6 @@
 """`peltier trainings`: the trainings on a server."""
 
-from typing import Annotated, Any, get_args
+from typing import Annotated
 
 import typer
 
@@ -10,21 +10,11 @@ from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import Training, TrainingStatus
 from peltier_client.resources.trainings import succeeded
 
-_STATUSES = get_args(TrainingStatus)
 trainings = typer.Typer(help="List, watch, pause, resume, cancel and delete trainings.", no_args_is_help=True)
 
 
-def _check_status(status: str | None) -> str | None:
-    if status is not None and status not in _STATUSES:
-        raise typer.BadParameter(f"status {status!r} is not one of {', '.join(_STATUSES)}")
-    return status
-
-
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the training, trn_….")]
-StatusOption = Annotated[
-    Any,
-    typer.Option("--status", metavar="STATUS", help=f"Only these: {', '.join(_STATUSES)}.", callback=_check_status),
-]
+StatusOption = Annotated[TrainingStatus | None, typer.Option("--status", help="Only those with this status.")]
 
 
 @trainings.command("list")

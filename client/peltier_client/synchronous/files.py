@@ -21,7 +21,7 @@ class Files:
     ) -> File:
         """Upload examples, a path or bytes, for trainings. `name` tells their form: .jsonl, .csv or .tsv.
 
-        The text of a path is sent as UTF-8, decompressed if its name ends in .gz. Bytes are JSONL without a `name`.
+        A file whose name ends in .gz is sent decompressed. Bytes without a `name` are JSONL.
         `on_progress` is called with the bytes sent so far and in all.
         """
         return self._sender.send(files.create_file(content, name, on_progress))
