@@ -128,6 +128,7 @@ from peltier_client.protocol.rerank import (
 )
 from peltier_client.protocol.trainings import (
     ENDED,
+    MAX_COLUMNS,
     MAX_INLINE_EXAMPLES,
     MAX_TRAINING_MINUTES,
     MAX_TRAINING_STEPS,
@@ -154,6 +155,7 @@ __all__ = [
     "BACKBONE_TASK",
     "ENDED",
     "MAX_BEAMS",
+    "MAX_COLUMNS",
     "MAX_COMPARED_ROWS",
     "MAX_INLINE_EXAMPLES",
     "MAX_PRIORITY",

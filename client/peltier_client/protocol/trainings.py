@@ -23,21 +23,22 @@ ENDED: frozenset[TrainingStatus] = frozenset({"succeeded", "failed", "cancelled"
 MAX_INLINE_EXAMPLES = 10_000
 MAX_TRAINING_STEPS = 10_000_000
 MAX_TRAINING_MINUTES = 7 * 24 * 60
-MAX_TEXT_COLUMNS = 3
+MAX_COLUMNS = 64
+MAX_SETTINGS = 64
 MAX_TRAINED_LABELS = 4096
-_MAX_SETTINGS = 64
-_MAX_NAME_LEN = 256
 # A row is an object with texts, labels, and lists of both.
-_MAX_DEPTH = 8
+MAX_ROW_DEPTH = 8
+# Of the name of a column, a label or a preset, and of the value of a setting.
+MAX_WORD_LEN = 256
 
-Label = Annotated[str, Field(min_length=1, max_length=_MAX_NAME_LEN)]
-Column = Annotated[str, Field(min_length=1, max_length=_MAX_NAME_LEN)]
+Label = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
+Column = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
 FileId = Annotated[str, Field(min_length=1, max_length=64)]
-Row = Annotated[dict[str, JsonValue], Field(min_length=1, max_length=_MAX_SETTINGS)]
+Row = Annotated[dict[str, JsonValue], Field(min_length=1, max_length=MAX_COLUMNS)]
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MAX_INLINE_EXAMPLES)]
 SettingValue = Annotated[
-    StrictBool | StrictInt | FiniteFloat | Annotated[str, Field(max_length=_MAX_NAME_LEN)],
-    state_rule(f"must be true or false, a finite number, or a text of at most {_MAX_NAME_LEN} characters"),
+    StrictBool | StrictInt | FiniteFloat | Annotated[str, Field(max_length=MAX_WORD_LEN)],
+    state_rule(f"must be true or false, a finite number, or a text of at most {MAX_WORD_LEN} characters"),
 ]
 
 
@@ -80,15 +81,15 @@ class TrainingRequest(RequestModel):
 
     task: Name
     task_type: TrainedType | None = None
-    preset: Annotated[str, Field(min_length=1, max_length=_MAX_NAME_LEN)] | None = None
-    recipe: Annotated[str, Field(min_length=1, max_length=_MAX_NAME_LEN)] | None = None
-    settings: Annotated[dict[str, SettingValue], Field(max_length=_MAX_SETTINGS)] = Field(default_factory=dict)
+    preset: Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)] | None = None
+    recipe: Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)] | None = None
+    settings: Annotated[dict[str, SettingValue], Field(max_length=MAX_SETTINGS)] = Field(default_factory=dict)
     examples: Rows | None = None
     file_id: FileId | None = None
     validation: Rows | None = None
     validation_file_id: FileId | None = None
     validation_share: Annotated[float, Field(gt=0, le=0.9, allow_inf_nan=False)] | None = None
-    text_columns: Annotated[list[Column], Field(min_length=1, max_length=MAX_TEXT_COLUMNS)] | None = None
+    text_columns: Annotated[list[Column], Field(min_length=1, max_length=3)] | None = None
     label_column: Column | None = None
     labels: Annotated[list[Label], Field(min_length=1, max_length=MAX_TRAINED_LABELS)] | None = None
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] | None = None
@@ -118,8 +119,8 @@ class TrainingRequest(RequestModel):
 def row_problem(row: dict[str, Any]) -> str | None:
     """Why `row` cannot be an example, in words that follow its name; None if it can be one."""
     for value, depth in _values(row, 0):
-        if depth > _MAX_DEPTH:
-            return f"nests values deeper than {_MAX_DEPTH} levels"
+        if depth > MAX_ROW_DEPTH:
+            return f"nests values deeper than {MAX_ROW_DEPTH} levels"
         if isinstance(value, float) and not math.isfinite(value):
             return f"has the number {value}, which is not finite"
     return None
@@ -128,7 +129,7 @@ def row_problem(row: dict[str, Any]) -> str | None:
 def _values(value: Any, depth: int) -> Iterator[tuple[Any, int]]:
     """Every value in `value` with its depth; it stops one level below the deepest allowed one."""
     yield value, depth
-    if depth > _MAX_DEPTH:
+    if depth > MAX_ROW_DEPTH:
         return
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for child in children:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from peltier_client.errors import InvalidInput
+from peltier_client.protocol import MAX_COLUMNS
 
 MAX_LINE_BYTES = 1024 * 1024
 # A thread checks so many bytes in some ten milliseconds; then other tenants get their turn.
 PIECE_BYTES = 512 * 1024
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
 _KINDS = (".jsonl", *_DELIMITERS)
-_MAX_COLUMNS = 64
 _MARK = "\ufeff"
 _BINARY = {b"\x1f\x8b": "is compressed by gzip", b"PK\x03\x04": "is a zip archive", b"PAR1": "is a Parquet file"}
 
@@ -104,8 +104,8 @@ def _check_json(number: int, line: str) -> None:
         raise InvalidInput(
             f"line {number} is {_shown(row)}; each line must be a JSON object with the example's columns"
         )
-    if len(row) > _MAX_COLUMNS:
-        raise InvalidInput(f"line {number} has {len(row)} columns; a row may have {_MAX_COLUMNS}")
+    if len(row) > MAX_COLUMNS:
+        raise InvalidInput(f"line {number} has {len(row)} columns; a row may have {MAX_COLUMNS}")
     # Only escapes can bring them into text that was decoded.
     if "\\ud" in line or "\\uD" in line:
         check_encodable(f"line {number}", row)
@@ -160,8 +160,8 @@ def _read_header(number: int, header: str, delimiter: str) -> int:
         names = next(csv.reader([header], delimiter=delimiter, strict=True))
     except csv.Error as error:
         raise InvalidInput(f"line {number} is not CSV: {error}") from None
-    if len(names) > _MAX_COLUMNS:
-        raise InvalidInput(f"line {number} has {len(names)} columns; a row may have {_MAX_COLUMNS}")
+    if len(names) > MAX_COLUMNS:
+        raise InvalidInput(f"line {number} has {len(names)} columns; a row may have {MAX_COLUMNS}")
     if len(set(names)) < len(names) or not all(name.strip() for name in names):
         raise InvalidInput(f"line {number} must name each column, by different names")
     return len(names)

@@ -30,6 +30,8 @@ _SETTINGS = {
     "max_inputs": 8,
     "max_body_bytes": 128 * 1024,
     "max_artifact_bytes": 5 * 1024 * 1024,
+    "max_file_bytes": 2 * 1024 * 1024,
+    "max_file_rows": 8,
     "max_queue_tokens": 64,
     "max_batch_tokens": 12,
     "max_batch_rows": 3,
@@ -102,7 +104,7 @@ class Small:
         """This server as one more tenant with these quotas meets it."""
         name = f"tenant-{next(self._numbers)}"
         self.client.post("/v1/tenants", json={"name": name, "quotas": quotas}).raise_for_status()
-        body = {"tenant": name, "scopes": ["predict", "publish"]}
+        body = {"tenant": name, "scopes": ["predict", "publish", "train"]}
         key = self.client.post("/v1/keys", json=body).raise_for_status().json()["key"]
         with _client(self.listening, key) as client:
             yield Small(self.listening, client, "default:demo", name, self._numbers)

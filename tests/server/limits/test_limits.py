@@ -24,6 +24,7 @@ from tests.server.limits import (  # noqa: F401 - each registers its probes
     of_tenants,
     of_texts,
     of_the_queue,
+    of_trainings,
     of_uploads,
 )
 from tests.server.limits.page import Row, read_limits
@@ -38,7 +39,7 @@ NO_BOUNDS = frozenset(
         *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads", "warm"),
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
         *("log_format", "log_level", "access_log"),
-        *("routing_port", "routing_host", "routing_prefix"),
+        *("routing_port", "routing_host", "routing_prefix", "worker"),
         # Without Ray they mean nothing, and the queue of each replica has its own bounds.
         *("ray", "min_replicas", "max_replicas", "target_queued_tokens", "upscale_seconds", "downscale_seconds"),
     }
@@ -95,6 +96,8 @@ UNMET = frozenset(
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
         "peltier_server.catalog.purge._MAX_PAUSE_SECONDS",
+        "peltier_server.trainings.worker_process._MAX_PAUSE_SECONDS",
+        "peltier_server.trainings.worker_process._MAX_STOP_SECONDS",
     }
 )
 
