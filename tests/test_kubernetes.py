@@ -35,8 +35,9 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside the pod
 OWN = {
     *("host", "port", "insecure", "admin_key", "metrics_key", "secret", "store", "registry", "rate_store", "publish"),
     *("routing_host", "routing_port"),
-    # The Service has no port for gRPC, and the chart replaces Ray Serve.
+    # A worker would take the cores of its server, the Service has no port for gRPC, and the chart replaces Ray Serve.
     *(
+        "worker",
         "grpc_port",
         "ray",
         "min_replicas",

@@ -21,6 +21,8 @@ _ASYNC = "\nThe same methods; await those with `async def`, and iterate over the
 _OPTIONS = "\nThe keyword arguments of the methods above.\n"
 _LINE = 100
 _RESOURCES = ("Files", "Trainings")
+# Events of streams, which the OpenAPI does not describe.
+_STREAMED = ("TrainingEvent",)
 _OPTION_CLASSES = (
     "predict.PredictOptions",
     "trainings.TrainingOptions",
@@ -70,7 +72,8 @@ def _is_error(name: str) -> bool:
 
 def _is_wire(found: type) -> bool:
     """Whether it is a body of the wire protocol, whose fields the page of the routes lists."""
-    return issubclass(found, BaseModel) and found.__module__.startswith("peltier_client.protocol")
+    is_body = issubclass(found, BaseModel) and found.__module__.startswith("peltier_client.protocol")
+    return is_body and found.__name__ not in _STREAMED
 
 
 def _class(one: Object, *, methods: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ from peltier_client.commands.training_lines import follow, print_training
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import check_url
 from peltier_client.protocol import Training
-from peltier_client.resources.trainings import TrainingOptions, file_ids, succeeded
+from peltier_client.resources.trainings import TrainingOptions, succeeded, unneeded_files
 from peltier_client.synchronous import Client
 
 from peltier_training.config.run import Hyperparameters
@@ -92,7 +92,7 @@ def train_on_server(training: ServerTraining, url: str, api_key: str | None, *, 
 
 def _delete_files(client: Client, training: Training) -> None:
     """Delete what was uploaded for the training."""
-    for file_id in file_ids(training):
+    for file_id in unneeded_files(training):
         try:
             client.files.delete(file_id)
         except PeltierError as error:

@@ -13,9 +13,9 @@ from peltier_client.resources.trainings import (
     NewTraining,
     TrainingOptions,
     TrainingSources,
-    file_ids,
     read_sources,
     succeeded,
+    unneeded_files,
 )
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ async def finish_training(sender: AsyncSender, training_id: str, *, keeps_exampl
     """Wait until a training has ended, and delete what was uploaded for it. Raises `TrainingFailed`."""
     training = await AsyncTrainings(sender).wait(training_id)
     if not keeps_examples:
-        await _delete(AsyncFiles(sender), file_ids(training))
+        await _delete(AsyncFiles(sender), unneeded_files(training))
     return succeeded(training)
 
 

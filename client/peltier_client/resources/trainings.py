@@ -169,8 +169,10 @@ def delete_training(training_id: str) -> Request[None]:
     return Request("DELETE", _training(training_id), raise_for_error)
 
 
-def file_ids(training: Training) -> list[str]:
-    """The files that a training reads and that still exist."""
+def unneeded_files(training: Training) -> list[str]:
+    """The files of a training that has ended; none if it failed, because it may resume."""
+    if training.status == "failed":
+        return []
     return [file_id for file_id in (training.file_id, training.validation_file_id) if file_id is not None]
 
 

@@ -127,8 +127,8 @@ class Client:
 
         `examples` are rows (dictionaries with a text and a label), or the path of a JSONL, CSV or TSV file, and
         `validation` too, or the share of the examples to validate on. With `wait` false it returns the queued
-        training. Long examples and paths are uploaded as files, which are deleted after the wait unless
-        `keep_examples` is true. Raises `TrainingFailed` with the reason of a training that failed.
+        training. Many rows and paths are uploaded as files, which are deleted when the training that was waited for
+        has succeeded or was cancelled, unless `keep_examples` is true. Raises `TrainingFailed` with the reason.
         """
         training = begin_training(self._sender, task, examples, validation, options)
         if not wait:

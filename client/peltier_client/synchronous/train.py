@@ -11,9 +11,9 @@ from peltier_client.resources.trainings import (
     NewTraining,
     TrainingOptions,
     TrainingSources,
-    file_ids,
     read_sources,
     succeeded,
+    unneeded_files,
 )
 from peltier_client.synchronous.files import Files
 from peltier_client.synchronous.sender import Sender
@@ -46,7 +46,7 @@ def finish_training(sender: Sender, training_id: str, *, keeps_examples: bool = 
     """Wait until a training has ended, and delete what was uploaded for it. Raises `TrainingFailed`."""
     training = Trainings(sender).wait(training_id)
     if not keeps_examples:
-        _delete(Files(sender), file_ids(training))
+        _delete(Files(sender), unneeded_files(training))
     return succeeded(training)
 
 
