@@ -21,6 +21,7 @@ ADMIN_KEY = "plt_the-right-key"
 PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias": "live", "tenant": "b"} | {
     "file_id": "file-1",
     "training_id": "trn_1",
+    "job_id": "trn_1",
 }
 
 # A route that is not here, or no longer, fails the walk.
