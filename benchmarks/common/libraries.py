@@ -32,11 +32,19 @@ ENGINES = {
     # It must have the version of the environment's torch.
     "zentorch": ("zentorch==2.13.0.2",),
 }  # fmt: skip
+# Clients of other servers. KServe's needs an older protobuf than ours.
+CLIENTS = {
+    "kserve": (
+        "kserve==0.21.0", "protobuf==6.33.6", "cloudevents==1.13.0", "deprecation==2.1.0", "durationpy==0.11",
+        "grpc-interceptor==0.15.4", "httpx==0.28.1", "kubernetes==37.0.2", "oauthlib==4.0.1", "orjson==3.13.0",
+        "httpcore==1.0.9", "pandas==3.1.1", "requests-oauthlib==2.0.0", "timing-asgi==0.3.2", "websocket-client==1.9.2",
+    ),
+}  # fmt: skip
 
 
 def installed(origin: str) -> Path:
     """The library's folder inside the environment, filled from PyPI the first time."""
-    requirements = (PACKAGES | ENGINES)[origin]
+    requirements = (PACKAGES | ENGINES | CLIENTS)[origin]
 
     def install(folder: Path) -> None:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]

@@ -19,6 +19,7 @@ from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.load import load_backbone
 from torch import nn
+from transformers import TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 
 from peltier_training.config.run import Run
@@ -49,8 +50,10 @@ class Learner(Protocol):
     device: torch.device
     pooling: str | None
 
-    def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
-        """Train on `examples` and keep the best epoch on `validation`."""
+    def fit(
+        self, examples: Sequence[Example], validation: Sequence[Example], callbacks: Sequence[TrainerCallback] = ()
+    ) -> History:
+        """Train on `examples` and keep the best epoch on `validation`; the Trainer calls `callbacks`."""
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         """The evaluation of the trained model. Raises a `TrainingError` if its outputs are not finite."""
@@ -90,13 +93,16 @@ class AdapterLearner:
         start_at_mean(self.model, self.task, data.train.examples)
         self.pooling: str | None = next((part.pooling for part in self.model.parts if isinstance(part, HeadSpec)), None)
 
-    def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
+    def fit(
+        self, examples: Sequence[Example], validation: Sequence[Example], callbacks: Sequence[TrainerCallback] = ()
+    ) -> History:
         backbone, task, model = self.backbone, self.task, self.model
         judge = partial(self._judge, validation)
         if isinstance(model, TextAdapter):
-            return fit(self._run, model, text_rows(backbone, task, model.parts, examples), judge)
+            return fit(self._run, model, text_rows(backbone, task, model.parts, examples), judge, callbacks)
         rows = head_rows(backbone, task, examples)
-        return fit(self._run, model, rows, judge if task.reads_tokens else head_rows(backbone, task, validation))
+        measured = judge if task.reads_tokens else head_rows(backbone, task, validation)
+        return fit(self._run, model, rows, measured, callbacks)
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         return measure(self._served, self._trained, examples, record_gates=record_gates)
@@ -181,7 +187,9 @@ class BaselineLearner:
             outputs = run.num_outputs(self.task.labels, config)
             self.pooling = self._method.head(self.settings, config, outputs=outputs).pooling
 
-    def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
+    def fit(
+        self, examples: Sequence[Example], validation: Sequence[Example], callbacks: Sequence[TrainerCallback] = ()
+    ) -> History:
         trainer = BaselineTrainer(
             run=self._run,
             objective=self.tuning.objective,
@@ -190,7 +198,7 @@ class BaselineLearner:
             data_collator=self.tuning.collate,
             train_dataset=self.tuning.rows(examples),
         )
-        return trainer.fit()
+        return trainer.fit(callbacks)
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         return self.tuning.examine(examples)

@@ -8,6 +8,7 @@ from typing import Any
 from peltier_adapters.artifact.manifest import Manifest, TrainingRecord
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import PresetSettings
+from transformers import TrainerCallback
 
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.run import Run
@@ -59,8 +60,10 @@ def train(run: Run) -> TrainingResult:
     return finish(learn(prepare(run)))
 
 
-def learn(prepared: Prepared) -> Learned:
-    """Train and keep the best epoch. Every process that torchrun started ends with the same model."""
+def learn(prepared: Prepared, callbacks: Sequence[TrainerCallback] = ()) -> Learned:
+    """Train and keep the best epoch; the Trainer calls `callbacks`.
+
+    Every process that torchrun started ends with the same model."""
     run, data = prepared.run, prepared.data
     use_threads(run.threads)
     take_device(run.device)
@@ -68,7 +71,7 @@ def learn(prepared: Prepared) -> Learned:
     learner: Learner = (BaselineLearner if run.preset in BASELINES else AdapterLearner)(run, data)
     validation = data.validation.examples
     choose = subsample_queries if run.task_type == "ranking" else subsample
-    history = learner.fit(data.train.examples, choose(validation, run.hyperparameters.eval_rows))
+    history = learner.fit(data.train.examples, choose(validation, run.hyperparameters.eval_rows), callbacks)
     meter.mark_trained()
     leave_group()
     return Learned(run, learner, history, data.sizes, validation, meter)

@@ -34,6 +34,7 @@ KNOWN = {
     "serve": Known("Serve any mix of adapters from one backbone.", "server"),
     "train": Known("Train an adapter and write its artifact.", "training"),
     "sweep": Known("Train many runs and compare presets, seeds, sizes and settings.", "training"),
+    "worker": Known("Train what tenants send to a server.", "training"),
     "evaluate": Known("Measure an artifact on labelled data.", "training"),
     "pretrain": Known("Pretrain a small T5 on plain text.", "training"),
     "inspect": Known("Show an artifact's manifest and size.", "adapters"),

@@ -181,7 +181,7 @@ class Training(ResponseModel):
     adapter: str | None = None
     progress: TrainingProgress | None = None
     preflight: dict[str, Any] | None = None
-    metrics: dict[str, float] | None = None
+    metrics: dict[str, float | None] | None = None
     cost: TrainingCost
     seconds_left: float | None = None
     attempts: int = 0

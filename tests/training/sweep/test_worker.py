@@ -9,11 +9,12 @@ import pytest
 from peltier_training.data.data import Data, read_file
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.gold import GoldEntity, GoldSpan, Tagged
+from peltier_training.data.writing import write_examples
 from peltier_training.errors import TrainingError
 from peltier_training.report.report import Report
 from peltier_training.sweep import worker
 from peltier_training.sweep.sweep import Sweep
-from peltier_training.sweep.worker import draw, write_examples
+from peltier_training.sweep.worker import draw
 from peltier_training.train import TrainingResult
 
 MakeSweep = Callable[..., Sweep]

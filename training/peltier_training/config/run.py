@@ -67,7 +67,8 @@ DEFAULT_RANKING_LOSS: RankingLoss = "listwise"
 class Hyperparameters:
     """The optimisation. `preparation.fill_in` replaces None by values for the method, the backbone and the number of
     training rows. There are `validation_interval` epochs from one validation to the next; None is one. With an
-    `open_end`, `epochs` are the most (`fit.schedule`)."""
+    `open_end`, `epochs` are the most (`fit.schedule`). With `max_steps` the last step is that one, which may be within
+    an epoch, and the learning rate falls until then."""
 
     epochs: Annotated[
         int | None,
@@ -131,6 +132,7 @@ class Hyperparameters:
     ] = None
     validation_interval: int | None = None
     open_end: bool = False
+    max_steps: int | None = None
 
     def check(self) -> None:
         """Raise a `TrainingError` for an invalid value."""

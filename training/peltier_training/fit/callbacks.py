@@ -37,7 +37,8 @@ class ValidationInterval(TrainerCallback):
     def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Cancel the Trainer's evaluation and checkpoint of this epoch if they are not due."""
         epoch, last = round(state.epoch or 0), math.ceil(args.num_train_epochs)
-        if epoch % self._interval and epoch < last:
+        is_last = epoch >= last or control.should_training_stop
+        if epoch % self._interval and not is_last:
             control.should_evaluate = control.should_save = False
 
 

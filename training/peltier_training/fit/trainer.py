@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import Dataset, Sampler
-from transformers import EvalPrediction, Trainer, TrainerState, TrainingArguments
+from transformers import EvalPrediction, Trainer, TrainerCallback, TrainerState, TrainingArguments
 
 from peltier_training.config.run import LOWER_IS_BETTER, Run
 from peltier_training.data.dataset import EncodedRows, QuerySampler, TextRow, collate, collate_texts
@@ -159,8 +159,9 @@ class JudgedAdapterTrainer(JudgedTrainer, AdapterTrainer):
 
 
 def fit(
-    run: Run, model: TrainableAdapter, rows: EncodedRows | Sequence[TextRow], validation: EncodedRows | Judge
-) -> History:
+    run: Run, model: TrainableAdapter, rows: EncodedRows | Sequence[TextRow], validation: EncodedRows | Judge,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> History:  # fmt: skip
     """Train on `rows` and leave the best epoch on `validation` in `model`. A function as `validation` measures the
     answers of a head of tokens or of a T5, which are not the logits of single rows."""
     checkpoint = _find_start(run, model)
@@ -178,7 +179,7 @@ def fit(
         trainer = AdapterTrainer(eval_dataset=validation, compute_metrics=partial(_measure, run), **options)
     else:
         trainer = JudgedAdapterTrainer(judge=validation, **options)
-    return conduct(run, trainer, checkpoint)
+    return conduct(run, trainer, checkpoint, callbacks)
 
 
 def _measure(run: Run, prediction: EvalPrediction) -> dict[str, float]:
@@ -200,9 +201,11 @@ def _find_start(run: Run, model: TrainableAdapter) -> str | None:
     return None
 
 
-def conduct(run: Run, trainer: Trainer, checkpoint: str | None = None) -> History:
-    """Train to the end, from `checkpoint` if given, with progress on stderr."""
-    for callback in (ValidationInterval(run), Ending(run)):
+def conduct(
+    run: Run, trainer: Trainer, checkpoint: str | None = None, callbacks: Sequence[TrainerCallback] = ()
+) -> History:
+    """Train to the end, from `checkpoint` if given, with progress on stderr. `callbacks` are called after its own."""
+    for callback in (ValidationInterval(run), Ending(run), *callbacks):
         trainer.add_callback(callback)
     progress = TrainingProgress(run)
     progress.replace_prints(trainer)
@@ -237,7 +240,7 @@ def _read_history(run: Run, trainer: Trainer, checkpoint: str | None) -> History
 def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
     return create_arguments(
         run,
-        num_train_epochs=_num_epochs(run, checkpoint),
+        **_length(run, checkpoint),
         save_strategy="epoch",
         save_total_limit=2,
         load_best_model_at_end=True,
@@ -247,13 +250,14 @@ def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
     )
 
 
-def _num_epochs(run: Run, checkpoint: str | None) -> int:
-    """The run's epochs, or those until `checkpoint` if the run stopped early there."""
+def _length(run: Run, checkpoint: str | None) -> dict[str, int]:
+    """The run's epochs, and its last step if it has one; or the epochs until `checkpoint` if the run stopped there."""
     if checkpoint is not None:
         state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
         if is_over(run, state.log_history):
-            return round(state.epoch or 0)
-    return run.epochs
+            return {"num_train_epochs": round(state.epoch or 0)}
+    most = run.hyperparameters.max_steps
+    return {"num_train_epochs": run.epochs} | ({} if most is None else {"max_steps": most})
 
 
 class BaselineTrainer(JudgedTrainer):
@@ -288,9 +292,9 @@ class BaselineTrainer(JudgedTrainer):
             self._best = score, {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
         return found
 
-    def fit(self) -> History:
+    def fit(self, callbacks: Sequence[TrainerCallback] = ()) -> History:
         """Train, and leave the best epoch in the model."""
-        history = conduct(self._run, self)
+        history = conduct(self._run, self, callbacks=callbacks)
         assert self._best is not None, "every epoch is measured"
         with torch.no_grad():
             for name, parameter in self._tuned.named_parameters():

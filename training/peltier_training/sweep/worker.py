@@ -1,7 +1,6 @@
 """One trial, on rows drawn from the training set, in a separate process, so that its memory is measurable and a crash
 does not affect others."""
 
-import json
 import math
 import os
 import random
@@ -15,14 +14,13 @@ from dataclasses import replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data, read_file
 from peltier_training.data.examples import Example, are_scored
-from peltier_training.data.gold import GoldSpan, Tagged, word_tags
+from peltier_training.data.writing import write_examples
 from peltier_training.errors import TrainingError
 from peltier_training.report.report import Report
 from peltier_training.sweep.trial import Trial, TrialOutcome
@@ -173,26 +171,3 @@ def _take(groups: Iterator[list[Example]], num: int) -> list[Example]:
     while len(taken) < num and (group := next(groups, None)) is not None:
         taken += group
     return taken
-
-
-def write_examples(path: Path, examples: Sequence[Example], text_columns: Sequence[str], label_column: str) -> None:
-    """Write JSONL for `read_examples`."""
-    with path.open("w", encoding="utf-8") as file:
-        for example in examples:
-            texts, label = _cells(example)
-            row = {**dict(zip(text_columns, texts, strict=True)), label_column: label}
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def _cells(example: Example) -> tuple[Sequence[Any], Any]:
-    """The texts of an example and its label, in a form that is read again as the same."""
-    value, label = example.input, example.label
-    texts = (value,) if isinstance(value, str) else value
-    if isinstance(label, Tagged) and label.words is not None:
-        words = [texts[0][start:end] for start, end in label.words]
-        return (words,), word_tags(label.words, label.entities)
-    if isinstance(label, Tagged):
-        return texts, [entity._asdict() for entity in label.entities]
-    if isinstance(label, tuple) and label and all(isinstance(one, GoldSpan) for one in label):
-        return texts, {"text": [span.text for span in label], "answer_start": [span.start for span in label]}
-    return texts, label

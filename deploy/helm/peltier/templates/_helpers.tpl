@@ -30,6 +30,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
 
+{{- define "peltier.workerImage" -}}
+{{- printf "%s:%s" .Values.worker.image.repository (.Values.worker.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+
 {{/* "true" if several servers may run at a time. */}}
 {{- define "peltier.isReplicated" -}}
 {{- if or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}true{{- end -}}
@@ -47,6 +51,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- if and (include "peltier.isReplicated" .) (or (not .Values.registry.existingSecret) (not .Values.store.url)) -}}
 {{- fail "several servers share their state: set registry.existingSecret and store.url, or set replicas to 1" -}}
+{{- end -}}
+{{- if and .Values.worker.enabled (or (not .Values.registry.existingSecret) (not .Values.store.url)) -}}
+{{- fail "workers share the state of the servers: set registry.existingSecret and store.url, or disable the workers" -}}
 {{- end -}}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
 {{- fail "serviceAccount.name is empty: name an account, or set serviceAccount.create" -}}

@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import grpc
 import httpx2
@@ -19,6 +23,7 @@ from peltier_server.settings import SettingsError
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
+from benchmarks.common.libraries import installed
 from benchmarks.common.serving import free_port
 from tests.server.conftest import Listen, Listening
 
@@ -205,6 +210,25 @@ def test_calls_beyond_the_most_are_refused(
             calls.ServerLive(service_pb2.ServerLiveRequest())
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
         call.cancel()
+
+
+# Triton's client makes the same calls in `make test`, over HTTP in test_clients.py.
+@pytest.mark.slow
+def test_the_client_of_kserve_reads_answers(listening: Listening, port: int) -> None:
+    """Over HTTP with tensors as JSON and as bytes, and over gRPC; equal to those of the native route."""
+    script = Path(__file__).parent / "kserve_calls.py"
+    command = [sys.executable, str(script), listening.url, f"127.0.0.1:{port}", KEY]
+    environment = os.environ | {"PYTHONPATH": str(installed("kserve"))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout)
+    right = post(listening, "/v1/tasks/film/predict", {"inputs": list(TEXTS)}).json()["predictions"]
+    scores = np.float32([list(one["scores"].values()) for one in right])
+    for answer in (found["http"]["json"], found["http"]["binary"], found["grpc"]["infer"]):
+        assert answer["labels"] == [one["label"] for one in right]
+        np.testing.assert_allclose(np.float32(answer["scores"]), scores, rtol=2**-23)
+        assert answer["model"] == "film"
+    assert all(found[way][name] for way in ("http", "grpc") for name in ("live", "ready", "has_model"))
 
 
 async def test_a_port_in_use_is_refused(listening: Listening, port: int, settings_of: Callable[..., object]) -> None:

@@ -1,0 +1,92 @@
+"""The process of a training, as its worker sees it. The worker itself imports no torch."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+
+from peltier_training.service.messages import Died, Job, Message
+
+_JOB = "peltier_training.service.job"
+
+
+def _nothing() -> None:
+    """The work of a process that tells by its end that the imports are done."""
+
+
+def _work(job: Job, channel: Connection) -> None:
+    from peltier_training.service.job import run_job
+
+    run_job(job, channel)
+
+
+class Children:
+    """Starts the processes of trainings, by forking one that has torch and transformers loaded."""
+
+    def __init__(self) -> None:
+        self._context: ForkServerContext = get_context("forkserver")
+        self._context.set_forkserver_preload(["__main__", _JOB])
+
+    async def ready(self) -> None:
+        """Wait for the imports, which take seconds, so that they are not part of the first training's time."""
+        process = self._context.Process(target=_nothing)
+        await asyncio.to_thread(process.start)
+        await asyncio.to_thread(process.join)
+
+    @asynccontextmanager
+    async def start(self, job: Job) -> AsyncIterator["Child"]:
+        """The process of a job, which is killed at the end of the block."""
+        receiver, sender = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=_work, args=(job, sender))
+        starting = asyncio.ensure_future(asyncio.to_thread(process.start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await starting
+            await asyncio.to_thread(_end, process)
+            raise
+        finally:
+            sender.close()
+        try:
+            yield Child(process, receiver)
+        finally:
+            await asyncio.shield(asyncio.to_thread(_end, process))
+
+
+class Child:
+    """A process that has been started."""
+
+    def __init__(self, process: ForkServerProcess, channel: Connection) -> None:
+        self._process, self._channel = process, channel
+        self._loop = asyncio.get_running_loop()
+        self._messages = asyncio.Queue[Message]()
+        threading.Thread(target=self._receive, name="training", daemon=True).start()
+
+    async def next(self) -> Message:
+        """What it tells next, at the end `Died`."""
+        return await self._messages.get()
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                message: Message = self._channel.recv()
+            except (EOFError, OSError):
+                break
+            self._put(message)
+        self._channel.close()
+        self._process.join()
+        self._put(Died(self._process.exitcode or 0))
+
+    def _put(self, message: Message) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
+        except RuntimeError:  # the loop is closed, so nobody waits for it
+            return
+
+
+def _end(process: ForkServerProcess) -> None:
+    process.kill()
+    process.join()

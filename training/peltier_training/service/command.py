@@ -1,0 +1,61 @@
+"""`peltier worker`. torch and transformers are imported by the processes of trainings only."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
+from peltier_store.blobs.blobs import Blobs
+from peltier_store.commands import RegistryUrl, StoreUrl
+from peltier_store.location import StoreLocation, require_own
+from peltier_store.registry import Registry
+
+from peltier_training.processes import ThreadsOption, choose_threads
+from peltier_training.service.hold import Place
+from peltier_training.service.request import Machine
+from peltier_training.service.worker import Worker
+
+
+def worker(  # noqa: PLR0913 - one parameter a flag
+    *,
+    store: StoreUrl = ".peltier",
+    registry: RegistryUrl = "",
+    backbone: Annotated[str, typer.Option(help="A directory, a hub id or minilm, as for peltier serve.")] = "minilm",
+    threads: ThreadsOption = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or on a CPU int8.")] = "float32",
+    name: Annotated[str | None, typer.Option(help="Name of this worker. Default: HOST-PID.")] = None,
+    nice: Annotated[
+        int, typer.Option(min=0, max=19, help="Lower the priority, so that a server on the machine comes first.")
+    ] = 0,
+    once: Annotated[bool, typer.Option("--once", help="End when no training waits.")] = False,
+) -> None:
+    """Train what tenants send to a server, one training after another. SIGTERM gives the current one back."""
+    os.nice(nice)
+    # A directory is found from the folder of each training too.
+    found = str(Path(backbone).resolve()) if Path(backbone).is_dir() else backbone
+    find_checkpoint(found)
+    machine = Machine(found, device, dtype, choose_threads(threads))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    called = name or f"{socket.gethostname()}-{os.getpid()}"
+    asyncio.run(_work(StoreLocation.of(store, registry), machine, called, once=once))
+
+
+async def _work(location: StoreLocation, machine: Machine, name: str, *, once: bool) -> None:
+    blobs = await asyncio.to_thread(Blobs.open, location.blobs)
+    registry = await Registry.open(location.registry)
+    try:
+        await require_own(registry, blobs)
+        running = Worker(Place(registry, blobs, name), machine, once=once)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, running.stop)
+        logging.getLogger(__name__).info("worker %s trains on %s", name, machine.backbone)
+        await running.run()
+    finally:
+        await registry.close()

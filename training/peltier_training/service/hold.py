@@ -1,0 +1,274 @@
+"""A training that a worker has: its lease, and what is stored of it while the lease lasts."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
+from peltier_store.registry import (
+    BlobBusy,
+    InvalidRecord,
+    LeaseLost,
+    NewEvent,
+    NotRegistered,
+    QuotaReached,
+    Registry,
+    RegistryError,
+    RegistryGone,
+    Reservation,
+    Training,
+)
+
+from peltier_training.service.messages import Checked, Evaluating, Message, Progressed, Saved
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+_FINAL = (LeaseLost, BlobBusy, BlobDamaged, BlobNotFound, InvalidRecord, NotRegistered, QuotaReached, RegistryGone)
+_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often a worker asks for work and renews a lease, the least time between two stored checkpoints, and how long
+    it tries to reach a registry or blob store that fails. A lease is longer than all of them (`LEASE`)."""
+
+    idle_seconds: float = 2.0
+    renew_seconds: float = 5.0
+    checkpoint_seconds: float = 15.0
+    patience_seconds: float = 50.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a worker reads and writes."""
+
+    registry: Registry
+    blobs: Blobs
+    worker: str
+    pace: Pace = Pace()
+
+
+class Hold:
+    """The claim of a worker on a training, with the checkpoints that its process packs into `archive`."""
+
+    def __init__(self, place: Place, training: Training, archive: Path) -> None:
+        self.training = training
+        self._place, self._archive = place, archive
+        self._report = _Report()
+        self._in_turn, self._hurry = asyncio.Lock(), asyncio.Event()
+        self._has_ended = False
+        # The step of a checkpoint that is not being stored yet.
+        self._new_step: int | None = None
+        self._storing: asyncio.Task[_StoredCheckpoint] | None = None
+        self._stored_at = self._counted_at = self._renewed_at = time.monotonic()
+
+    def tell(self, message: Message) -> None:
+        """Have what the process tells stored with the next renewal."""
+        self._report.add(message)
+        if isinstance(message, Saved):
+            self._new_step = message.step
+        if isinstance(message, Checked | Evaluating):
+            self._hurry.set()
+
+    def note(self, sentence: str) -> None:
+        """Write a sentence into the training's log."""
+        self._report.events.append(NewEvent("message", sentence))
+
+    async def keep(self) -> str:
+        """Renew the lease until the owner has a wish, which is returned: `pause` or `cancel`. Raises LeaseLost."""
+        while True:
+            wish = await self._renew()
+            if wish is not None:
+                return wish
+            try:
+                await asyncio.wait_for(self._hurry.wait(), self._place.pace.renew_seconds)
+            except TimeoutError:
+                continue
+
+    async def insist(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work` in the registry or the blob store, which is tried again while they fail."""
+        end = time.monotonic() + self._place.pace.patience_seconds
+        while True:
+            try:
+                return await work()
+            except _FINAL:
+                raise
+            except (RegistryError, BlobError) as error:
+                if time.monotonic() > end:
+                    raise
+                logger.warning("%s: %s", self.training.id, error)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def give_back(self) -> None:
+        """Queue the training again, with its last checkpoint."""
+        await self._store_last_checkpoint()
+        await self._end(lambda seconds: self._trainings.release(*self._key, seconds=seconds))
+
+    async def stop(self, wish: str) -> None:
+        """Do what the owner wishes."""
+        if wish == "pause":
+            await self._store_last_checkpoint()
+        state = {"pause": "paused", "cancel": "cancelled"}[wish]
+        await self._end(lambda seconds: self._trainings.settle(*self._key, state=state, seconds=seconds))
+
+    async def fail(self, reason: str) -> None:
+        """End the training for a reason."""
+        plain = storable(reason)
+        settle = self._trainings.settle
+        await self._end(lambda seconds: settle(*self._key, state="failed", reason=plain, seconds=seconds))
+
+    async def deliver(self, artifact: bytes, report: str, metrics: Mapping[str, float]) -> None:
+        """Store the artifact and have it published, unless the owner has another wish by now."""
+        if (wish := await self._renew()) is not None:
+            await self.stop(wish)
+            return
+        settle = self._trainings.settle
+        results: dict[str, Any] = {"metrics": metrics, "report": report, "artifact_bytes": len(artifact)}
+        while True:
+            reservation = await self.insist(lambda: self._store(artifact))
+            results["artifact"] = reservation
+            try:
+                await self._end(lambda seconds: settle(*self._key, state="publishing", seconds=seconds, **results))
+            except BlobBusy:
+                continue
+            return
+
+    @property
+    def _trainings(self) -> Any:
+        return self._place.registry.trainings
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.training.id, self._place.worker
+
+    async def _end(self, work: Callable[[float], Awaitable[None]]) -> None:
+        """End the hold. No renewal follows."""
+        async with self._in_turn:
+            await self.insist(lambda: work(time.monotonic() - self._counted_at))
+            self._has_ended = True
+
+    async def _renew(self) -> str | None:
+        async with self._in_turn:
+            if self._has_ended:
+                return None
+            self._hurry.clear()
+            return await self._renew_now(self._stored_checkpoint())
+
+    async def _renew_now(self, stored: "_StoredCheckpoint | None") -> str | None:
+        now, report, self._report = time.monotonic(), self._report, _Report()
+        checkpoint: dict[str, Any] = {}
+        events = report.events
+        if stored is not None:
+            checkpoint = {"checkpoint": stored.reservation, "checkpoint_bytes": stored.num_bytes}
+            events = [*events, NewEvent("checkpoint", f"Step {stored.step} is saved.", {"step": stored.step})]
+        try:
+            wish: str | None = await self._trainings.renew(
+                *self._key, **report.latest, **checkpoint, events=events, seconds=now - self._counted_at
+            )
+        except (LeaseLost, RegistryGone):
+            raise
+        except RegistryError as error:
+            logger.warning("%s: %s", self.training.id, error)
+            self._report = report.followed_by(self._report)
+            if stored is not None and self._new_step is None:
+                self._new_step = stored.step
+            if now - self._renewed_at > self._place.pace.patience_seconds:
+                raise LeaseLost(f"the lease of {self.training.id} could not be renewed: {error}") from None
+            return None
+        self._counted_at = self._renewed_at = now
+        return wish
+
+    def _stored_checkpoint(self) -> "_StoredCheckpoint | None":
+        """A checkpoint that has been stored by now. Starts to store the newest one if it is time."""
+        stored = None
+        if self._storing is not None and self._storing.done():
+            task, self._storing = self._storing, None
+            if task.exception() is None:
+                stored = task.result()
+            else:
+                logger.warning("%s: a checkpoint is not stored: %s", self.training.id, task.exception())
+        is_due = time.monotonic() - self._stored_at >= self._place.pace.checkpoint_seconds
+        if self._new_step is not None and self._storing is None and is_due:
+            self._stored_at = time.monotonic()
+            self._storing = asyncio.create_task(self._store_archive(self._new_step))
+            self._new_step = None
+        return stored
+
+    async def _store_last_checkpoint(self) -> None:
+        """If it can be stored at once; otherwise the one before it counts."""
+        async with self._in_turn:
+            try:
+                stored = None if self._storing is None else await self._storing
+                if self._new_step is not None:
+                    stored = await self._store_archive(self._new_step)
+                if stored is not None:
+                    await self._renew_now(stored)
+            except (RegistryError, BlobError) as error:
+                logger.warning("%s: its last checkpoint is not stored: %s", self.training.id, error)
+                if isinstance(error, LeaseLost):
+                    raise
+
+    async def _store_archive(self, step: int) -> "_StoredCheckpoint":
+        data = await asyncio.to_thread(self._archive.read_bytes)
+        return _StoredCheckpoint(await self._store(data), len(data), step)
+
+    async def _store(self, data: bytes) -> Reservation:
+        digest = await asyncio.to_thread(digest_of, data)
+        reservation = await self._place.registry.reserve(digest)
+        await self._place.blobs.put(data)
+        return reservation
+
+    def abandon(self) -> None:
+        """Forget what was not stored."""
+        if self._storing is not None:
+            self._storing.cancel()
+
+
+class _StoredCheckpoint(NamedTuple):
+    """A checkpoint in the blob store that the registry does not know yet."""
+
+    reservation: Reservation
+    num_bytes: int
+    step: int
+
+
+class _Report:
+    """What the next renewal stores."""
+
+    def __init__(self) -> None:
+        self.events: list[NewEvent] = []
+        self.latest: dict[str, Any] = {}
+
+    def add(self, message: Message) -> None:
+        match message:
+            case Checked(preflight):
+                self.latest["preflight"] = preflight
+                rows = preflight["rows"]
+                sentence = f"{rows['train']} rows to train on and {rows['validation']} to validate on were checked."
+                self.events.append(NewEvent("preflight", sentence, preflight))
+            case Progressed(progress, is_validation):
+                self.latest["progress"] = progress
+                if is_validation:
+                    self.events.append(NewEvent("progress", _describe(progress), progress))
+            case Evaluating():
+                self.latest["state"] = "evaluating"
+
+    def followed_by(self, other: "_Report") -> "_Report":
+        both = _Report()
+        both.events, both.latest = [*self.events, *other.events], {**self.latest, **other.latest}
+        return both
+
+
+def storable(text: str) -> str:
+    """The text without the characters that a registry refuses."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _describe(progress: Mapping[str, Any]) -> str:
+    loss = "" if progress["loss"] is None else f", loss {progress['loss']:.4g}"
+    value = "" if progress["value"] is None else f", {progress['metric']} {progress['value']:.4g}"
+    return f"Step {progress['step']} of at most {progress['max_steps']}{loss}{value}."

@@ -1,0 +1,117 @@
+"""One training in a process of its own: its files are read, checked, trained on and measured in its directory."""
+
+import os
+import shutil
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from tqdm import tqdm  # type: ignore[import-untyped]
+
+from peltier_training.config.preparation import Prepared, prepare
+from peltier_training.errors import TrainingError
+from peltier_training.report.page import report_paths
+from peltier_training.service.budget import Deadline, within_steps
+from peltier_training.service.checkpoints import unpack
+from peltier_training.service.examples import check_lines
+from peltier_training.service.messages import ARCHIVE, Checked, Delivered, Evaluating, Job, Message, Refused
+from peltier_training.service.observer import Observer
+from peltier_training.service.preflight import Preflight
+from peltier_training.service.request import CHECKPOINTS, TrainingRequest, create_run
+from peltier_training.service.split import split_file
+from peltier_training.train import finish, learn
+
+_LOG = "log.txt"
+
+
+def run_job(job: Job, channel: Connection) -> None:
+    """Run a job in this process and send its messages. The process ends with its parent, and removes the directory if
+    the parent can no longer."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and kills
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(job.directory,), daemon=True).start()
+    os.chdir(job.directory)  # messages have the names of files without the folders of this machine
+    _write_output_to(Path(_LOG))
+    tqdm.set_lock(threading.RLock())  # its own is a semaphore of the machine, which a killed process leaves behind
+    channel.send(conclude(job, channel.send))
+
+
+def conclude(job: Job, send: Callable[[Message], None]) -> Delivered | Refused:
+    """The result of a job in the current directory. Every error becomes a reason."""
+    try:
+        return _train(job, send)
+    except Exception as error:
+        if getattr(error, "is_user_error", False):
+            return Refused(" ".join(str(error).split()))
+        if isinstance(error, MemoryError):
+            return Refused("memory ran out; train with shorter inputs or smaller batches")
+        reason = f"an error of the worker, {type(error).__name__}, ended the training; the worker's log has its details"
+        return Refused(reason, traceback.format_exc())
+
+
+def _train(job: Job, send: Callable[[Message], None]) -> Delivered:
+    request = TrainingRequest.read(job.request)
+    prepared = _prepare(job, request)
+    preflight = Preflight(prepared, job.seconds_per_token)
+    preflight.check()
+    send(Checked(preflight.report()))
+    deadline = Deadline(request.budget, job.spent)
+    learned = learn(prepared, (deadline, Observer(prepared.run, deadline, ARCHIVE, send)))
+    learned = replace(learned, history=deadline.explain(learned.history))
+    send(Evaluating())
+    result = finish(learned)
+    tokens = learned.history.epochs * preflight.tokens_per_epoch
+    return Delivered(
+        artifact=prepared.run.output,
+        report=report_paths(prepared.run.output)[0],
+        metrics=result.metrics,
+        seconds_per_token=learned.history.seconds / tokens if tokens > 0 else None,
+    )
+
+
+def _prepare(job: Job, request: TrainingRequest) -> Prepared:
+    for path in (job.train, job.validation):
+        if path is not None:
+            check_lines(path)
+    data = request.data(job.train, job.validation or job.train)
+    # What is wrong with the request is told before the rows are read.
+    run = create_run(request, data, job.machine, resume=_restore())
+    run.check()
+    if job.validation is None:
+        data = split_file(data, request.task_type, request.validation_share, request.seed)
+        run = replace(run, data=data)
+    return within_steps(run, prepare(run), request.budget.steps)
+
+
+def _restore() -> bool:
+    """Whether there is a checkpoint to go on from. What a process has left that died here is not one."""
+    shutil.rmtree(CHECKPOINTS, ignore_errors=True)
+    if not ARCHIVE.exists():
+        return False
+    try:
+        unpack(ARCHIVE.read_bytes(), CHECKPOINTS)
+    except TrainingError:
+        traceback.print_exc()
+        shutil.rmtree(CHECKPOINTS, ignore_errors=True)
+        return False
+    return True
+
+
+def _write_output_to(path: Path) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
+
+
+def _end_with_parent(directory: Path) -> None:
+    parent = parent_process()
+    assert parent is not None, "a worker starts it"
+    parent.join()
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)

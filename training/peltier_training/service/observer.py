@@ -1,0 +1,86 @@
+"""The Trainer callback that reports the progress and the checkpoints of a training."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
+from peltier_training.config.run import LOWER_IS_BETTER, Run
+from peltier_training.fit.schedule import find_decay
+from peltier_training.service.budget import Deadline
+from peltier_training.service.checkpoints import pack
+from peltier_training.service.messages import Progressed, Saved
+
+_SECONDS_BETWEEN_REPORTS = 1.0
+Send = Callable[[Progressed | Saved], None]
+
+
+class Observer(TrainerCallback):
+    """Sends the progress about once a second and after each validation, and packs each checkpoint into `archive`."""
+
+    def __init__(self, run: Run, deadline: Deadline, archive: Path, send: Send) -> None:
+        self._run, self._deadline, self._archive, self._send = run, deadline, archive, send
+        self._first_step, self._begun, self._sent = 0, time.monotonic(), 0.0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._first_step, self._begun = state.global_step, time.monotonic()
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if time.monotonic() - self._sent >= _SECONDS_BETWEEN_REPORTS:
+            self._report(state, is_validation=False)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._report(state, is_validation=True)
+
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Replace the archive as a whole, because the worker may be reading the last one."""
+        new = self._archive.with_suffix(".new")
+        new.write_bytes(pack(self._run.directory))
+        new.replace(self._archive)
+        self._send(Saved(state.global_step))
+
+    def _report(self, state: TrainerState, *, is_validation: bool) -> None:
+        self._sent = time.monotonic()
+        name = f"eval_{self._run.metric}"
+        scores = [entry[name] for entry in state.log_history if name in entry]
+        progress = {
+            "step": state.global_step,
+            "max_steps": self._last_step(state),
+            "epoch": _finite(state.epoch, 3),
+            "loss": _finite(_last(state, "loss"), 6),
+            "metric": self._run.metric,
+            "value": _finite(scores[-1] if scores else None, 6),
+            "best": _finite(self._best(scores), 6),
+            "learning_rate": _finite(_last(state, "learning_rate"), 10),
+            "seconds_left": self._seconds_left(state),
+        }
+        self._send(Progressed(progress, is_validation))
+
+    def _best(self, scores: Sequence[float]) -> float | None:
+        best = min if self._run.metric in LOWER_IS_BETTER else max
+        return best(scores) if scores else None
+
+    def _last_step(self, state: TrainerState) -> int:
+        decay = find_decay(self._run, state.log_history)
+        return state.max_steps if decay is None else decay.end
+
+    def _seconds_left(self, state: TrainerState) -> float | None:
+        """At most so long; None before the first step of this process."""
+        steps = state.global_step - self._first_step
+        if steps <= 0:
+            return None
+        rate = (time.monotonic() - self._begun) / steps
+        left = max(self._last_step(state) - state.global_step, 0) * rate
+        return _finite(min(left, self._deadline.seconds_left), 1)
+
+
+def _last(state: TrainerState, name: str) -> float | None:
+    return next((entry[name] for entry in reversed(state.log_history) if name in entry), None)
+
+
+def _finite(value: float | None, digits: int) -> float | None:
+    """The number for JSON, which has none for infinity."""
+    return None if value is None or not math.isfinite(value) else round(float(value), digits)

@@ -1,0 +1,178 @@
+"""The worker: takes trainings from the registry, one at a time, and has each done by a process of its own."""
+
+import asyncio
+import logging
+import shutil
+from pathlib import Path
+
+from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
+from peltier_store.registry import File, FileUnknown, LeaseLost, RegistryError, RegistryGone, Training
+
+from peltier_training.errors import TrainingError
+from peltier_training.service.child import Children
+from peltier_training.service.examples import check_size, write_file
+from peltier_training.service.hold import Hold, Place
+from peltier_training.service.messages import ARCHIVE, Delivered, Died, Job, Refused, Saved
+from peltier_training.service.request import Machine
+from peltier_training.service.scratch import Scratch
+
+logger = logging.getLogger(__name__)
+# Processes of one training that may die without a new checkpoint.
+_MAX_DEATHS = 2
+
+
+class Worker:
+    """Trains with `machine` until it is stopped. `once`: until no training waits."""
+
+    def __init__(self, place: Place, machine: Machine, *, once: bool = False) -> None:
+        self._place, self._machine, self._once = place, machine, once
+        self._children = Children()
+        self._stopping = asyncio.Event()
+        self._rates: dict[str, float] = {}
+
+    def stop(self) -> None:
+        """End soon: the training of this worker goes back to the queue with its last checkpoint."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        await self._children.ready()
+        with Scratch() as scratch:
+            while not self._stopping.is_set():
+                training = await self._claim()
+                if training is not None:
+                    await self._take(training, scratch)
+                elif self._once:
+                    return
+                else:
+                    await self._rest()
+
+    async def _claim(self) -> Training | None:
+        try:
+            return await self._place.registry.trainings.claim(self._place.worker)
+        except RegistryGone:
+            raise
+        except RegistryError as error:
+            logger.warning("no training can be claimed: %s", error)
+            await self._rest()
+            return None
+
+    async def _rest(self) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), self._place.pace.idle_seconds)
+        except TimeoutError:
+            return
+
+    async def _take(self, training: Training, scratch: Scratch) -> None:
+        logger.info("%s: task %s of tenant %s", training.id, training.task, training.tenant)
+        folder = scratch.create(training.id)
+        hold = Hold(self._place, training, folder / ARCHIVE)
+        try:
+            await self._hold(hold, folder)
+        except LeaseLost as error:
+            logger.warning("%s", error)
+        except RegistryGone:
+            raise
+        except (RegistryError, BlobError) as error:
+            logger.warning("%s: %s", training.id, error)
+            await self._rest()
+        finally:
+            hold.abandon()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def _hold(self, hold: Hold, folder: Path) -> None:
+        """Do the training until it ends, its owner has a wish, or this worker has to stop."""
+        work, wish = asyncio.create_task(self._carry_out(hold, folder)), asyncio.create_task(hold.keep())
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((work, wish, stop), return_when=asyncio.FIRST_COMPLETED)
+            wished = wish.result() if wish.done() and not work.done() else None
+            has_ended = work.done()
+        finally:
+            for task in (work, wish, stop):
+                task.cancel()
+            await asyncio.wait((work, wish, stop))
+        if has_ended:
+            work.result()
+        elif wished is not None:
+            logger.info("%s: %s", hold.training.id, wished)
+            await hold.stop(wished)
+        else:
+            await hold.give_back()
+
+    async def _carry_out(self, hold: Hold, folder: Path) -> None:
+        """From the files to the end of the hold."""
+        try:
+            train, validation = await self._fetch(hold, folder)
+        except (TrainingError, FileUnknown, BlobNotFound, BlobDamaged) as error:
+            await hold.fail(str(error))
+            return
+        job = Job(
+            folder,
+            hold.training.request,
+            train,
+            validation,
+            self._machine,
+            spent=hold.training.seconds,
+            seconds_per_token=self._rates.get(_preset(hold.training)),
+        )
+        end = await self._train(hold, job)
+        if isinstance(end, Delivered):
+            await self._deliver(hold, folder, end)
+            return
+        if end.trace is not None:
+            logger.error("%s: %s", hold.training.id, end.trace)
+        logger.info("%s: failed: %s", hold.training.id, end.reason)
+        await hold.fail(end.reason)
+
+    async def _fetch(self, hold: Hold, folder: Path) -> tuple[Path, Path | None]:
+        """Write the files of a training and its last checkpoint into its folder."""
+        training, place = hold.training, self._place
+        if training.checkpoint_digest is not None:
+            digest = training.checkpoint_digest
+            (folder / ARCHIVE).write_bytes(await hold.insist(lambda: place.blobs.get(digest)))
+        paths = []
+        for part, file_id in (("train", training.train_file_id), ("validation", training.validation_file_id)):
+            if file_id is None and part == "train":
+                raise TrainingError("the examples of the training were deleted")
+            paths.append(None if file_id is None else await self._fetch_file(hold, folder, part, file_id))
+        train, validation = paths
+        assert train is not None, "checked above"
+        return train, validation
+
+    async def _fetch_file(self, hold: Hold, folder: Path, part: str, file_id: str) -> Path:
+        registry, blobs = self._place.registry, self._place.blobs
+        file: File = await hold.insist(lambda: registry.files.find(hold.training.tenant, file_id))
+        check_size(file.name, file.size_bytes)
+        data = await hold.insist(lambda: blobs.get(file.digest))
+        return write_file(folder, part, file.name, data, file.size_bytes)
+
+    async def _train(self, hold: Hold, job: Job) -> Delivered | Refused:
+        """The end of a process of the job, or of the next one if it dies."""
+        deaths = 0
+        while True:
+            has_saved = False
+            async with self._children.start(job) as child:
+                while not isinstance(message := await child.next(), Delivered | Refused | Died):
+                    has_saved |= isinstance(message, Saved)
+                    hold.tell(message)
+            if not isinstance(message, Died):
+                return message
+            deaths = 1 if has_saved else deaths + 1
+            what = f"the process of the training {message.how}; memory may have run out"
+            if deaths >= _MAX_DEATHS:
+                return Refused(f"{what}; {deaths} processes ended like this")
+            logger.warning("%s: %s", hold.training.id, what)
+            hold.note(f"{what[:1].upper()}{what[1:]}; it is started again.")
+
+    async def _deliver(self, hold: Hold, folder: Path, found: Delivered) -> None:
+        if found.seconds_per_token is not None:
+            self._rates[_preset(hold.training)] = found.seconds_per_token
+        artifact, report = (folder / found.artifact).read_bytes(), (folder / found.report).read_text()
+        await hold.deliver(artifact, report, found.metrics)
+        metrics = ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
+        logger.info("%s: %s", hold.training.id, metrics)
+
+
+def _preset(training: Training) -> str:
+    """What a rate is known for."""
+    return str(training.request.get("preset") or training.request.get("recipe"))
