@@ -1,6 +1,6 @@
 """The Python client of Peltier: typed calls to a server, synchronous and asynchronous."""
 
-from peltier_client.asynchronous import AsyncClient, AsyncTextStream
+from peltier_client.asynchronous import AsyncClient, AsyncFiles, AsyncTextStream, AsyncTrainings
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -24,6 +24,7 @@ from peltier_client.errors import (
     TimedOut,
     TooLarge,
     TooSlow,
+    TrainingFailed,
     TrainingNotFound,
     Unauthorized,
     Unavailable,
@@ -36,15 +37,18 @@ from peltier_client.protocol import (
     AdapterVersion,
     Alias,
     AuditRecord,
+    File,
     InfoResponse,
     KeyInfo,
     NewKey,
     RankedDocument,
     TaskReference,
     TenantInfo,
+    Training,
+    TrainingEvent,
     UploadedVersion,
 )
-from peltier_client.synchronous import Client, TextStream
+from peltier_client.synchronous import Client, Files, TextStream, Trainings
 
 __all__ = [
     "Adapter",
@@ -53,7 +57,9 @@ __all__ = [
     "Alias",
     "ArtifactRefused",
     "AsyncClient",
+    "AsyncFiles",
     "AsyncTextStream",
+    "AsyncTrainings",
     "AuditRecord",
     "BadRequest",
     "Client",
@@ -61,7 +67,9 @@ __all__ = [
     "ConnectionFailed",
     "DeadlinePassed",
     "Draining",
+    "File",
     "FileNotFound",
+    "Files",
     "Forbidden",
     "InferenceFailed",
     "InfoResponse",
@@ -85,7 +93,11 @@ __all__ = [
     "TimedOut",
     "TooLarge",
     "TooSlow",
+    "Training",
+    "TrainingEvent",
+    "TrainingFailed",
     "TrainingNotFound",
+    "Trainings",
     "Unauthorized",
     "Unavailable",
     "UnexpectedAnswer",

@@ -12,7 +12,17 @@ import typer
 from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
-from peltier_client.commands import adapters, administration, aliases, compare, doctor, placement, predict, top
+from peltier_client.commands import (
+    adapters,
+    administration,
+    aliases,
+    compare,
+    doctor,
+    placement,
+    predict,
+    top,
+    trainings,
+)
 from peltier_client.commands.help_texts import show_literally
 from peltier_client.commands.plugins import plugin_commands
 
@@ -40,6 +50,7 @@ _GROUPS: Mapping[str, typer.Typer] = {
     "explain": placement.explain,
     "keys": administration.keys,
     "tenants": administration.tenants,
+    "trainings": trainings.trainings,
 }
 
 

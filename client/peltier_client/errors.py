@@ -1,4 +1,4 @@
-"""Every error of the protocol, and three that only clients raise.
+"""Every error of the protocol, and four that only clients raise.
 
 PeltierError
   x BadRequest            400 bad_request
@@ -27,6 +27,7 @@ PeltierError
   x ConnectionFailed      no answer: nothing listens, the host is unknown, the connection broke
     - TimedOut            no answer in time
   x UnexpectedAnswer      an answer that is not Peltier's: a proxy's page, another service
+  x TrainingFailed        a training that was waited for has failed or was cancelled
 """
 
 from collections.abc import Iterator, Sequence
@@ -245,6 +246,13 @@ class UnexpectedAnswer(PeltierError):
     """The answer does not follow this protocol; `status` is its HTTP status."""
 
     code = "unexpected_answer"
+    status = 0
+
+
+class TrainingFailed(PeltierError):
+    """A training has failed or was cancelled; the message has its id and the reason."""
+
+    code = "training_failed"
     status = 0
 
 

@@ -20,6 +20,16 @@ _HEAD = """# Python client
 _ASYNC = "\nThe same methods; await those with `async def`, and iterate over the others with `async for`.\n"
 _OPTIONS = "\nThe keyword arguments of the methods above.\n"
 _LINE = 100
+_RESOURCES = ("Files", "Trainings")
+# Events of streams, which the OpenAPI does not describe.
+_STREAMED = ("TrainingEvent",)
+_OPTION_CLASSES = (
+    "predict.PredictOptions",
+    "trainings.TrainingOptions",
+    "trainings.TrainingSources",
+    "administration.KeyOptions",
+    "administration.QuotaOptions",
+)
 
 
 def python_page() -> str:
@@ -29,13 +39,16 @@ def python_page() -> str:
     known = {name: _final(package[name]) for name in peltier_client.__all__}
     models = {name for name in known if inspect.isclass(found := getattr(peltier_client, name)) and _is_wire(found)}
     classes = [name for name, one in known.items() if isinstance(one, Class) and name not in models]
-    results = [name for name in classes if not _is_error(name) and name not in ("Client", "AsyncClient")]
+    parts_of_clients = {f"{prefix}{name}" for prefix in ("", "Async") for name in ("Client", *_RESOURCES)}
+    results = [name for name in classes if not _is_error(name) and name not in parts_of_clients]
     parts = [
         _HEAD,
         *_class(known["Client"], methods=True),
+        *(text for name in _RESOURCES for text in _resource(known[name])),
         *_class(known["AsyncClient"], methods=False),
         _ASYNC,
         _block(_signature(one) for one in _public(known["AsyncClient"])),
+        *(text for name in _RESOURCES for text in _async_resource(known[f"Async{name}"])),
         f"\n## Options\n{_OPTIONS}",
         *_options(package),
         "\n## Results\n",
@@ -59,7 +72,8 @@ def _is_error(name: str) -> bool:
 
 def _is_wire(found: type) -> bool:
     """Whether it is a body of the wire protocol, whose fields the page of the routes lists."""
-    return issubclass(found, BaseModel) and found.__module__.startswith("peltier_client.protocol")
+    is_body = issubclass(found, BaseModel) and found.__module__.startswith("peltier_client.protocol")
+    return is_body and found.__name__ not in _STREAMED
 
 
 def _class(one: Object, *, methods: bool) -> Iterator[str]:
@@ -68,6 +82,17 @@ def _class(one: Object, *, methods: bool) -> Iterator[str]:
     yield f"\n## {one.name}\n{_text(one)}{_block([_signature(start, one.name)])}"
     for method in _public(one) if methods else ():
         yield f"\n### {one.name}.{method.name}\n{_block([_signature(method)])}{_text(method)}"
+
+
+def _resource(one: Object) -> Iterator[str]:
+    """An attribute of the client with methods of its own."""
+    yield f"\n## {one.name}\n{_text(one)}"
+    for method in _public(one):
+        yield f"\n### {one.name}.{method.name}\n{_block([_signature(method)])}{_text(method)}"
+
+
+def _async_resource(one: Object) -> Iterator[str]:
+    yield f"\n### {one.name}\n{_text(one)}{_block(_signature(method) for method in _public(one))}"
 
 
 def _result(one: Object) -> Iterator[str]:
@@ -93,7 +118,7 @@ def _public(one: Object) -> Iterator[Function]:
 
 def _options(package: Object) -> Iterator[str]:
     described = {name: field.description or "" for name, field in Parameters.model_fields.items()}
-    for path in ("predict.PredictOptions", "administration.KeyOptions", "administration.QuotaOptions"):
+    for path in _OPTION_CLASSES:
         one = package[f"resources.{path}"]
         rows = [(f"`{name}`", f"`{field.annotation}`", described.get(name, "")) for name, field in _fields(one)]
         header = ("option", "type", "description") if any(row[2] for row in rows) else ("option", "type")

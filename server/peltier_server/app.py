@@ -22,6 +22,7 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.protocols import classify, embed, pooling, rerank
 from peltier_server.protocols.oip import routes as oip
 from peltier_server.protocols.oip.messages import OIP_ERRORS
+from peltier_server.protocols.openai import fine_tuning
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.quotas.enforcer import QuotaEnforcer
@@ -54,6 +55,7 @@ _ROUTERS = (
     predict.router,
     compare.router,
     openai.router,
+    fine_tuning.router,
     rerank.router,
     embed.router,
     classify.router,

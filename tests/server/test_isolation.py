@@ -80,6 +80,14 @@ TRAINED: list[tuple[str, str, object]] = [
     ("POST", "/v1/trainings/{training}/resume", None),
     ("POST", "/v1/trainings/{training}/cancel", None),
     ("DELETE", "/v1/trainings/{training}", None),
+    ("POST", "/v1/fine_tuning/jobs", {"model": "bitfit", "training_file": "{file}"}),
+    ("GET", "/v1/fine_tuning/jobs?after={training}", None),
+    ("GET", "/v1/fine_tuning/jobs/{training}", None),
+    ("GET", "/v1/fine_tuning/jobs/{training}/events", None),
+    ("GET", "/v1/fine_tuning/jobs/{training}/checkpoints", None),
+    ("POST", "/v1/fine_tuning/jobs/{training}/cancel", None),
+    ("POST", "/v1/fine_tuning/jobs/{training}/pause", None),
+    ("POST", "/v1/fine_tuning/jobs/{training}/resume", None),
 ]
 REFERENCES = ["{name}", "{name}@1", "{name}@9", "{name}@live", "a:{name}", "a:{name}@1", "a:{name}@9", "a:{name}@live"]
 

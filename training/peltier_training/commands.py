@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from peltier_adapters.presets.composition import parse_overrides
 from peltier_adapters.spec.tasks import parse_names
+from peltier_client.commands.arguments import ApiKey
 from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +18,7 @@ from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.data.data import Data, skipped_lines
 from peltier_training.data.examples import LabelledRows
+from peltier_training.on_server import ServerOption, ServerTraining, given_options, train_on_server
 from peltier_training.processes import ThreadsOption, choose_threads, is_first, use_threads
 
 if TYPE_CHECKING:
@@ -53,9 +55,16 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     ] = None,
     execution: Annotated[OptionValues, FieldOptions(Run, ("resume", "device", "dtype", "merge_report"))],
     threads: ThreadsOption = None,
+    server: ServerOption = None,
+    api_key: ApiKey = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    context: typer.Context,
 ) -> None:
-    """Train an adapter on labelled examples and write its artifact."""
+    """Train an adapter on labelled examples and write its artifact, or have a server train and publish it."""
+    if server is not None:
+        sent = ServerTraining(given_options(context), parse_overrides(set_ or []), labels)
+        train_on_server(sent, server, api_key, as_json=json_output)
+        return
     num_threads = choose_threads(threads)
     choice = ResolvedChoice.find(recipe, subject["task"], preset, backbone)
     given = GivenValue(numbers, parse_overrides(set_ or []), text["template"] or None)

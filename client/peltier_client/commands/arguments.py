@@ -17,6 +17,7 @@ from peltier_client.errors import (
     Forbidden,
     InvalidInput,
     PeltierError,
+    TrainingNotFound,
     Unauthorized,
     VersionNotFound,
 )
@@ -81,6 +82,7 @@ _STEPS: Mapping[type[PeltierError], Callable[[PeltierError], str | None]] = {
     Forbidden: _get_the_scope,
     AdapterNotFound: lambda _: "see: peltier list",
     VersionNotFound: _list_versions,
+    TrainingNotFound: lambda _: "see: peltier trainings list",
 }
 
 

@@ -137,7 +137,7 @@ def print_adapters(adapters: Iterable[AdapterSummary]) -> None:
             adapter.latest.task.type,
             str(adapter.latest.task.num_labels),
             _size(adapter.latest.size_bytes),
-            _minute(adapter.latest.created_at),
+            shown_minute(adapter.latest.created_at),
         )
         for adapter in adapters
     ]
@@ -150,7 +150,7 @@ def print_versions(adapter: Adapter, versions: Iterable[VersionSummary]) -> None
     rows = [
         (
             str(version.version),
-            _minute(version.created_at),
+            shown_minute(version.created_at),
             version.preset,
             _size(version.size_bytes),
             version.digest.removeprefix("sha256:"),
@@ -168,7 +168,8 @@ def print_versions(adapter: Adapter, versions: Iterable[VersionSummary]) -> None
 def print_aliases(aliases: Iterable[Alias]) -> None:
     """One line per alias."""
     rows = [
-        (alias.alias, shown_split(alias.versions), _minute(alias.created_at), alias.created_by) for alias in aliases
+        (alias.alias, shown_split(alias.versions), shown_minute(alias.created_at), alias.created_by)
+        for alias in aliases
     ]
     show([Heading("alias", 12), Heading("means", 16), Heading("since", _DATE), Heading("by", 12)], rows)
 
@@ -211,7 +212,7 @@ def print_audit(records: Iterable[AuditRecord]) -> None:
 def print_keys(keys: Iterable[KeyInfo]) -> None:
     """One line per key."""
     rows = [
-        (key.prefix, key.tenant, ", ".join(key.scopes), key.note, _minute(key.created_at), _shown_end(key))
+        (key.prefix, key.tenant, ", ".join(key.scopes), key.note, shown_minute(key.created_at), _shown_end(key))
         for key in keys
     ]
     headings = [Heading("prefix"), Heading("tenant", 12), Heading("scopes", 8), Heading("note", 16)]
@@ -352,7 +353,8 @@ def _with_share(name: str, split: Split, version: VersionSummary) -> str:
     return name if len(split) == 1 else f"{name} ({split[version.version]:.4g})"
 
 
-def _minute(moment: datetime) -> str:
+def shown_minute(moment: datetime) -> str:
+    """A moment in local time, to the minute."""
     return f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
@@ -362,5 +364,5 @@ def _second(moment: datetime) -> str:
 
 def _shown_end(key: KeyInfo) -> str:
     if key.revoked_at is not None:
-        return f"revoked {_minute(key.revoked_at)}"
-    return _minute(key.expires_at) if key.expires_at is not None else ""
+        return f"revoked {shown_minute(key.revoked_at)}"
+    return shown_minute(key.expires_at) if key.expires_at is not None else ""

@@ -99,7 +99,7 @@ def http_request(
         if request.report is not None:
             files["report"] = (*request.report, "application/json")
         return http.build_request(request.method, request.path, data=dict(request.form), files=files)
-    headers = {"content-type": "application/json"} if request.json is not None else {}
+    headers = dict(request.headers) | ({"content-type": "application/json"} if request.json is not None else {})
     session = session_id(request.task, tenant)
     if session is not None:
         headers[SESSION_HEADER] = session

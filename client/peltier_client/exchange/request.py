@@ -27,6 +27,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 _PAGE_SIZE = 100
+_EVENTS = "text/event-stream"
 # Gateways answer these in place of the server, with bodies of their own.
 _GATEWAY_STATUSES = frozenset({401, 403, 413, 429, 503, 504})
 
@@ -47,6 +48,7 @@ class Request(Generic[T]):
     path: str
     read: Callable[[httpx2.Response], T]
     query: Mapping[str, str | int] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     json: bytes | None = None
     form: Mapping[str, str] = field(default_factory=dict)
     file: tuple[str, bytes] | None = None  # name and content of the multipart part "file"
@@ -69,6 +71,14 @@ def raise_for_error(response: httpx2.Response) -> None:
     """Raise the error of a response that is not a success."""
     if not response.is_success:
         raise error_from_body(response.status_code, response.content, response.headers)
+
+
+def raise_unless_events(response: httpx2.Response) -> None:
+    """Raise the error of a response that is not a stream of events."""
+    raise_for_error(response)
+    content_type = response.headers.get("content-type", "").partition(";")[0]
+    if content_type != _EVENTS:
+        raise UnexpectedAnswer(f"the server answered with {content_type!r} where events were expected")
 
 
 def read_body(response: httpx2.Response, model: type[M]) -> M:

@@ -17,6 +17,7 @@ TrainedType = Literal[
 TrainingStatus = Literal["queued", "running", "paused", "evaluating", "publishing", "succeeded", "failed", "cancelled"]
 EventKind = Literal["state", "preflight", "progress", "checkpoint", "message"]
 FilePurpose = Literal["fine-tune"]
+RowFormat = Literal["columns", "chat"]
 
 # The states in which a training stays for good.
 ENDED: frozenset[TrainingStatus] = frozenset({"succeeded", "failed", "cancelled"})
@@ -26,6 +27,7 @@ MAX_TRAINING_MINUTES = 7 * 24 * 60
 MAX_COLUMNS = 64
 MAX_SETTINGS = 64
 MAX_TRAINED_LABELS = 4096
+MAX_MULTIPLIER = 1000.0
 # A row is an object with texts, labels, and lists of both.
 MAX_ROW_DEPTH = 8
 # Of the name of a column, a label or a preset, and of the value of a setting.
@@ -33,9 +35,13 @@ MAX_WORD_LEN = 256
 
 Label = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
 Column = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
+TrainingSeed = Annotated[StrictInt, Field(ge=0, lt=2**32)]
 FileId = Annotated[str, Field(min_length=1, max_length=64)]
 Row = Annotated[dict[str, JsonValue], Field(min_length=1, max_length=MAX_COLUMNS)]
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MAX_INLINE_EXAMPLES)]
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+]
 SettingValue = Annotated[
     StrictBool | StrictInt | FiniteFloat | Annotated[str, Field(max_length=MAX_WORD_LEN)],
     state_rule(f"must be true or false, a finite number, or a text of at most {MAX_WORD_LEN} characters"),
@@ -92,10 +98,13 @@ class TrainingRequest(RequestModel):
     text_columns: Annotated[list[Column], Field(min_length=1, max_length=3)] | None = None
     label_column: Column | None = None
     labels: Annotated[list[Label], Field(min_length=1, max_length=MAX_TRAINED_LABELS)] | None = None
-    seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] | None = None
+    seed: TrainingSeed | None = None
     budget: TrainingBudget | None = None
     publish: PublishOptions | None = None
     keep_examples: StrictBool = False
+    format: RowFormat = "columns"
+    learning_rate_multiplier: Annotated[float, Field(gt=0, le=MAX_MULTIPLIER, allow_inf_nan=False)] | None = None
+    metadata: Metadata | None = None
 
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
@@ -232,6 +241,11 @@ class FileList(ResponseModel):
     first_id: str | None = None
     last_id: str | None = None
     has_more: bool = False
+
+    @property
+    def next_cursor(self) -> str | None:
+        """The `after` of the next page; None on the last page."""
+        return self.last_id if self.has_more else None
 
 
 class FileDeleted(ResponseModel):

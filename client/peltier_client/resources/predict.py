@@ -7,7 +7,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict
 
 from peltier_client.errors import ErrorBody, InvalidInput, PeltierError, UnexpectedAnswer
-from peltier_client.exchange.request import Request, error_from_detail, raise_for_error, read_body, to_json
+from peltier_client.exchange.request import Request, error_from_detail, raise_unless_events, read_body, to_json
 from peltier_client.exchange.results import PredictionBody, Predictions, TextReader
 from peltier_client.protocol import (
     Aggregation,
@@ -19,8 +19,6 @@ from peltier_client.protocol import (
     TaskReference,
     TextTuple,
 )
-
-_EVENTS = "text/event-stream"
 
 
 class PredictOptions(TypedDict, total=False):
@@ -87,10 +85,7 @@ def stream(task: str, text: str | TextTuple, options: PredictOptions) -> Request
     json = to_json(PredictRequest, {"inputs": inputs, "parameters": options, "stream": True})
 
     def read(response: httpx2.Response) -> TextReader:
-        raise_for_error(response)
-        content_type = response.headers.get("content-type", "").partition(";")[0]
-        if content_type != _EVENTS:
-            raise UnexpectedAnswer(f"the server answered with {content_type!r} where events were expected")
+        raise_unless_events(response)
         return TextReader()
 
     return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json, task=task)

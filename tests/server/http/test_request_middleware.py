@@ -21,6 +21,7 @@ ADMIN_KEY = "plt_the-right-key"
 PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias": "live", "tenant": "b"} | {
     "file_id": "file-1",
     "training_id": "trn_1",
+    "job_id": "trn_1",
 }
 
 # A route that is not here, or no longer, fails the walk.
@@ -87,6 +88,14 @@ SCOPES = {
     "POST /v1/trainings/{training_id}/resume": "train",
     "POST /v1/trainings/{training_id}/cancel": "train",
     "DELETE /v1/trainings/{training_id}": "train",
+    "POST /v1/fine_tuning/jobs": "train",
+    "GET /v1/fine_tuning/jobs": "train",
+    "GET /v1/fine_tuning/jobs/{job_id}": "train",
+    "GET /v1/fine_tuning/jobs/{job_id}/events": "train",
+    "GET /v1/fine_tuning/jobs/{job_id}/checkpoints": "train",
+    "POST /v1/fine_tuning/jobs/{job_id}/cancel": "train",
+    "POST /v1/fine_tuning/jobs/{job_id}/pause": "train",
+    "POST /v1/fine_tuning/jobs/{job_id}/resume": "train",
     "GET /v1/tenants": "admin",
     "POST /v1/tenants": "admin",
     "GET /v1/tenants/{tenant}": "admin",

@@ -8,10 +8,13 @@ from peltier_client.protocol import ResponseModel
 from pydantic import BaseModel
 
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest
+from peltier_server.protocols.openai.fine_tuning_messages import FineTuningRequest
 from peltier_server.protocols.openai.messages import CompletionRequest
 
 # OpenAI's codes where its clients read them. For other errors they read only the status, so the code is Peltier's own.
-_PARAMS = CompletionRequest.model_fields.keys() | EmbeddingRequest.model_fields.keys()
+_BODIES = (CompletionRequest, EmbeddingRequest, FineTuningRequest)
+_PARAMS = frozenset[str]().union(*(body.model_fields for body in _BODIES))
+_PATHS = ("/v1/completions", "/v1/embeddings", "/v1/models")
 _CODES = {"adapter_not_found": "model_not_found", "version_not_found": "model_not_found"}
 
 
@@ -37,7 +40,7 @@ class OpenAIErrors:
 
     def speaks(self, path: str) -> bool:
         """Whether errors at `path` have this format."""
-        return path in ("/v1/completions", "/v1/embeddings", "/v1/models") or path.startswith("/v1/models/")
+        return path in _PATHS or path.startswith(("/v1/models/", "/v1/fine_tuning/"))
 
     def status(self, error: type[PeltierError] | PeltierError) -> int:
         """The HTTP status of `error`. OpenAI's API uses 400 where Peltier's own uses 422."""

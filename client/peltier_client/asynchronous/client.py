@@ -1,28 +1,28 @@
 """The client for asynchronous code."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Self, Unpack
 
 import httpx2
-import stamina
 
+from peltier_client.asynchronous.files import AsyncFiles
+from peltier_client.asynchronous.sender import AsyncSender
+from peltier_client.asynchronous.text_stream import AsyncTextStream
+from peltier_client.asynchronous.train import begin_training, finish_training
+from peltier_client.asynchronous.trainings import AsyncTrainings
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import (
     DEFAULT_ATTEMPTS,
     DEFAULT_TIMEOUT_SECONDS,
     DEFAULT_URL,
     ServerConnection,
-    http_request,
-    is_worth_retrying,
 )
-from peltier_client.exchange.request import Page, Request
-from peltier_client.exchange.results import Predictions, TextReader
-from peltier_client.exchange.transfer import OnProgress, ReportedBody, write_whole
+from peltier_client.exchange.results import Predictions
+from peltier_client.exchange.transfer import OnProgress, write_whole
 from peltier_client.protocol import (
     ActivityResponse,
     Adapter,
@@ -42,122 +42,16 @@ from peltier_client.protocol import (
     TenantInfo,
     TenantUsage,
     TextTuple,
+    Training,
     TrainingReport,
     UploadedVersion,
     VersionManifest,
     VersionSummary,
 )
-from peltier_client.protocol.session import TENANT_HEADER
 from peltier_client.resources import adapters, administration, predict
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
-
-T = TypeVar("T")
-P = TypeVar("P", bound=Page)
-
-
-class AsyncSender:
-    """The connection pool of one server, with retries. Every method raises a `PeltierError`."""
-
-    def __init__(self, connection: ServerConnection, transport: httpx2.AsyncBaseTransport | None) -> None:
-        self.connection = connection
-        self._http = httpx2.AsyncClient(**connection.options, transport=transport)
-        self._retrying = stamina.AsyncRetryingCaller(**connection.retrying)
-        self._tenant = connection.tenant
-
-    async def send(self, request: Request[T]) -> T:
-        """The result of `request`, with retries if the request allows them."""
-        if not request.retried:
-            return await self._send_once(request)
-        return await self._retrying(is_worth_retrying, self._send_once, request)
-
-    async def pages(self, ask: Callable[[str | None], Request[P]]) -> AsyncIterator[P]:
-        """The pages of a list; `ask` makes the request for the page at a cursor, None for the first."""
-        cursor: str | None = None
-        while True:
-            page = await self.send(ask(cursor))
-            yield page
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-
-    async def open(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
-        """A response whose body is not read yet, and the reader of its events; the caller closes the response."""
-        return await self._retrying(is_worth_retrying, self._open_once, request)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._http.aclose()
-
-    async def _send_once(self, request: Request[T]) -> T:
-        try:
-            response = await self._receive(request)
-        except httpx2.RequestError as error:
-            raise self.connection.failure(error) from error
-        self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
-        return request.read(response)
-
-    async def _receive(self, request: Request[T]) -> httpx2.Response:
-        sent = http_request(self._http, request, self._tenant)
-        if request.on_progress is None or request.file is not None:
-            return await self._http.send(sent)
-        response = await self._http.send(sent, stream=True)
-        try:
-            response.stream = ReportedBody(response, request.on_progress)
-            await response.aread()
-        finally:
-            await response.aclose()
-        return response
-
-    async def _open_once(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
-        try:
-            response = await self._http.send(http_request(self._http, request, self._tenant), stream=True)
-            self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
-            if not response.is_success:
-                await response.aread()
-        except httpx2.RequestError as error:
-            raise self.connection.failure(error) from error
-        try:
-            return response, request.read(response)
-        except PeltierError:
-            await response.aclose()
-            raise
-
-
-class AsyncTextStream(AsyncIterator[str]):
-    """The pieces of one text. Iterating sends the request; `close` stops the generation.
-
-    `predictions` is the whole answer, as `predict` returns it, after the last piece.
-    """
-
-    def __init__(self, sender: AsyncSender, request: Request[TextReader]) -> None:
-        self._sender, self._request = sender, request
-        self._pieces = self._receive()
-        self.predictions: Predictions | None = None
-
-    async def __anext__(self) -> str:
-        return await anext(self._pieces)
-
-    async def close(self) -> None:
-        """Receive no further pieces."""
-        await self._pieces.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _receive(self) -> AsyncGenerator[str, None]:
-        response, reader = await self._sender.open(self._request)
-        async with aclosing(response):
-            try:
-                async for event in httpx2.EventSource(response):
-                    if piece := reader.read(event):
-                        yield piece
-            except httpx2.RequestError as error:
-                raise self._sender.connection.failure(error) from error
-        self.predictions = reader.end()
+from peltier_client.resources.trainings import Examples, TrainingOptions
 
 
 class AsyncClient:
@@ -182,6 +76,8 @@ class AsyncClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._sender = AsyncSender(ServerConnection.create(url, api_key, timeout, max_attempts), transport)
+        self.files = AsyncFiles(self._sender)
+        self.trainings = AsyncTrainings(self._sender)
 
     async def predict(
         self, task: str, inputs: str | Iterable[str] | Iterable[TextTuple], **options: Unpack[PredictOptions]
@@ -220,6 +116,28 @@ class AsyncClient:
         `prefix*` stands for all own adapters whose names begin with the prefix.
         """
         return await self._sender.send(predict.predict_tasks(tasks, text, options))
+
+    async def train(
+        self,
+        task: str,
+        examples: Examples,
+        *,
+        validation: Examples | float | None = None,
+        wait: bool = True,
+        **options: Unpack[TrainingOptions],
+    ) -> Training:
+        """Train an adapter on the server and publish it as a version of `task`; returns the training that succeeded.
+
+        `examples` are rows (dictionaries with a text and a label), or the path of a JSONL, CSV or TSV file, and
+        `validation` too, or the share of the examples to validate on. With `wait` false it returns the queued
+        training. Many rows and paths are uploaded as files, which are deleted when the training that was waited for
+        has succeeded or was cancelled, unless `keep_examples` is true. Raises `TrainingFailed` with the reason.
+        """
+        training = await begin_training(self._sender, task, examples, validation, options)
+        if not wait:
+            return training
+        keeps = options.get("keep_examples", False)
+        return await finish_training(self._sender, training.id, keeps_examples=keeps)
 
     async def upload(
         self,

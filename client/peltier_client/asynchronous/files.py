@@ -1,0 +1,43 @@
+"""Uploaded files of examples, for asynchronous code."""
+
+from collections.abc import AsyncIterator
+from os import PathLike
+
+from peltier_client.asynchronous.sender import AsyncSender
+from peltier_client.exchange.transfer import OnProgress
+from peltier_client.protocol import File
+from peltier_client.resources import files
+
+
+class AsyncFiles:
+    """The uploaded files of examples: `client.files`."""
+
+    def __init__(self, sender: AsyncSender) -> None:
+        self._sender = sender
+
+    async def create(
+        self, content: str | PathLike[str] | bytes, name: str | None = None, on_progress: OnProgress | None = None
+    ) -> File:
+        """Upload examples, a path or bytes, for trainings. `name` tells their form: .jsonl, .csv or .tsv.
+
+        A file whose name ends in .gz is sent decompressed. Bytes without a `name` are JSONL.
+        `on_progress` is called with the bytes sent so far and in all.
+        """
+        return await self._sender.send(files.create_file(content, name, on_progress))
+
+    async def get(self, file_id: str) -> File:
+        """What is known of one file, or `FileNotFound`."""
+        return await self._sender.send(files.get_file(file_id))
+
+    async def content(self, file_id: str) -> bytes:
+        """The bytes of one file."""
+        return await self._sender.send(files.read_content(file_id))
+
+    async def delete(self, file_id: str) -> None:
+        """Delete one file; a file that a training still reads raises `Conflict`."""
+        await self._sender.send(files.delete_file(file_id))
+
+    def list(self) -> AsyncIterator[File]:
+        """Every file, newest first, fetched page by page."""
+        pages = self._sender.pages(files.list_files)
+        return (file async for page in pages for file in page.data)

@@ -1,0 +1,84 @@
+"""The connection pool of asynchronous code, with retries."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+import httpx2
+import stamina
+
+from peltier_client.errors import PeltierError
+from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
+from peltier_client.exchange.request import Page, Request
+from peltier_client.exchange.transfer import ReportedBody
+from peltier_client.protocol.session import TENANT_HEADER
+
+T = TypeVar("T")
+P = TypeVar("P", bound=Page)
+
+
+class AsyncSender:
+    """The connection pool of one server, with retries. Every method raises a `PeltierError`."""
+
+    def __init__(self, connection: ServerConnection, transport: httpx2.AsyncBaseTransport | None) -> None:
+        self.connection = connection
+        self._http = httpx2.AsyncClient(**connection.options, transport=transport)
+        self._retrying = stamina.AsyncRetryingCaller(**connection.retrying)
+        self._tenant = connection.tenant
+
+    async def send(self, request: Request[T]) -> T:
+        """The result of `request`, with retries if the request allows them."""
+        if not request.retried:
+            return await self._send_once(request)
+        return await self._retrying(is_worth_retrying, self._send_once, request)
+
+    async def pages(self, ask: Callable[[str | None], Request[P]]) -> AsyncIterator[P]:
+        """The pages of a list; `ask` makes the request for the page at a cursor, None for the first."""
+        cursor: str | None = None
+        while True:
+            page = await self.send(ask(cursor))
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def open(self, request: Request[T]) -> tuple[httpx2.Response, T]:
+        """A response whose body is not read yet, and the reader of its events; the caller closes the response."""
+        return await self._retrying(is_worth_retrying, self._open_once, request)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def _send_once(self, request: Request[T]) -> T:
+        try:
+            response = await self._receive(request)
+        except httpx2.RequestError as error:
+            raise self.connection.failure(error) from error
+        self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
+        return request.read(response)
+
+    async def _receive(self, request: Request[T]) -> httpx2.Response:
+        sent = http_request(self._http, request, self._tenant)
+        if request.on_progress is None or request.file is not None:
+            return await self._http.send(sent)
+        response = await self._http.send(sent, stream=True)
+        try:
+            response.stream = ReportedBody(response, request.on_progress)
+            await response.aread()
+        finally:
+            await response.aclose()
+        return response
+
+    async def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
+        try:
+            response = await self._http.send(http_request(self._http, request, self._tenant), stream=True)
+            self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
+            if not response.is_success:
+                await response.aread()
+        except httpx2.RequestError as error:
+            raise self.connection.failure(error) from error
+        try:
+            return response, request.read(response)
+        except PeltierError:
+            await response.aclose()
+            raise

@@ -1,0 +1,110 @@
+"""Trainings on the server, for asynchronous code."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from typing import Unpack
+
+import httpx2
+
+from peltier_client.asynchronous.sender import AsyncSender
+from peltier_client.errors import PeltierError, TimedOut
+from peltier_client.exchange.patience import Patience
+from peltier_client.exchange.training_events import EventReader
+from peltier_client.protocol import Training, TrainingEvent, TrainingStatus
+from peltier_client.resources import trainings
+from peltier_client.resources.trainings import NewTraining
+
+
+class AsyncTrainings:
+    """The trainings of the tenant: `client.trainings`. Requires the scope train."""
+
+    def __init__(self, sender: AsyncSender) -> None:
+        self._sender = sender
+
+    async def create(self, task: str, **options: Unpack[NewTraining]) -> Training:
+        """Queue a training of `examples` or of the file `file_id`; `client.train` also takes paths and iterables."""
+        return await self._sender.send(trainings.create_training(task, options))
+
+    async def get(self, training_id: str) -> Training:
+        """One training with its state, or `TrainingNotFound`."""
+        return await self._sender.send(trainings.get_training(training_id))
+
+    async def events(self, training_id: str, after: int = 0) -> AsyncIterator[TrainingEvent]:
+        """What happened to a training after the event with the id `after`, oldest first, and then what happens, until
+        the training has ended.
+
+        After a broken connection it goes on with the next event. It raises when the server is away for three minutes.
+        """
+        patience, last = Patience(), after
+        while True:
+            is_open = False
+            try:
+                response, reader = await self._sender.open(trainings.read_events(training_id, last))
+                is_open = True
+                async with aclosing(self._receive(response, reader)) as events:
+                    async for event in events:
+                        last = event.id
+                        yield event
+                if reader.is_complete:
+                    return
+                pause = patience.pause()
+            except PeltierError as error:
+                if is_open:  # the server was there until now
+                    patience.renew()
+                pause = patience.pause(error)
+            await asyncio.sleep(pause)
+
+    async def pause(self, training_id: str) -> Training:
+        """Pause a queued or running training; a running one stops when its worker learns of it."""
+        return await self._sender.send(trainings.pause_training(training_id))
+
+    async def resume(self, training_id: str) -> Training:
+        """Queue a paused or failed training again, from its last checkpoint."""
+        return await self._sender.send(trainings.resume_training(training_id))
+
+    async def cancel(self, training_id: str) -> Training:
+        """Cancel a training that has not ended; a running one stops when its worker learns of it."""
+        return await self._sender.send(trainings.cancel_training(training_id))
+
+    async def delete(self, training_id: str) -> None:
+        """Delete a training that has ended, with its events; the adapter that it published stays."""
+        await self._sender.send(trainings.delete_training(training_id))
+
+    async def wait(self, training_id: str, timeout: float | None = None) -> Training:  # noqa: ASYNC109 - the sync form too
+        """A training when it has ended, in whichever way; a paused one is waited for too.
+
+        Raises `TimedOut` after `timeout` seconds, and when the server is away for three minutes.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        pace, patience = Patience(), Patience()
+        while True:
+            try:
+                training = await self.get(training_id)
+                if training.has_ended:
+                    return training
+                patience.renew()
+                pause = pace.pause()
+            except PeltierError as error:
+                pause = patience.pause(error)
+            if end is not None and time.monotonic() + pause > end:
+                raise TimedOut(f"training {training_id} has not ended within {timeout:g} s")
+            await asyncio.sleep(pause)
+
+    def list(self, status: TrainingStatus | None = None) -> AsyncIterator[Training]:
+        """Every training or those with a status, newest first, fetched page by page."""
+        pages = self._sender.pages(partial(trainings.list_trainings, status))
+        return (training async for page in pages for training in page.trainings)
+
+    async def _receive(self, response: httpx2.Response, reader: EventReader) -> AsyncGenerator[TrainingEvent, None]:
+        async with aclosing(response):
+            if reader.is_complete:
+                return
+            try:
+                async for sent in httpx2.EventSource(response):
+                    if (event := reader.read(sent)) is not None:
+                        yield event
+            except httpx2.RequestError as error:
+                raise self._sender.connection.failure(error) from error

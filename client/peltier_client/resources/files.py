@@ -1,0 +1,72 @@
+"""Requests about uploaded files of examples."""
+
+import gzip
+import zlib
+from os import PathLike
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx2
+
+from peltier_client.errors import InvalidInput
+from peltier_client.exchange.request import Request, page_query, raise_for_error, reader
+from peltier_client.exchange.transfer import OnProgress
+from peltier_client.protocol import File, FileDeleted, FileList
+
+_PURPOSE = "fine-tune"
+_KINDS = (".jsonl", ".csv", ".tsv")
+
+
+def create_file(
+    content: str | PathLike[str] | bytes, name: str | None, on_progress: OnProgress | None = None
+) -> Request[File]:
+    """Upload examples, a path or bytes. A file whose name ends in .gz is sent decompressed."""
+    if isinstance(content, bytes):
+        file = (name or "examples.jsonl", content)
+    else:
+        path = Path(content)
+        plain = name or path.name.removesuffix(".gz")
+        if not plain.lower().endswith(_KINDS):
+            raise InvalidInput(f"{path} is not a file of examples; its name must end in {', '.join(_KINDS)} (.gz too)")
+        file = (plain, _read(path))
+    return Request("POST", "/v1/files", reader(File), form={"purpose": _PURPOSE}, file=file, on_progress=on_progress)
+
+
+def _read(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix != ".gz":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInput(f"{path} cannot be decompressed: {error}") from error
+
+
+def list_files(cursor: str | None = None) -> Request[FileList]:
+    """The page of files after the one with the id `cursor`; None is the newest."""
+    query = page_query(None) | ({"after": cursor} if cursor is not None else {})
+    return Request("GET", "/v1/files", reader(FileList), query=query)
+
+
+def get_file(file_id: str) -> Request[File]:
+    return Request("GET", _file(file_id), reader(File))
+
+
+def read_content(file_id: str) -> Request[bytes]:
+    """The bytes of a file."""
+
+    def read(response: httpx2.Response) -> bytes:
+        raise_for_error(response)
+        return response.content
+
+    return Request("GET", f"{_file(file_id)}/content", read)
+
+
+def delete_file(file_id: str) -> Request[FileDeleted]:
+    return Request("DELETE", _file(file_id), reader(FileDeleted))
+
+
+def _file(file_id: str) -> str:
+    if not file_id:
+        raise InvalidInput("the id of the file is empty")
+    return f"/v1/files/{quote(file_id, safe='')}"

@@ -1,0 +1,137 @@
+"""Translates between jobs of fine-tuning in OpenAI's API and trainings."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from peltier_adapters.presets.presets import PRESETS
+from peltier_backbone.backbone import Backbone
+from peltier_client.errors import InvalidInput
+from peltier_client.protocol import NAME_PATTERN, TrainingRequest
+from peltier_store.registry import Training, TrainingEvent
+
+from peltier_server.protocols.openai.fine_tuning_messages import (
+    FineTuningCheckpoint,
+    FineTuningError,
+    FineTuningEvent,
+    FineTuningHyperparameters,
+    FineTuningJob,
+    FineTuningMethod,
+    FineTuningRequest,
+    SupervisedMethod,
+)
+
+_MAX_NAME_LEN = 63
+_SETTINGS = {"n_epochs": "epochs", "batch_size": "batch_size"}
+_STATUS = {"evaluating": "running", "publishing": "running"}
+
+
+def training_request(body: FineTuningRequest, file_name: str, backbone: Backbone) -> TrainingRequest:
+    """The training that a job asks for. Raises `InvalidInput` for a model that the server does not train."""
+    if body.model != backbone.name and body.model not in PRESETS:
+        known = ", ".join(PRESETS)
+        raise InvalidInput(
+            f"model {body.model!r} is neither this server's backbone {backbone.name!r} nor one of its presets: {known}"
+        )
+    numbers = _hyperparameters(body)
+    settings = {_SETTINGS[name]: value for name, value in numbers.items() if name in _SETTINGS}
+    multiplier = numbers.get("learning_rate_multiplier")
+    wanted = {
+        "task": _task(body.suffix, file_name),
+        "task_type": "text2text" if backbone.config.generates else "classification",
+        "format": "chat",
+        "file_id": body.training_file,
+        "validation_file_id": body.validation_file,
+        "preset": None if body.model == backbone.name else body.model,
+        "settings": settings,
+        "learning_rate_multiplier": multiplier,
+        "seed": body.seed,
+        "metadata": body.metadata,
+    }
+    return TrainingRequest.model_validate({name: value for name, value in wanted.items() if value is not None})
+
+
+def _hyperparameters(body: FineTuningRequest) -> dict[str, Any]:
+    """Those of the method, or those beside it, which older clients send; without those that are automatic."""
+    given = body.hyperparameters or FineTuningHyperparameters()
+    if body.method is not None:
+        given = body.method.supervised.hyperparameters
+    return {name: value for name, value in given.model_dump().items() if value != "auto"}
+
+
+def _task(suffix: str | None, file_name: str) -> str:
+    """The name of the task: the suffix, or the name of the file with what a name may have."""
+    if suffix is not None:
+        if not re.fullmatch(NAME_PATTERN, suffix):
+            raise InvalidInput(
+                f"suffix {suffix!r} is not allowed: it becomes the task's name, which matches {NAME_PATTERN}"
+            )
+        return suffix
+    return re.sub(r"[^a-z0-9._-]+|^[._-]+", "-", Path(file_name).stem.lower()).strip("-")[:_MAX_NAME_LEN] or "job"
+
+
+def job_of(training: Training, backbone_name: str) -> FineTuningJob:
+    """A training as a job."""
+    request = training.request
+    numbers = FineTuningHyperparameters.model_construct(**_numbers(request))
+    seconds_left = (training.progress or {}).get("seconds_left") if training.state == "running" else None
+    finish = None if seconds_left is None else datetime.now(UTC) + timedelta(seconds=seconds_left)
+    error = None
+    if training.state == "failed":
+        error = FineTuningError(code="training_failed", message=training.reason or "the training failed")
+    return FineTuningJob(
+        id=training.id,
+        created_at=int(training.created_at.timestamp()),
+        finished_at=_seconds(training.finished_at),
+        estimated_finish=_seconds(finish),
+        status=cast(Any, _STATUS.get(training.state, training.state)),
+        model=request.get("preset") or backbone_name,
+        fine_tuned_model=training.adapter,
+        organization_id=training.tenant,
+        training_file=training.train_file_id or request.get("file_id") or "",
+        validation_file=training.validation_file_id or request.get("validation_file_id"),
+        seed=request.get("seed") or 0,
+        error=error,
+        hyperparameters=numbers,
+        method=FineTuningMethod.model_construct(supervised=SupervisedMethod.model_construct(hyperparameters=numbers)),
+        metadata=request.get("metadata"),
+    )
+
+
+def _numbers(request: Mapping[str, Any]) -> dict[str, Any]:
+    settings = request.get("settings") or {}
+    numbers = {name: settings.get(own, "auto") for name, own in _SETTINGS.items()}
+    return {**numbers, "learning_rate_multiplier": request.get("learning_rate_multiplier") or "auto"}
+
+
+def _seconds(moment: datetime | None) -> int | None:
+    return None if moment is None else int(moment.timestamp())
+
+
+def event_on_the_wire(event: TrainingEvent) -> FineTuningEvent:
+    """An event of a training as that of a job."""
+    level: Literal["info", "error"] = "error" if event.data.get("state") == "failed" else "info"
+    return FineTuningEvent(
+        id=str(event.id),
+        created_at=int(event.at.timestamp()),
+        level=level,
+        message=event.message,
+        type="metrics" if event.kind == "progress" else "message",
+        data=dict(event.data),
+    )
+
+
+def checkpoint_of(training: Training) -> FineTuningCheckpoint | None:
+    """The model that a job has left; None before."""
+    if training.adapter is None or training.finished_at is None:
+        return None
+    return FineTuningCheckpoint(
+        id=f"{training.id}-final",
+        created_at=int(training.finished_at.timestamp()),
+        fine_tuned_model_checkpoint=training.adapter,
+        fine_tuning_job_id=training.id,
+        metrics=dict(training.metrics or {}),
+        step_number=(training.progress or {}).get("step") or 0,
+    )

@@ -1,0 +1,107 @@
+"""`peltier train --server`: a server trains and publishes the adapter. Imports no torch."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import typer
+from peltier_adapters.spec.tasks import parse_names
+from peltier_client.commands.arguments import checked, connect
+from peltier_client.commands.training_lines import follow, print_training
+from peltier_client.errors import PeltierError
+from peltier_client.exchange.connection import check_url
+from peltier_client.protocol import Training
+from peltier_client.resources.trainings import TrainingOptions, succeeded, unneeded_files
+from peltier_client.synchronous import Client
+
+from peltier_training.config.run import Hyperparameters
+from peltier_training.config.task_options import EmbeddingOptions, TextOptions
+from peltier_training.errors import TrainingError
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Send the examples to this server, which trains on its backbone and publishes the adapter as TASK.",
+        callback=checked(check_url),
+    ),
+]
+# What the server decides, or what concerns files of this machine.
+_LOCAL = (
+    "backbone",
+    "output",
+    "directory",
+    "resume",
+    "device",
+    "dtype",
+    "merge_report",
+    "threads",
+    "skip_bad_rows",
+)
+_SENT = ("task_type", "preset", "recipe", "seed", "text_columns", "label_column", "label_separator")
+_SETTINGS = {field.name for kind in (Hyperparameters, TextOptions, EmbeddingOptions) for field in fields(kind)}
+
+
+@dataclass(frozen=True)
+class ServerTraining:
+    """The options that were `given` on the command line, by name, with the settings of the preset as texts, and the
+    names of the labels."""
+
+    given: Mapping[str, Any]
+    overrides: Mapping[str, str]
+    labels: str | None
+
+    def options(self) -> TrainingOptions:
+        """What the server is asked for. Raises a `TrainingError` for an option of local trainings."""
+        local = [name for name in _LOCAL if name in self.given]
+        if local:
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in local)
+            what = "an option" if len(local) == 1 else "options"
+            raise TrainingError(f"{flags} with --server is not possible: {what} of a training on this machine")
+        settings = {name: value for name, value in self.given.items() if name in _SETTINGS - {"seed"}}
+        settings |= self.overrides
+        options = TrainingOptions()
+        for name in _SENT:
+            if name in self.given:
+                options[name] = self.given[name]  # type: ignore[literal-required]
+        if settings:
+            options["settings"] = settings
+        if self.labels is not None:
+            options["labels"] = parse_names("labels", self.labels)
+        return options
+
+
+def given_options(context: typer.Context) -> dict[str, Any]:
+    """The options that stand on the command line, by the names of their parameters."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name: context.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def train_on_server(training: ServerTraining, url: str, api_key: str | None, *, as_json: bool) -> None:
+    """Train on a server, with its progress on stderr, and print the result. Ctrl-C leaves the training running."""
+    options, given = training.options(), training.given
+    with connect(url, api_key) as client:
+        begun = client.train(given["task"], given["train"], validation=given["validation"], wait=False, **options)
+        typer.echo(f"training {begun.id} on {url}", err=True)
+        done = follow(client, begun.id, f" --url {url}")
+        _delete_files(client, done)
+        succeeded(done)
+    _print_result(done, as_json=as_json)
+
+
+def _delete_files(client: Client, training: Training) -> None:
+    """Delete what was uploaded for the training."""
+    for file_id in unneeded_files(training):
+        try:
+            client.files.delete(file_id)
+        except PeltierError as error:
+            typer.echo(f"warning: the server keeps the examples as file {file_id}: {error}", err=True)
+
+
+def _print_result(training: Training, *, as_json: bool) -> None:
+    if as_json:
+        found = {"metrics": training.metrics or {}, "adapter": training.adapter, "training": training.id}
+        typer.echo(json.dumps(found))
+    else:
+        print_training(training)
