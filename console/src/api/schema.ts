@@ -936,6 +936,204 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Files
+         * @description The caller's files, newest first, a page at a time, without the rows that were sent with trainings.
+         */
+        get: operations["list_files"];
+        put?: never;
+        /**
+         * Upload File
+         * @description Keep a file of examples: JSONL with an object a line, or CSV with a header. It is checked before it is kept.
+         */
+        post: operations["upload_file"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/{file_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get File
+         * @description One file.
+         */
+        get: operations["get_file"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete File
+         * @description Delete a file that no training needs any more.
+         */
+        delete: operations["delete_file"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/{file_id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Content
+         * @description The bytes of a file, as they were uploaded.
+         */
+        get: operations["get_content"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/trainings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Trainings
+         * @description The caller's trainings, newest first, a page at a time.
+         */
+        get: operations["list_trainings"];
+        put?: never;
+        /**
+         * Create Training
+         * @description Train an adapter on examples. The training waits for a worker; its adapter then becomes the task's next
+         *     version.
+         */
+        post: operations["create_training"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/trainings/{training_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Training
+         * @description One training: its status, progress, metrics and cost.
+         */
+        get: operations["get_training"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete Training
+         * @description Delete a training that has ended, with its events and the rows that were sent with it. Its adapter stays.
+         */
+        delete: operations["delete_training"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/trainings/{training_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream Events
+         * @description What happens to a training, as server-sent events: earlier ones first, then new ones until it has ended. A
+         *     caller that comes back with `Last-Event-ID` gets those that it has missed.
+         */
+        get: operations["stream_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/trainings/{training_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause Training
+         * @description Pause a training: at its last checkpoint, from which it resumes.
+         */
+        post: operations["pause_training"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/trainings/{training_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume Training
+         * @description Queue a paused or failed training again, from its last checkpoint.
+         */
+        post: operations["resume_training"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/trainings/{training_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Training
+         * @description Cancel a training. Nothing is published.
+         */
+        post: operations["cancel_training"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tenants": {
         parameters: {
             query?: never;
@@ -1981,6 +2179,96 @@ export interface components {
             details?: string[];
         };
         /**
+         * File
+         * @description An uploaded file of examples, in the shape of OpenAI's API: `created_at` is in seconds since 1970.
+         *
+         *     `is_inline` marks the rows that were sent with a training, which are deleted with it.
+         */
+        File: {
+            /** Id */
+            id: string;
+            /**
+             * Object
+             * @default file
+             * @constant
+             */
+            object: "file";
+            /** Bytes */
+            bytes: number;
+            /** Created At */
+            created_at: number;
+            /** Filename */
+            filename: string;
+            /** Purpose */
+            purpose: string;
+            /**
+             * Status
+             * @default processed
+             * @constant
+             */
+            status: "processed";
+            /** Rows */
+            rows: number;
+            /** Is Inline */
+            is_inline?: boolean | null;
+        };
+        /**
+         * FileDeleted
+         * @description A file is deleted.
+         */
+        FileDeleted: {
+            /** Id */
+            id: string;
+            /**
+             * Object
+             * @default file
+             * @constant
+             */
+            object: "file";
+            /**
+             * Deleted
+             * @default true
+             * @constant
+             */
+            deleted: true;
+        };
+        /**
+         * FileForm
+         * @description The parts of an upload: the file, and what it is for.
+         */
+        FileForm: {
+            /** File */
+            file: string;
+            /**
+             * Purpose
+             * @constant
+             */
+            purpose: "fine-tune";
+        };
+        /**
+         * FileList
+         * @description A page of files, newest first. `last_id` is the `after` of the next page if `has_more` is true.
+         */
+        FileList: {
+            /**
+             * Object
+             * @default list
+             * @constant
+             */
+            object: "list";
+            /** Data */
+            data: components["schemas"]["File"][];
+            /** First Id */
+            first_id?: string | null;
+            /** Last Id */
+            last_id?: string | null;
+            /**
+             * Has More
+             * @default false
+             */
+            has_more: boolean;
+        };
+        /**
          * HealthResponse
          * @description The process is alive.
          */
@@ -2144,7 +2432,7 @@ export interface components {
             /** Tenant */
             tenant: string;
             /** Scopes */
-            scopes: ("predict" | "publish" | "admin" | "metrics")[];
+            scopes: ("predict" | "publish" | "train" | "admin" | "metrics")[];
             /** Note */
             note: string;
             /**
@@ -2181,7 +2469,7 @@ export interface components {
              */
             tenant: string;
             /** Scopes */
-            scopes: ("predict" | "publish" | "admin" | "metrics")[];
+            scopes: ("predict" | "publish" | "train" | "admin" | "metrics")[];
             /**
              * Note
              * @default
@@ -2560,7 +2848,7 @@ export interface components {
             /** Tenant */
             tenant: string;
             /** Scopes */
-            scopes: ("predict" | "publish" | "admin" | "metrics")[];
+            scopes: ("predict" | "publish" | "train" | "admin" | "metrics")[];
             /** Note */
             note: string;
             /**
@@ -2844,6 +3132,15 @@ export interface components {
             batch: components["schemas"]["BatchInfo"];
             /** Predictions */
             predictions: (components["schemas"]["ClassificationPrediction"] | components["schemas"]["MultilabelPrediction"] | components["schemas"]["RegressionPrediction"] | components["schemas"]["RankingPrediction"] | components["schemas"]["EmbeddingPrediction"] | components["schemas"]["TextPrediction"] | components["schemas"]["EntitiesPrediction"] | components["schemas"]["SpanPrediction"])[];
+        };
+        /**
+         * PublishOptions
+         * @description What happens to the trained adapter: it becomes the next version of its task, and with `alias` that alias
+         *     then means it.
+         */
+        PublishOptions: {
+            /** Alias */
+            alias?: string | null;
         };
         /**
          * QuarantinedVersion
@@ -3449,6 +3746,8 @@ export interface components {
         /**
          * TenantQuotas
          * @description Quotas of a tenant; null is no limit. `weight` is its share of a busy server relative to other tenants.
+         *
+         *     `max_trainings` counts those that have not ended, and `max_training_rows` the examples of one training.
          */
         TenantQuotas: {
             /** Requests Per Second */
@@ -3463,6 +3762,12 @@ export interface components {
             max_adapters?: number | null;
             /** Max Pinned Adapters */
             max_pinned_adapters?: number | null;
+            /** Max Trainings */
+            max_trainings?: number | null;
+            /** Max Training Rows */
+            max_training_rows?: number | null;
+            /** Max Training Minutes Per Day */
+            max_training_minutes_per_day?: number | null;
             /**
              * Weight
              * @default 1
@@ -3675,6 +3980,122 @@ export interface components {
             total: number;
         };
         /**
+         * Training
+         * @description A training and its state.
+         *
+         *     `reason` says why it failed or what stopped it. `adapter` is the published version, such as `sst2@3`. `request` is
+         *     what was sent without the examples. `preflight` reports on the rows before the first step. `wish` is what was asked
+         *     for and is not done yet. `seconds_left` is an estimate while it runs, and null without one.
+         */
+        Training: {
+            /** Id */
+            id: string;
+            /** Task */
+            task: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "queued" | "running" | "paused" | "evaluating" | "publishing" | "succeeded" | "failed" | "cancelled";
+            /** Wish */
+            wish?: ("pause" | "cancel") | null;
+            /** Reason */
+            reason?: string | null;
+            /** Adapter */
+            adapter?: string | null;
+            progress?: components["schemas"]["TrainingProgress"] | null;
+            /** Preflight */
+            preflight?: {
+                [key: string]: unknown;
+            } | null;
+            /** Metrics */
+            metrics?: {
+                [key: string]: number;
+            } | null;
+            cost: components["schemas"]["TrainingCost"];
+            /** Seconds Left */
+            seconds_left?: number | null;
+            /**
+             * Attempts
+             * @default 0
+             */
+            attempts: number;
+            /** Request */
+            request?: {
+                [key: string]: unknown;
+            };
+            /** File Id */
+            file_id?: string | null;
+            /** Validation File Id */
+            validation_file_id?: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @default
+             */
+            created_by: string;
+            /** Started At */
+            started_at?: string | null;
+            /** Finished At */
+            finished_at?: string | null;
+        };
+        /**
+         * TrainingBudget
+         * @description How long a training may take: a number of steps, or minutes of a worker. Exactly one of them.
+         */
+        TrainingBudget: {
+            /** Steps */
+            steps?: number | null;
+            /** Minutes */
+            minutes?: number | null;
+        };
+        /**
+         * TrainingCost
+         * @description What a training has taken: the seconds that workers spent on it.
+         */
+        TrainingCost: {
+            /** Seconds */
+            seconds: number;
+        };
+        /**
+         * TrainingList
+         * @description A page of trainings, newest first; `next_cursor` is that of the next page, null on the last.
+         */
+        TrainingList: {
+            /** Trainings */
+            trainings: components["schemas"]["Training"][];
+            /** Next Cursor */
+            next_cursor?: string | null;
+        };
+        /**
+         * TrainingProgress
+         * @description How far a training is. `value` is that of `metric` after the last evaluation, `best` the best so far.
+         */
+        TrainingProgress: {
+            /** Step */
+            step?: number | null;
+            /** Max Steps */
+            max_steps?: number | null;
+            /** Epoch */
+            epoch?: number | null;
+            /** Loss */
+            loss?: number | null;
+            /** Metric */
+            metric?: string | null;
+            /** Value */
+            value?: number | null;
+            /** Best */
+            best?: number | null;
+            /** Learning Rate */
+            learning_rate?: number | null;
+            /** Seconds Left */
+            seconds_left?: number | null;
+        };
+        /**
          * TrainingReport
          * @description The report of the training that wrote an artifact. Sections of other task types and presets are absent.
          */
@@ -3718,6 +4139,60 @@ export interface components {
             samples?: components["schemas"]["ReportSample"][] | null;
             gates?: components["schemas"]["ReportGates"] | null;
             merging?: components["schemas"]["ReportMerging"] | null;
+        };
+        /**
+         * TrainingRequest
+         * @description A training to begin: the examples of a task, and how to learn them. What is left out the server chooses.
+         *
+         *     The examples are rows in `examples`, as objects with a text column and a label column, or the uploaded file
+         *     `file_id`. The validation rows are `validation`, the file `validation_file_id`, or the share `validation_share` of
+         *     the examples. `settings` has the names of `peltier train`: the hyper-parameters (`epochs`, `learning_rate`,
+         *     `batch_size`) and the settings of the preset. A `recipe` names the published values of a paper. `labels` names
+         *     integer labels in order. Rows that were sent inline are deleted when the training ends, unless `keep_examples` is
+         *     true.
+         */
+        TrainingRequest: {
+            /** Task */
+            task: string;
+            /** Task Type */
+            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking") | null;
+            /** Preset */
+            preset?: string | null;
+            /** Recipe */
+            recipe?: string | null;
+            /** Settings */
+            settings?: {
+                [key: string]: boolean | number | string;
+            };
+            /** Examples */
+            examples?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            }[] | null;
+            /** File Id */
+            file_id?: string | null;
+            /** Validation */
+            validation?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            }[] | null;
+            /** Validation File Id */
+            validation_file_id?: string | null;
+            /** Validation Share */
+            validation_share?: number | null;
+            /** Text Columns */
+            text_columns?: string[] | null;
+            /** Label Column */
+            label_column?: string | null;
+            /** Labels */
+            labels?: string[] | null;
+            /** Seed */
+            seed?: number | null;
+            budget?: components["schemas"]["TrainingBudget"] | null;
+            publish?: components["schemas"]["PublishOptions"] | null;
+            /**
+             * Keep Examples
+             * @default false
+             */
+            keep_examples: boolean;
         };
         /**
          * UnjudgedRow
@@ -9404,6 +9879,1422 @@ export interface operations {
             };
             /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_files: {
+        parameters: {
+            query?: {
+                /** @description Only files of this purpose. */
+                purpose?: "fine-tune" | null;
+                /** @description How many entries at most. */
+                limit?: number;
+                /** @description The id of the last file of the page before. */
+                after?: string | null;
+                /** @description The newest first. */
+                order?: "desc";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileList"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `file_not_found`: No file of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    upload_file: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": components["schemas"]["FileForm"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["File"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. · `queue_full`: A queue or a pool of connections, bodies or answers is full. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `storage_full`: The storage has no room for the artifact. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_file: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                file_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["File"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `file_not_found`: No file of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_file: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                file_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileDeleted"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `file_not_found`: No file of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_content: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                file_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `file_not_found`: No file of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. · `queue_full`: A queue or a pool of connections, bodies or answers is full. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_trainings: {
+        parameters: {
+            query?: {
+                /** @description Only those in one of these. */
+                status?: ("queued" | "running" | "paused" | "evaluating" | "publishing" | "succeeded" | "failed" | "cancelled")[] | null;
+                /** @description How many entries at most. */
+                limit?: number;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingList"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `training_not_found`: No training of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    create_training: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrainingRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Training"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `file_not_found`: No file of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. · `queue_full`: A queue or a pool of connections, bodies or answers is full. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `storage_full`: The storage has no room for the artifact. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_training: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                training_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Training"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `training_not_found`: No training of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_training: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                training_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `training_not_found`: No training of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    stream_events: {
+        parameters: {
+            query?: never;
+            header?: {
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                training_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events, until the training has ended. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
+                };
+            };
+            /** @description The training has ended, and the caller has its last event. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `training_not_found`: No training of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. · `queue_full`: A queue or a pool of connections, bodies or answers is full. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    pause_training: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                training_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Training"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `training_not_found`: No training of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    resume_training: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                training_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Training"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `training_not_found`: No training of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    cancel_training: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                training_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Training"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `training_not_found`: No training of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };

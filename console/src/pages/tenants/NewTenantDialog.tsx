@@ -21,6 +21,9 @@ const NO_QUOTAS: QuotaTexts = {
   max_stored_bytes: "",
   max_adapters: "",
   max_pinned_adapters: "",
+  max_trainings: "",
+  max_training_rows: "",
+  max_training_minutes_per_day: "",
   weight: "",
 };
 

@@ -1,7 +1,7 @@
 import { Badge } from "@/widgets/badge/Badge";
 import { compact, counted, duration, percent, significant } from "@/widgets/format/numbers";
+import { Tile, Tiles } from "@/widgets/tile/Tile";
 import type { Point, Snapshot } from "./point";
-import styles from "./Tiles.module.css";
 
 interface Props {
   snapshot: Snapshot;
@@ -12,11 +12,11 @@ interface Props {
 }
 
 /** The state of the server now, in a row of numbers. */
-export function Tiles({ snapshot, point, isLost }: Props) {
+export function ServerTiles({ snapshot, point, isLost }: Props) {
   const rate = point && Object.values(point.requestsByTenant).reduce((all, one) => all + one, 0);
   const { runner, queue, quarantined } = snapshot;
   return (
-    <dl className={styles.tiles}>
+    <Tiles>
       <Tile
         name="Server"
         value={isLost ? <Badge tone="bad">no answer</Badge> : <State snapshot={snapshot} />}
@@ -49,17 +49,7 @@ export function Tiles({ snapshot, point, isLost }: Props) {
         value={quarantined === 0 ? "none" : <Badge tone="bad">{quarantined}</Badge>}
         note={quarantined === 0 ? undefined : "listed below"}
       />
-    </dl>
-  );
-}
-
-function Tile({ name, value, note }: { name: string; value: React.ReactNode; note?: string | undefined }) {
-  return (
-    <div className={styles.tile}>
-      <dt>{name}</dt>
-      <dd className={styles.value}>{value}</dd>
-      {note && <dd className={styles.note}>{note}</dd>}
-    </div>
+    </Tiles>
   );
 }
 

@@ -14,7 +14,7 @@ def test_a_report_is_shown_without_asking_the_server(open_tab: Open) -> None:
     """Its curves and its confusion matrix are drawn, and no label of it runs as a script."""
     report = create_report(HOSTILE, merging=create_merging())
     visitor = open_tab()
-    page = visitor.open("/trainings")
+    page = visitor.open("/reports")
     page.on("dialog", lambda dialog: visitor.said.append(dialog.message))
     before = len(visitor.asked)
     file = {"name": "toy.report.json", "mimeType": "application/json", "buffer": report.model_dump_json().encode()}
@@ -27,7 +27,7 @@ def test_a_report_is_shown_without_asking_the_server(open_tab: Open) -> None:
 
 def test_another_file_is_refused_in_a_sentence(open_tab: Open) -> None:
     """The page stays as it was."""
-    page = open_tab().open("/trainings")
+    page = open_tab().open("/reports")
     file = {"name": "other.json", "mimeType": "application/json", "buffer": b'{"a": 1}'}
     page.get_by_label("Report files").set_input_files(file)
     expect(page.get_by_text("other.json")).to_be_visible()
