@@ -13,6 +13,8 @@ const HEIGHT = 170;
 /** Loss, validation and learning rate over epochs. They grow while the training runs. */
 export function CurveFigures({ curves, hasEnded }: Props) {
   const { metric, loss, validation, learningRate, bestStep } = curves;
+  const isEmpty = loss.length + validation.length + learningRate.length === 0;
+  if (isEmpty && hasEnded) return null;
   return (
     <>
       <LiveCurve name="Training loss" points={loss} best={null} hasEnded={hasEnded} />

@@ -24,12 +24,16 @@ export function TrainingTiles({ training }: { training: Training }) {
         note={
           <span className={styles.progress}>
             <ShareBar share={share} />
-            <span>{[steps && `step ${steps}`, epoch].filter(Boolean).join(", ") || "no step yet"}</span>
+            <span>{[steps && `step ${steps}`, epoch].filter(Boolean).join(", ") || "no step"}</span>
           </span>
         }
       />
       <Tile name="Best" value={best ? significant(best.value, 4) : "–"} note={best?.metric.replaceAll("_", " ")} />
-      <Tile name="Loss" value={progress?.loss == null ? "–" : significant(progress.loss)} note="of the last steps" />
+      {progress?.loss == null ? (
+        <Tile name="Loss" value="–" />
+      ) : (
+        <Tile name="Loss" value={significant(progress.loss)} note="of the last steps" />
+      )}
       {hasEnded(training) ? (
         <Tile name="Took" value={span(since(created_at, finished_at))} note="since it was created" />
       ) : (

@@ -4,6 +4,8 @@ import { percent, significant, whole } from "@/widgets/format/numbers";
 import type { Fact } from "@/widgets/report/facts";
 import { span } from "@/widgets/training/progress";
 
+// What was asked for is not rounded.
+const MAX_DIGITS = 15;
 const SHOWN_ELSEWHERE = new Set(["task", "file_id", "validation_file_id"]);
 
 /** What was asked for; objects are taken apart. */
@@ -59,7 +61,7 @@ function wholeOr(value: unknown): string | null {
 }
 
 function textOf(value: unknown): string {
-  if (typeof value === "number") return significant(value, 4);
+  if (typeof value === "number") return significant(value, MAX_DIGITS);
   if (Array.isArray(value)) return value.map(textOf).join(", ");
   return typeof value === "string" ? value : JSON.stringify(value);
 }

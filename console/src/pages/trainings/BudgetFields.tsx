@@ -11,7 +11,7 @@ interface Props {
 export function BudgetFields({ form, onChange }: Props) {
   return (
     <div className={styles.budget}>
-      <Field label="Budget" hint="Empty: as long as the preset needs.">
+      <Field label="Budget" hint="Empty: no limit.">
         <input
           type="number"
           min="0"

@@ -35,16 +35,16 @@ export function NewTrainingDialog({ onClose, onBegun }: Props) {
   return (
     <Dialog title="New training" onClose={onClose}>
       <form onSubmit={begin} className={styles.form}>
+        <Field label="Task" hint="The adapter becomes its next version.">
+          <input
+            required
+            value={form.task}
+            spellCheck={false}
+            placeholder="intent"
+            onChange={({ target }) => change({ task: target.value })}
+          />
+        </Field>
         <div className={styles.fields}>
-          <Field label="Task" hint="The adapter becomes its next version.">
-            <input
-              required
-              value={form.task}
-              spellCheck={false}
-              placeholder="intent"
-              onChange={({ target }) => change({ task: target.value })}
-            />
-          </Field>
           <Field label="Task type">
             <select value={form.type} onChange={({ target }) => change({ type: target.value as Form["type"] })}>
               <option value="">classification (default)</option>

@@ -23,6 +23,16 @@ export const COLUMNS: readonly Column<Training>[] = [
       </Link>
     ),
   },
+  { id: "status", header: "Status", width: 110, cell: (training) => <StatusBadge training={training} /> },
+  { id: "progress", header: "Progress", width: 190, cell: (training) => <Progress training={training} /> },
+  { id: "best", header: "Best", width: 160, cell: bestText },
+  {
+    id: "left",
+    header: "Time left",
+    width: 100,
+    align: "end",
+    cell: ({ seconds_left }) => (seconds_left == null ? "–" : span(seconds_left)),
+  },
   {
     id: "type",
     header: "Type",
@@ -34,16 +44,6 @@ export const COLUMNS: readonly Column<Training>[] = [
     header: "Preset",
     width: 130,
     cell: ({ request }) => String(request?.preset ?? request?.recipe ?? "default"),
-  },
-  { id: "status", header: "Status", width: 110, cell: (training) => <StatusBadge training={training} /> },
-  { id: "progress", header: "Progress", width: 190, cell: (training) => <Progress training={training} /> },
-  { id: "best", header: "Best", width: 160, cell: bestText },
-  {
-    id: "left",
-    header: "Time left",
-    width: 100,
-    align: "end",
-    cell: ({ seconds_left }) => (seconds_left == null ? "–" : span(seconds_left)),
   },
   {
     id: "version",

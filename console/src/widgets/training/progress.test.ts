@@ -34,5 +34,13 @@ test("the best validation has the name of its metric", () => {
 });
 
 test("times have at most two units", () => {
-  expect([42.4, 60, 185, 3600, 7860].map(span)).toEqual(["42 s", "1 min", "3 min 5 s", "1 h", "2 h 11 min"]);
+  expect([0, 0.4, 42.4, 60, 185, 3600, 7860].map(span)).toEqual([
+    "0 s",
+    "400 ms",
+    "42 s",
+    "1 min",
+    "3 min 5 s",
+    "1 h",
+    "2 h 11 min",
+  ]);
 });

@@ -28,6 +28,7 @@ export function bestText(training: Training): string {
 
 /** “42 s”, “3 min 5 s”, “2 h 10 min”. */
 export function span(seconds: number): string {
+  if (seconds === 0) return "0 s";
   if (seconds < 60) return duration(seconds < 10 ? seconds : Math.round(seconds));
   const minutes = Math.floor(seconds / 60);
   if (minutes < 60) return joined([minutes, "min"], [Math.floor(seconds % 60), "s"]);
