@@ -29,7 +29,7 @@ export const COLUMNS: readonly Column<Training>[] = [
   {
     id: "left",
     header: "Time left",
-    width: 100,
+    width: 124,
     align: "end",
     cell: ({ seconds_left }) => (seconds_left == null ? "–" : span(seconds_left)),
   },
