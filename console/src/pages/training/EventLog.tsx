@@ -12,7 +12,7 @@ export function EventLog({ events }: { events: readonly TrainingEvent[] }) {
   if (events.length === 0) return null;
   return (
     <Figure title="Log" isWide>
-      <Scroller label="Log" maxHeight={MAX_HEIGHT}>
+      <Scroller label="Events" maxHeight={MAX_HEIGHT}>
         <ol className={styles.log}>
           {events
             .slice(-MAX_SHOWN)

@@ -32,7 +32,7 @@ function Labels({ labels }: { labels: readonly [string, number][] }) {
   const most = labels[0]?.[1] || 1;
   return (
     <Figure title="Training rows of each label">
-      <Scroller label="Training rows of each label" maxHeight={MAX_HEIGHT}>
+      <Scroller label="Labels" maxHeight={MAX_HEIGHT}>
         <dl className={styles.labels}>
           {labels.map(([label, count]) => (
             <div key={label} className={styles.label}>
