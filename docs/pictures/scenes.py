@@ -94,6 +94,6 @@ SCENES = (
     Scene("live", "/live", _live),
     Scene("tenants", "/tenants?tenant=search"),
     Scene("audit", "/audit"),
-    Scene("trainings", "/trainings", _report),
+    Scene("reports", "/reports", _report),
     Scene("upload", "/upload", _upload),
 )

@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     try:
         url = server.wait_until_ready().url
         with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {ADMIN}"}, timeout=60) as client:
-            started = Site(url, client)
+            started = Site(url, client, folder / "store")
             for artifact in examples.values():
                 started.upload(artifact)
             yield started

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx2
 
@@ -12,10 +13,11 @@ MANY = "many"
 
 @dataclass(frozen=True)
 class Site:
-    """Its address, and a client with the operator's key."""
+    """Its address, a client with the operator's key, and the folder of its store."""
 
     url: str
     client: httpx2.Client
+    store: Path
 
     def upload(self, artifact: bytes, name: str = "") -> int:
         """`POST /v1/adapters`; the number of the version."""

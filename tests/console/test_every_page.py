@@ -11,13 +11,14 @@ pytestmark = [needs_chromium, pytest.mark.slow]
 PAGES = (
     "/adapters",
     "/adapters/banking77",
+    "/trainings",
     "/upload",
     "/playground",
     "/compare",
     "/live",
     "/tenants",
     "/audit",
-    "/trainings",
+    "/reports",
 )
 # Axe calls faults minor, moderate, serious or critical.
 GRAVE = frozenset({"serious", "critical"})

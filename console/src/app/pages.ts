@@ -20,13 +20,15 @@ const page = (path: string, title: string | undefined, load: () => Loaded): Page
 export const PAGES: readonly Page[] = [
   page("/adapters", "Adapters", () => import("@/pages/adapters")),
   page("/adapters/:name", undefined, () => import("@/pages/adapter")),
+  page("/trainings", "Trainings", () => import("@/pages/trainings")),
+  page("/trainings/:id", undefined, () => import("@/pages/training")),
   page("/upload", "Upload", () => import("@/pages/upload")),
   page("/playground", "Playground", () => import("@/pages/playground")),
   page("/compare", "Compare", () => import("@/pages/compare")),
   page("/live", "Live", () => import("@/pages/live")),
   page("/tenants", "Tenants & keys", () => import("@/pages/tenants")),
   page("/audit", "Audit", () => import("@/pages/audit")),
-  page("/trainings", "Trainings", () => import("@/pages/trainings")),
+  page("/reports", "Reports", () => import("@/pages/reports")),
 ];
 
 export const HOME = "/adapters";

@@ -15,4 +15,11 @@ export const ACTIONS = [
   "update_tenant",
   "create_key",
   "revoke_key",
+  "create_file",
+  "delete_file",
+  "create_training",
+  "pause_training",
+  "resume_training",
+  "cancel_training",
+  "delete_training",
 ] as const;

@@ -9,8 +9,8 @@ import styles from "./Live.module.css";
 import { PollState } from "./PollState";
 import { Quarantine } from "./Quarantine";
 import { RangeChoice } from "./RangeChoice";
+import { ServerTiles } from "./ServerTiles";
 import { Tiers } from "./Tiers";
-import { Tiles } from "./Tiles";
 import { usePolling } from "./usePolling";
 
 /** What the server does now, and did in the last hour while this tab looked. */
@@ -30,7 +30,7 @@ export default function LivePage() {
       </PageHeading>
       {latest ? (
         <div className={styles.page}>
-          <Tiles snapshot={latest} point={points.at(-1)} isLost={history.failures > 0} />
+          <ServerTiles snapshot={latest} point={points.at(-1)} isLost={history.failures > 0} />
           <div className={styles.figures}>
             {latest.quarantined > 0 && <Quarantine snapshot={latest} />}
             <Charts points={shown} />

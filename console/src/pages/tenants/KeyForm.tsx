@@ -17,7 +17,7 @@ type Scope = Schema<"KeyRequest">["scopes"][number];
 const SCOPES: readonly { scope: Scope; means: string }[] = [
   { scope: "predict", means: "predictions, and reading adapters" },
   { scope: "publish", means: "uploads, aliases, deletions" },
-  { scope: "train", means: "trainings on the server, and their files" },
+  { scope: "train", means: "trainings and their files" },
   { scope: "metrics", means: "/metrics and the page Live" },
   { scope: "admin", means: "tenants, quotas, keys, the audit log" },
 ];

@@ -11,7 +11,7 @@ test("quotas survive a form, and an empty field is no limit", () => {
     max_pinned_adapters: null,
     max_trainings: 3,
     max_training_rows: null,
-    max_training_minutes_per_day: 7.5,
+    max_training_minutes_per_day: 90.5,
     weight: 2,
   };
   expect(textsOf(quotas).tokens_per_second).toBe("");

@@ -19,8 +19,8 @@ export const QUOTA_FIELDS: readonly QuotaField[] = [
   { name: "max_adapters", label: "Adapters", hint: "With a live version" },
   { name: "max_pinned_adapters", label: "Pinned adapters", hint: "Kept in memory by every replica" },
   { name: "max_trainings", label: "Trainings", hint: "That have not ended" },
-  { name: "max_training_rows", label: "Examples", hint: "Of one training" },
-  { name: "max_training_minutes_per_day", label: "Training minutes a day", hint: "Of workers, in 24 hours" },
+  { name: "max_training_rows", label: "Rows of a training", hint: "Examples and validation" },
+  { name: "max_training_minutes_per_day", label: "Training minutes a day", hint: "Of workers, over 24 hours" },
   { name: "weight", label: "Weight", hint: "The share of a busy server, 0.01 to 100" },
 ];
 

@@ -1,1 +1,0 @@
-import{t as e}from"./CopyButton-jNr65MU7.js";import{t}from"./jsx-runtime-Wy9s6hX0.js";var n={digest:`_digest_1ynb0_1`},r=t(),i=12;function a({value:t}){return(0,r.jsxs)(`span`,{className:n.digest,children:[(0,r.jsx)(`code`,{title:t,children:t.replace(/^sha256:/,``).slice(0,i)}),(0,r.jsx)(e,{text:t,what:`the digest`})]})}export{a as t};

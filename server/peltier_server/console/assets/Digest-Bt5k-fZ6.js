@@ -1,0 +1,1 @@
+import{t as e}from"./CopyButton-BPAIRPln.js";import{t}from"./jsx-runtime-C3cWAN_r.js";var n={digest:`_digest_1ynb0_1`},r=t(),i=12;function a({value:t}){return(0,r.jsxs)(`span`,{className:n.digest,children:[(0,r.jsx)(`code`,{title:t,children:t.replace(/^sha256:/,``).slice(0,i)}),(0,r.jsx)(e,{text:t,what:`the digest`})]})}export{a as t};
