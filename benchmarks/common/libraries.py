@@ -16,8 +16,14 @@ from pathlib import Path
 PACKAGES = {
     "peft": ("peft==0.21.2",),
     "frames": (
-        "pandas==3.1.1", "polars==2.1.0", "polars-runtime-32==2.1.0", "datasets==5.2.0", "pyarrow==26.0.1",
-        "dill==0.4.1", "multiprocess==0.70.19", "xxhash==4.1.0",
+        "pandas==3.1.1",
+        "polars==2.1.0",
+        "polars-runtime-32==2.1.0",
+        "datasets==5.2.0",
+        "pyarrow==26.0.1",
+        "dill==0.4.1",
+        "multiprocess==0.70.19",
+        "xxhash==4.1.0",
     ),
     "adapterhub": ("adapters==1.3.0", "transformers==4.57.6", "huggingface-hub==0.36.2", "tokenizers==0.22.2"),
 }

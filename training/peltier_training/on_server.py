@@ -39,8 +39,10 @@ _LOCAL = (
     "threads",
     "skip_bad_rows",
 )
-_SENT = ("task_type", "preset", "recipe", "seed", "text_columns", "label_column", "label_separator")
-_SETTINGS = {field.name for kind in (Hyperparameters, TextOptions, EmbeddingOptions) for field in fields(kind)}
+_SENT = ("task_type", "preset", "recipe", "seed", "text_columns", "label_column")
+_SETTINGS = {field.name for kind in (Hyperparameters, TextOptions, EmbeddingOptions) for field in fields(kind)} | {
+    "label_separator"
+}
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,9 @@ class TrainingOptions(TypedDict, total=False):
     """How to learn, as keyword arguments. What is left out the server chooses.
 
     `settings` has the names of `peltier train`: hyper-parameters (`epochs`, `learning_rate`, `batch_size`) and settings
-    of the preset. `budget` is `{"steps": 500}` or `{"minutes": 10}`. `alias` is pointed to the version that is
-    published. Rows that are sent with the training are deleted when it ends, unless `keep_examples` is true.
+    of the preset, and for a multilabel task `label_separator`. `budget` is `{"steps": 500}` or `{"minutes": 10}`.
+    `alias` is pointed to the version that is published. Rows that are sent with the training are deleted when it ends,
+    unless `keep_examples` is true.
     """
 
     task_type: TrainedType | None
@@ -45,7 +46,6 @@ class TrainingOptions(TypedDict, total=False):
     text_columns: Sequence[str] | None
     label_column: str | None
     labels: Sequence[str] | None
-    label_separator: str | None
     keep_examples: bool
 
 

@@ -5,7 +5,7 @@ import { answer, api, type Schema } from "./server";
 
 export type Training = Schema<"Training">;
 export type TrainingStatus = Training["status"];
-export type TrainingRequest = Omit<Schema<"TrainingRequest">, "keep_examples">;
+export type TrainingRequest = Omit<Schema<"TrainingRequest">, "keep_examples" | "format">;
 
 /** Something that happened to a training; the document of the API has no bodies of events. */
 export interface TrainingEvent {

@@ -166,3 +166,14 @@ def test_an_error_of_ours_is_not_shown(desk: Desk, monkeypatch: pytest.MonkeyPat
     )
     assert refused.trace is not None
     assert "/secret" in refused.trace
+
+
+def test_chats_are_read_as_columns(desk: Desk):
+    """The answers of the assistant are the labels."""
+    chats = [
+        {"messages": [{"role": "user", "content": row["text"]}, {"role": "assistant", "content": row["label"]}]}
+        for row in praise()
+    ]
+    found = delivered(desk, jsonl(chats), request(format="chat"))
+    labels = read_manifest(desk.folder / found.artifact).task.labels
+    assert set(labels) == {row["label"] for row in praise()}

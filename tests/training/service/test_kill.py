@@ -17,7 +17,7 @@ from benchmarks.common.postgres_server import PostgresServer, run_postgres
 from tests.training.service.conftest import Desk, Queue
 from tests.training.service.killed_workers import ASKED, DATA, kill_workers
 
-NUM_KILLS = int(os.environ.get("PELTIER_TEST_KILLS", "10"))
+NUM_KILLS = int(os.environ.get("PELTIER_TEST_KILLS", "4"))
 
 
 @pytest.fixture(scope="session")
@@ -43,10 +43,9 @@ async def queue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 # A worker that is stopped, and one that loses its lease, are in `test_worker.py`; a process that is cut off is in
-# `test_job.py`.
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-async def test_killed_workers_lose_nothing(queue: Queue, machine: Machine, desk: Desk, seed: int):
+# `test_job.py`. Beside other tests the workers would be killed before they have begun.
+@pytest.mark.alone
+async def test_killed_workers_lose_nothing(queue: Queue, machine: Machine, desk: Desk):
     """Every training ends once, with the weights of a run that nobody kills."""
     expected, start = {}, time.monotonic()
     for asked in ASKED:
@@ -55,7 +54,7 @@ async def test_killed_workers_lose_nothing(queue: Queue, machine: Machine, desk:
         (desk.folder / ARCHIVE).unlink()
         expected[asked.get("seed", 0)] = (desk.folder / found.artifact).read_bytes()
     seconds = (time.monotonic() - start) / len(ASKED)
-    killed = await kill_workers(queue, machine.backbone, NUM_KILLS, seed=seed, seconds=2 * seconds)
+    killed = await kill_workers(queue, machine.backbone, NUM_KILLS, seed=0, seconds=2 * seconds)
     assert killed.num_kills == NUM_KILLS
     assert killed.num_busy > 0
     assert [training.reason for training in killed.trainings if training.state != "publishing"] == []

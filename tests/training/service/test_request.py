@@ -29,6 +29,16 @@ def test_settings_are_of_the_preset_and_of_the_training(machine: Machine):
     run.check()
 
 
+def test_a_multiplier_is_of_the_learning_rate(machine: Machine):
+    """Of the given one, or of the default."""
+    rates = [
+        run_of(machine, preset="lora", learning_rate_multiplier=factor, settings=settings).hyperparameters.learning_rate
+        for factor, settings in ((1.0, {}), (0.5, {}), (0.5, {"learning_rate": 0.01}))
+    ]
+    assert rates[0] is not None
+    assert rates[1:] == [rates[0] / 2, 0.005]
+
+
 def test_columns_depend_on_the_type_of_the_task(machine: Machine):
     """A ranking has two texts; given columns win."""
     assert run_of(machine, task_type="ranking").data.text_columns == ("query", "document")

@@ -124,7 +124,7 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
     """
     numbers = run.hyperparameters
     batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _MAX_SMALL_BATCH_ROWS else _BATCH)
-    rate = numbers.learning_rate or _learning_rate(run.preset, config)
+    rate = numbers.learning_rate or default_rate(run.preset, config)
     dropout = config.dropout if numbers.backbone_dropout is None else numbers.backbone_dropout
     warmup = numbers.warmup
     if warmup is None:
@@ -137,7 +137,7 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
     return replace(run, hyperparameters=filled, overrides={**run.overrides, **_pooling(run, config)})
 
 
-def _learning_rate(preset: str, config: BackboneConfig) -> float:
+def default_rate(preset: str, config: BackboneConfig) -> float:
     """The published rate of the method. On a narrow encoder it is multiplied by six, up to 2e-3."""
     published = find_method(preset).variant(config).learning_rate
     if config.generates or config.hidden_size >= _PUBLISHED_WIDTH:

@@ -17,6 +17,7 @@ from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.errors import TrainingError
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
+from peltier_training.service.chat import write_columns
 from peltier_training.service.checkpoints import unpack
 from peltier_training.service.examples import check_lines
 from peltier_training.service.messages import ARCHIVE, Checked, Delivered, Evaluating, Job, Message, Refused
@@ -78,6 +79,8 @@ def _prepare(job: Job, request: TrainingRequest) -> Prepared:
     for path in (job.train, job.validation):
         if path is not None:
             check_lines(path)
+            if request.format == "chat":
+                _write_columns(path)
     data = request.data(job.train, job.validation or job.train)
     # What is wrong with the request is told before the rows are read.
     run = create_run(request, data, job.machine, resume=_restore())
@@ -86,6 +89,13 @@ def _prepare(job: Job, request: TrainingRequest) -> Prepared:
         data = split_file(data, request.task_type, request.validation_share, request.seed)
         run = replace(run, data=data)
     return within_steps(run, prepare(run), request.budget.steps)
+
+
+def _write_columns(path: Path) -> None:
+    """Replace chats by columns."""
+    columns = path.with_suffix(".columns")
+    write_columns(path, columns)
+    columns.replace(path)
 
 
 def _restore() -> bool:

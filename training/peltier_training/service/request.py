@@ -1,18 +1,19 @@
 """From the request of a training to a run. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from peltier_adapters.presets.baselines import BASELINES, find_method
 from peltier_adapters.spec.tasks import TaskType
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
-from peltier_backbone.checkpoint.config import load_config
+from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic import Field as Bounds
 
+from peltier_training.config.preparation import default_rate
 from peltier_training.config.recipe import GivenValue, ResolvedChoice
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
@@ -57,6 +58,8 @@ class TrainingRequest(BaseModel):
     text_columns: tuple[str, ...] | None = None
     label_column: str | None = None
     labels: tuple[str, ...] | None = None
+    format: Literal["columns", "chat"] = "columns"
+    learning_rate_multiplier: Annotated[float, Bounds(gt=0, allow_inf_nan=False)] | None = None
 
     @classmethod
     def read(cls, request: Mapping[str, Any]) -> "TrainingRequest":
@@ -105,6 +108,9 @@ def create_run(request: TrainingRequest, data: Data, machine: Machine, *, resume
     numbers, text, embedding, overrides = _divide(request.settings, choice)
     given = GivenValue({**numbers, "seed": request.seed}, overrides, text.get("template"))
     hyperparameters = _create(Hyperparameters, choice.numbers(given))
+    if request.learning_rate_multiplier is not None:
+        rate = hyperparameters.learning_rate or default_rate(choice.preset, _config(choice.backbone))
+        hyperparameters = replace(hyperparameters, learning_rate=rate * request.learning_rate_multiplier)
     for name, most in _MOST.items():
         if (getattr(hyperparameters, name) or 0) > most:
             raise TrainingError(f"{name} is {getattr(hyperparameters, name)}; it must be at most {most:,}")
@@ -133,8 +139,7 @@ def _divide(
     """Hyper-parameters, options of a T5, options of an embedding, and the preset's settings as texts.
 
     A name that the preset has too, such as LoRA's `targets`, is the preset's."""
-    config = load_config(find_checkpoint(choice.backbone, config_only=True))
-    preset = sorted(find_method(choice.preset).settings({}, config))
+    preset = sorted(find_method(choice.preset).settings({}, _config(choice.backbone)))
     groups = [_names(kind) for kind in (Hyperparameters, TextOptions, EmbeddingOptions)]
     found: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
     overrides: dict[str, str] = {}
@@ -149,6 +154,10 @@ def _divide(
         else:
             raise TrainingError(_unknown(name, choice.preset, preset, [name for names in groups for name in names]))
     return (*found, overrides)
+
+
+def _config(backbone: str) -> BackboneConfig:
+    return load_config(find_checkpoint(backbone, config_only=True))
 
 
 def _names(kind: type[Any]) -> list[str]:

@@ -60,7 +60,10 @@ function Detail({ training }: { training: Training }) {
             <Figure title="Metrics">
               <PlainTable
                 head={["Metric", "Value"]}
-                rows={Object.entries(metrics).map(([name, value]) => [name, significant(value, 4)])}
+                rows={Object.entries(metrics).map(([name, value]) => [
+                  name,
+                  value === null ? "–" : significant(value, 4),
+                ])}
               />
             </Figure>
           )}
