@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import asdict, fields
+from datetime import timedelta
 
 from sqlalchemy import Connection, Row, Select, delete, insert, or_, select, update
 
@@ -11,6 +12,9 @@ from peltier_store.registry.records import FINAL_STATES, File, Reservation, chec
 from peltier_store.registry.tables import FileRow, TrainingRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import Transactions, WriteTransaction
+
+# How long a server may take from storing the examples of a training to creating it.
+_MAX_CREATING = timedelta(hours=1)
 
 
 class Files:
@@ -84,6 +88,15 @@ def forget_file(connection: Connection, file_id: str) -> None:
     for column in (TrainingRow.train_file_id, TrainingRow.validation_file_id):
         connection.execute(update(TrainingRow).where(column == file_id).values({column.key: None}))
     connection.execute(delete(FileRow).where(FileRow.id == file_id))
+
+
+def forget_abandoned(writing: WriteTransaction) -> None:
+    """Deletes examples that were sent with a training which was never created, because the server died before."""
+    used = select(TrainingRow.id).where(
+        or_(TrainingRow.train_file_id == FileRow.id, TrainingRow.validation_file_id == FileRow.id)
+    )
+    old = FileRow.created_at < writing.at - _MAX_CREATING
+    writing.connection.execute(delete(FileRow).where(FileRow.is_inline, old, ~used.exists()))
 
 
 def _add(writing: WriteTransaction, file: File, reservation: Reservation) -> File:

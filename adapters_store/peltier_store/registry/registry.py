@@ -13,7 +13,7 @@ from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.errors import RegistryError
-from peltier_store.registry.files import Files
+from peltier_store.registry.files import Files, forget_abandoned
 from peltier_store.registry.lookup import (
     LIVE,
     find_version,
@@ -230,8 +230,14 @@ class Registry:
         return await self._write(actor, versions.undelete, tenant, name, number)
 
     async def purge(self, before: datetime, *, actor: str) -> set[str]:
-        """Removes every version deleted before then; returns the digests that no remaining version has."""
-        return await self._write(actor, versions.purge, before)
+        """Removes every version deleted before then, and examples whose training was never created; returns the digests
+        of the versions that nothing else needs."""
+
+        def work(writing: WriteTransaction) -> set[str]:
+            forget_abandoned(writing)
+            return versions.purge(writing, before)
+
+        return await self._transactions.write(actor, work)
 
     async def deprecate(self, tenant: str, name: str, number: int, reason: str | None, *, actor: str) -> VersionRecord:
         """Marks a live version as deprecated; None removes the mark. Raises AdapterUnknown or VersionUnknown."""

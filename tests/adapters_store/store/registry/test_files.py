@@ -1,6 +1,7 @@
 """Files of examples, on both databases."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
@@ -13,9 +14,10 @@ from peltier_store.registry import (
     RegistryConflict,
     TenantUnknown,
     TrainingDraft,
+    files,
 )
 
-from tests.adapters_store.store.registry.conftest import add_file
+from tests.adapters_store.store.registry.conftest import add_file, add_training
 
 
 async def test_a_file_is_what_was_added(registry: Registry) -> None:
@@ -62,6 +64,21 @@ async def test_a_file_needs_its_reservation(registry: Registry) -> None:
     lost = replace(reservation, token="0")
     with pytest.raises(TenantUnknown):
         await registry.files.add("nobody", lost, name="a", purpose="fine-tune", size_bytes=1, num_rows=1, actor="ann")
+
+
+async def test_examples_without_their_training_are_purged(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an hour; those of a training, and files of their own, stay."""
+    lost = await add_file(registry, b"lost", is_inline=True)
+    kept, training = await add_file(registry, b"kept"), await add_training(registry)
+    await registry.purge(datetime.now(UTC), actor="operator")
+    assert await registry.files.find("acme", lost.id) == lost
+    monkeypatch.setattr(files, "_MAX_CREATING", timedelta(0))
+    await registry.purge(datetime.now(UTC), actor="operator")
+    with pytest.raises(FileUnknown):
+        await registry.files.find("acme", lost.id)
+    assert await registry.files.find("acme", kept.id) == kept
+    assert training.train_file_id is not None
+    await registry.files.find("acme", training.train_file_id)
 
 
 async def test_bytes_of_files_count_for_the_quota(registry: Registry) -> None:
