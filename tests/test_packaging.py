@@ -19,6 +19,7 @@ from peltier_backbone.native.levels import COMPILER, machine_levels
 ROOT = Path(__file__).parent.parent
 CONSOLE = "server/peltier_server/console"
 PACKAGES = {
+    "peltier",
     "peltier_adapters",
     "peltier_backbone",
     "peltier_client",

@@ -136,10 +136,10 @@ def test_the_frozen_weights_are_gone_while_a_baseline_trains(
         loaded.append(weakref.ref(backbone.model))
         return backbone
 
-    def fit(trainer: BaselineTrainer) -> History:
+    def fit(trainer: BaselineTrainer, *arguments: Any) -> History:
         gc.collect()
         assert [reference() for reference in loaded] == [None]
-        return original(trainer)
+        return original(trainer, *arguments)
 
     original = BaselineTrainer.fit
     monkeypatch.setattr("peltier_training.learners.load_backbone", load)

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,13 @@ def request(**changes: Any) -> dict[str, Any]:
     """A short training; `settings` are added to those of all."""
     settings = {**SETTINGS, **changes.pop("settings", {})}
     return {"task": "praise", "settings": settings, **changes}
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder for temporary files with a short name, because sockets are in it, whose names have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @dataclass

@@ -19,12 +19,12 @@ _COMMAND = f"import typer; from {worker.__module__} import {worker.__name__}; ty
 
 
 @contextmanager
-def started(queue: Queue, bert: Backbone, log: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(queue: Queue, bert: Backbone, scratch: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command in a session of its own, of which nothing is left."""
     store = str(queue.location.blobs.parent)  # type: ignore[union-attr]
     flags = ("--store", store, "--backbone", bert.name, "--device", "cpu", "--threads", "1", "--nice", "5", *flags)
-    environment = {**os.environ, "TMPDIR": str(log.parent)}
-    with log.open("wb") as output:
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with (scratch / "log").open("wb") as output:
         command = [sys.executable, "-c", _COMMAND, *flags]
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
     try:
@@ -34,12 +34,12 @@ def started(queue: Queue, bert: Backbone, log: Path, *flags: str) -> Iterator[su
         process.wait()
 
 
-async def test_once_ends_when_nothing_waits(queue: Queue, bert: Backbone, tmp_path: Path):
+async def test_once_ends_when_nothing_waits(queue: Queue, bert: Backbone, scratch: Path):
     """With status 0; the log names the training and its metrics, and no text of it."""
     training = await queue.add(jsonl(praise()))
-    with started(queue, bert, tmp_path / "log", "--once", "--name", "mine") as process:
-        assert process.wait(120) == 0, (tmp_path / "log").read_text()
-    log = (tmp_path / "log").read_text()
+    with started(queue, bert, scratch, "--once", "--name", "mine") as process:
+        assert process.wait(120) == 0, (scratch / "log").read_text()
+    log = (scratch / "log").read_text()
     assert (await queue.find(training)).state == "publishing"
     assert "The worker mine has begun the training." in await queue.log(training, "state")
     assert f"{training.id}: accuracy" in log
@@ -47,18 +47,18 @@ async def test_once_ends_when_nothing_waits(queue: Queue, bert: Backbone, tmp_pa
     assert "Traceback" not in log
 
 
-async def test_a_signal_gives_the_training_back(queue: Queue, bert: Backbone, tmp_path: Path):
+async def test_a_signal_gives_the_training_back(queue: Queue, bert: Backbone, scratch: Path):
     """And ends the worker with status 0, with nothing on the disk."""
     training = await queue.add(jsonl(praise()), request(settings={"epochs": 10_000}))
-    with started(queue, bert, tmp_path / "log") as process:
+    with started(queue, bert, scratch) as process:
         deadline = time.monotonic() + 120
         while not (await queue.find(training)).progress and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, (tmp_path / "log").read_text()
+        assert process.wait(60) == 0, (scratch / "log").read_text()
     found = await queue.find(training)
     assert (found.state, found.holder, found.attempts) == ("queued", None, 0)
-    assert [name for name in os.listdir(tmp_path) if name.startswith("peltier-worker-")] == []
+    assert [name for name in os.listdir(scratch) if name.startswith("peltier-worker-")] == []
 
 
 def test_a_missing_backbone_is_told_at_once(tmp_path: Path):

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from peltier_training.service import examples, worker
 from peltier_training.service.child import Children
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.request import Machine
+from peltier_training.service.scratch import Scratch
 from peltier_training.service.worker import Worker
 from sqlalchemy import update
 
@@ -31,11 +33,9 @@ MakeWorker = Callable[..., Worker]
 
 
 @pytest.fixture
-def make_worker(queue: Queue, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeWorker:
+def make_worker(queue: Queue, machine: Machine, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> MakeWorker:
     """`make_worker(name, …)`: a worker on the queue, whose rows are in the folder `scratch`."""
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    monkeypatch.setattr("peltier_training.service.worker.Scratch", partial(Scratch, scratch))
 
     def make(name: str = "w1", *, once: bool = True, pace: Pace = PACE) -> Worker:
         return Worker(Place(queue.registry, queue.blobs, name, pace), machine, once=once)
@@ -62,12 +62,12 @@ async def until(queue: Queue, training: Training, is_so: Callable[[Training], An
     return found
 
 
-def scratches(tmp_path: Path) -> list[Path]:
+def scratches(scratch: Path) -> list[Path]:
     """What a worker has on the disk."""
-    return sorted((tmp_path / "scratch").glob("peltier-worker-*/trn*"))
+    return sorted(scratch.glob("peltier-worker-*/trn*"))
 
 
-async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker, bert: Backbone, tmp_path: Path):
+async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker, bert: Backbone, scratch: Path):
     """The artifact, its report and the metrics are there to be published, and no row of the tenant is left."""
     trainings = [await queue.add(jsonl(praise(seed=seed))) for seed in range(2)]
     await make_worker().run()
@@ -85,7 +85,7 @@ async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker,
         assert found.preflight["rows"] == {"train": 48, "validation": 12}
         assert len(await queue.log(training, "preflight")) == 1
         assert len(await queue.log(training, "progress")) == 2
-    assert scratches(tmp_path) == []
+    assert scratches(scratch) == []
 
 
 async def test_the_rate_of_a_training_estimates_the_next(queue: Queue, make_worker: MakeWorker):
@@ -139,7 +139,7 @@ async def test_a_pause_keeps_the_last_checkpoint(queue: Queue, make_worker: Make
     assert resumed.artifact_digest == whole.artifact_digest
 
 
-async def test_a_cancelled_training_ends(queue: Queue, make_worker: MakeWorker, tmp_path: Path):
+async def test_a_cancelled_training_ends(queue: Queue, make_worker: MakeWorker, scratch: Path):
     """Its process too, and the worker takes the next."""
     training, following = await queue.add(jsonl(praise()), ENDLESS), await queue.add(jsonl(praise(90)))
     async with running(make_worker(once=False)):
@@ -148,7 +148,7 @@ async def test_a_cancelled_training_ends(queue: Queue, make_worker: MakeWorker, 
         cancelled = await until(queue, training, lambda found: found.state == "cancelled")
         await until(queue, following, lambda found: found.state == "publishing")
     assert cancelled.holder is None
-    assert scratches(tmp_path) == []
+    assert scratches(scratch) == []
 
 
 async def test_a_stopped_worker_gives_its_training_back(queue: Queue, make_worker: MakeWorker):
