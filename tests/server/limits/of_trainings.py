@@ -76,6 +76,11 @@ def _(servers: Servers) -> Met:
     return _train(servers.bert, label_column="a" * 257)
 
 
+@probe("multiplier of a training's learning rate", "peltier_client.protocol.trainings.MAX_MULTIPLIER")
+def _(servers: Servers) -> Met:
+    return _train(servers.bert, learning_rate_multiplier=1001)
+
+
 @probe("labels that a training names", "peltier_client.protocol.trainings.MAX_TRAINED_LABELS")
 def _(servers: Servers) -> Met:
     return _train(servers.bert, labels=[str(number) for number in range(4097)])

@@ -56,6 +56,7 @@ PACKAGES = (
 UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
+        "peltier_store.registry.files._MAX_CREATING",
         "peltier_store.registry.tenants._MAX_COUNT",
         "peltier_store.backup._MAX_SUMMARY_BYTES",
         "peltier_store.blobs.location._MAX_RETRIES",

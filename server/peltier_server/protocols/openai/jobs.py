@@ -23,7 +23,7 @@ from peltier_server.protocols.openai.fine_tuning_messages import (
     SupervisedMethod,
 )
 
-_MAX_NAME_LEN = 63
+_NAME_LEN = 63
 _SETTINGS = {"n_epochs": "epochs", "batch_size": "batch_size"}
 _STATUS = {"evaluating": "running", "publishing": "running"}
 
@@ -69,7 +69,7 @@ def _task(suffix: str | None, file_name: str) -> str:
                 f"suffix {suffix!r} is not allowed: it becomes the task's name, which matches {NAME_PATTERN}"
             )
         return suffix
-    return re.sub(r"[^a-z0-9._-]+|^[._-]+", "-", Path(file_name).stem.lower()).strip("-")[:_MAX_NAME_LEN] or "job"
+    return re.sub(r"[^a-z0-9._-]+|^[._-]+", "-", Path(file_name).stem.lower()).strip("-")[:_NAME_LEN] or "job"
 
 
 def job_of(training: Training, backbone_name: str) -> FineTuningJob:
