@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +31,9 @@ def train(  # noqa: PLR0913 - what a training is
     settings: Mapping[str, Any] | None = None,
     backbone: str = "minilm",
     seed: int = 0,
-    text_columns: tuple[str, ...] | None = None,
+    text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
-    labels: tuple[str, ...] | None = None,
+    labels: Sequence[str] | None = None,
     device: str = "auto",
 ) -> Adapter:
     """Trains an adapter on examples and returns it, proved as a server proves an upload.
