@@ -15,16 +15,6 @@ from pathlib import Path
 
 PACKAGES = {
     "peft": ("peft==0.21.2",),
-    "frames": (
-        "pandas==3.1.1",
-        "polars==2.1.0",
-        "polars-runtime-32==2.1.0",
-        "datasets==5.2.0",
-        "pyarrow==26.0.1",
-        "dill==0.4.1",
-        "multiprocess==0.70.19",
-        "xxhash==4.1.0",
-    ),
     "adapterhub": ("adapters==1.3.0", "transformers==4.57.6", "huggingface-hub==0.36.2", "tokenizers==0.22.2"),
 }
 _ONNX = ("onnx==1.23.2", "flatbuffers==25.12.19", "ml_dtypes==0.6.0", "protobuf==7.36.2")
@@ -42,8 +32,18 @@ ENGINES = {
     # It must have the version of the environment's torch.
     "zentorch": ("zentorch==2.13.0.2",),
 }  # fmt: skip
-# Clients of other servers. KServe's needs an older protobuf than ours.
-CLIENTS = {
+# KServe's client needs an older protobuf than ours. The frames are examples of a training.
+EXTRAS = {
+    "frames": (
+        "pandas==3.1.1",
+        "polars==2.1.0",
+        "polars-runtime-32==2.1.0",
+        "datasets==5.2.0",
+        "pyarrow==26.0.1",
+        "dill==0.4.1",
+        "multiprocess==0.70.19",
+        "xxhash==4.1.0",
+    ),
     "kserve": (
         "kserve==0.21.0", "protobuf==6.33.6", "cloudevents==1.13.0", "deprecation==2.1.0", "durationpy==0.11",
         "grpc-interceptor==0.15.4", "httpx==0.28.1", "kubernetes==37.0.2", "oauthlib==4.0.1", "orjson==3.13.0",
@@ -54,7 +54,7 @@ CLIENTS = {
 
 def installed(origin: str) -> Path:
     """The library's folder inside the environment, filled from PyPI the first time."""
-    requirements = (PACKAGES | ENGINES | CLIENTS)[origin]
+    requirements = (PACKAGES | ENGINES | EXTRAS)[origin]
 
     def install(folder: Path) -> None:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]

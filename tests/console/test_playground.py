@@ -63,6 +63,7 @@ def test_a_copied_command_asks_the_same(open_tab: Open, site: Site) -> None:
     page = open_tab().open("/playground?task=banking77")
     page.get_by_role("textbox", name="Text").fill(TEXT)
     page.get_by_text("Copy as curl").click()
+    expect(page.locator("pre")).to_contain_text(TEXT)
     command = page.locator("pre").inner_text()
     assert ADMIN not in command
     environment = os.environ | {"PELTIER_API_KEY": ADMIN}
