@@ -17,7 +17,7 @@ from benchmarks.common.postgres_server import PostgresServer, run_postgres
 from tests.training.service.conftest import Desk, Queue
 from tests.training.service.killed_workers import ASKED, DATA, kill_workers
 
-NUM_KILLS = int(os.environ.get("PELTIER_TEST_KILLS", "4"))
+NUM_KILLS = int(os.environ.get("PELTIER_TEST_KILLS", "1"))
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +27,9 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres"] if NUM_KILLS > 1 else ["sqlite"])
 async def queue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Queue]:
-    """One on each database."""
+    """One on each database, or for a single kill on SQLite."""
     url = ""
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
