@@ -24,6 +24,7 @@ from tests.training.service.conftest import TENANT, Queue, jsonl, open_queue, pr
 ASKED = tuple(request(seed=seed, settings={"epochs": 40}) for seed in range(3))
 DATA = jsonl(praise(80))
 _END_SECONDS = 600.0
+_ROOT = Path(__file__).parents[3]
 _QUEUED = 3
 
 
@@ -59,9 +60,14 @@ class Workers:
             number = len(self.sessions)
             command = [sys.executable, "-m", "tests.training.service.short_worker", *self._arguments, f"w{number}"]
             with (self._logs / f"w{number}.log").open("wb") as log:
-                process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+                process = subprocess.Popen(command, cwd=_ROOT, stdout=log, stderr=log, start_new_session=True)
             self._running[number] = process
             self.sessions.append(process.pid)
+
+    def check(self) -> None:
+        """Fails with the log of a worker that has ended by itself."""
+        for number, process in self._running.items():
+            assert process.poll() is None, (self._logs / f"w{number}.log").read_text()
 
     def kill(self, number: int) -> None:
         process = self._running.pop(number)
@@ -102,7 +108,7 @@ async def kill_workers(queue: Queue, backbone: str, num_kills: int, *, seed: int
             killed.num_kills += 1
             killed.num_busy += any(one.holder == f"w{holder}" for one in await _active(queue))
         workers.fill()
-        await _wait_for_all(queue, sent)
+        await _wait_for_all(queue, workers, sent)
     finally:
         workers.end()
     deadline = time.monotonic() + 20
@@ -131,15 +137,17 @@ async def _active(queue: Queue) -> list[Training]:
 async def _busy(queue: Queue, workers: Workers, draw: random.Random) -> int:
     """The number of a living worker that has a training."""
     while True:
+        workers.check()
         names = sorted({one.holder for one in await _active(queue) if one.holder and workers.is_alive(one.holder)})
         if names:
             return int(draw.choice(names).removeprefix("w"))
         await asyncio.sleep(0.1)
 
 
-async def _wait_for_all(queue: Queue, sent: list[Training]) -> None:
+async def _wait_for_all(queue: Queue, workers: Workers, sent: list[Training]) -> None:
     async with asyncio.timeout(_END_SECONDS + 30 * len(sent)):
-        while await _active(queue):  # noqa: ASYNC110 - other processes train
+        while await _active(queue):
+            workers.check()
             await asyncio.sleep(0.2)
 
 
