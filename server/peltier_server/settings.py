@@ -15,7 +15,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from pydantic.fields import FieldInfo
 
 from peltier_server.settings_group import MIB, Count, SettingsGroup, setting
-from peltier_server.training_settings import TrainingSettings
 
 _YEAR_SECONDS = 366 * 24 * 3600
 
@@ -299,6 +298,14 @@ class MemorySettings(SettingsGroup):
             except InvalidInput as error:
                 raise ValueError(f"warm names {name!r}, which is no adapter: {error}") from None
         return self
+
+
+class TrainingSettings(SettingsGroup):
+    """The files of examples that the server accepts, and the worker beside it."""
+
+    worker: bool = setting(False, "Run one training worker beside the server, at the lowest priority.")
+    max_file_bytes: Count = setting(64 * MIB, "Maximum bytes of a file of examples.")
+    max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
 
 
 class ClusterSettings(SettingsGroup):

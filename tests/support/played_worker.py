@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from peltier_server.settings import StoreSettings
 from peltier_store.blobs.blobs import Blobs, digest_of
-from peltier_store.registry import NewEvent, Registry, Training
+from peltier_store.registry import NewEvent, Registry, StoredTraining
 
 NAME = "played"
 
@@ -19,13 +19,13 @@ class PlayedWorker:
     registry: Registry
     blobs: Blobs
 
-    async def begin(self) -> Training:
+    async def begin(self) -> StoredTraining:
         """Takes the next training, which must wait."""
         training = await self.registry.trainings.claim(NAME)
         assert training is not None, "no training waits"
         return training
 
-    async def report(self, training: Training, message: str, step: int = 1) -> str | None:
+    async def report(self, training: StoredTraining, message: str, step: int = 1) -> str | None:
         """Reports progress; returns the owner's wish."""
         progress = {"step": step, "max_steps": 4, "loss": 0.5, "seconds_left": 3.0}
         event = NewEvent("progress", message, progress)
@@ -33,7 +33,7 @@ class PlayedWorker:
             training.id, NAME, progress=progress, preflight={"rows": 2}, events=[event], seconds=1.5
         )
 
-    async def leave(self, training: Training, artifact: bytes, report: str | None = None) -> None:
+    async def leave(self, training: StoredTraining, artifact: bytes, report: str | None = None) -> None:
         """Ends the training with this adapter, which is left to be published."""
         reservation = await self.registry.reserve(digest_of(artifact))
         await self.blobs.put(artifact)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, Select, delete, insert, or_, select, upd
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import FileUnknown, RegistryConflict
-from peltier_store.registry.records import FINAL_STATES, File, Reservation, check_text
+from peltier_store.registry.records import FINAL_STATES, Reservation, StoredFile, check_text
 from peltier_store.registry.tables import FileRow, TrainingRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import Transactions, WriteTransaction
@@ -17,7 +17,7 @@ from peltier_store.registry.transactions import Transactions, WriteTransaction
 _MAX_CREATING = timedelta(hours=1)
 
 
-class Files:
+class FileRegistry:
     """Files of a registry's tenants. Each failure is a RegistryError of one sentence."""
 
     def __init__(self, transactions: Transactions) -> None:
@@ -34,14 +34,14 @@ class Files:
         num_rows: int,
         is_inline: bool = False,
         actor: str,
-    ) -> File:
+    ) -> StoredFile:
         """Records stored, reserved bytes as a new file; the reservation ends.
 
         Raises TenantUnknown, QuotaReached, InvalidRecord for an invalid name, or BlobBusy if the reservation is gone.
         """
 
-        def work(writing: WriteTransaction) -> File:
-            file = File(
+        def work(writing: WriteTransaction) -> StoredFile:
+            file = StoredFile(
                 f"file-{secrets.token_hex(12)}",
                 tenant,
                 name,
@@ -61,7 +61,7 @@ class Files:
         """Raises TenantUnknown, or QuotaReached if `add` would refuse so many bytes now."""
         await self._transactions.read(lambda connection: _require_room(connection, tenant, size_bytes))
 
-    async def find(self, tenant: str, file_id: str) -> File:
+    async def find(self, tenant: str, file_id: str) -> StoredFile:
         """Raises FileUnknown."""
         return await self._transactions.read(lambda connection: find_file(connection, tenant, file_id))
 
@@ -71,12 +71,12 @@ class Files:
 
     async def list(
         self, tenant: str, *, purpose: str | None = None, limit: int = 100, after: str | None = None
-    ) -> list[File]:
+    ) -> list[StoredFile]:
         """At most `limit` files, newest first, that follow the file `after`. Raises FileUnknown for that one."""
         return await self._transactions.read(lambda connection: _list(connection, tenant, purpose, limit, after))
 
 
-def find_file(connection: Connection, tenant: str, file_id: str) -> File:
+def find_file(connection: Connection, tenant: str, file_id: str) -> StoredFile:
     row = connection.execute(_select(tenant).where(FileRow.id == file_id)).one_or_none()
     if row is None:
         raise FileUnknown(f"tenant {tenant!r} has no file {file_id!r}")
@@ -99,7 +99,7 @@ def forget_abandoned(writing: WriteTransaction) -> None:
     writing.connection.execute(delete(FileRow).where(FileRow.is_inline, old, ~used.exists()))
 
 
-def _add(writing: WriteTransaction, file: File, reservation: Reservation) -> File:
+def _add(writing: WriteTransaction, file: StoredFile, reservation: Reservation) -> StoredFile:
     check_text("file name", file.name)
     check_text("purpose", file.purpose)
     _require_room(writing.connection, file.tenant, file.size_bytes)
@@ -113,7 +113,7 @@ def _require_room(connection: Connection, tenant: str, size_bytes: int) -> None:
     require_room_for_bytes(connection, require_quotas(connection, tenant), tenant, size_bytes)
 
 
-def _list(connection: Connection, tenant: str, purpose: str | None, limit: int, after: str | None) -> list[File]:
+def _list(connection: Connection, tenant: str, purpose: str | None, limit: int, after: str | None) -> list[StoredFile]:
     wanted = _select(tenant).where(~FileRow.is_inline).order_by(FileRow.created_at.desc(), FileRow.id.desc())
     if purpose is not None:
         wanted = wanted.where(FileRow.purpose == purpose)
@@ -136,9 +136,9 @@ def _remove(writing: WriteTransaction, tenant: str, file_id: str) -> None:
 
 
 def _select(tenant: str) -> Select[*tuple[object, ...]]:
-    columns = (getattr(FileRow, field.name) for field in fields(File))
+    columns = (getattr(FileRow, field.name) for field in fields(StoredFile))
     return select(*columns).where(FileRow.tenant == tenant)
 
 
-def _file_of(row: Row[*tuple[object, ...]]) -> File:
-    return File(**row._mapping)
+def _file_of(row: Row[*tuple[object, ...]]) -> StoredFile:
+    return StoredFile(**row._mapping)

@@ -163,7 +163,7 @@ class StorageUsage:
 
 
 @dataclass(frozen=True)
-class File:
+class StoredFile:
     """A tenant's uploaded examples, or with `is_inline` those that were sent with a training."""
 
     id: str
@@ -190,7 +190,7 @@ class TrainingDraft:
 
 
 @dataclass(frozen=True)
-class Training:
+class StoredTraining:
     """A training with its state: one of `STATES`.
 
     While a worker has it, or in the state `publishing` a replica of the server, `holder` is the name of that process
@@ -239,7 +239,7 @@ class NewEvent:
 
 
 @dataclass(frozen=True)
-class TrainingEvent:
+class StoredEvent:
     """One entry of a training's log. `id` grows with time."""
 
     id: int

@@ -13,7 +13,7 @@ from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.errors import RegistryError
-from peltier_store.registry.files import Files, forget_abandoned
+from peltier_store.registry.files import FileRegistry, forget_abandoned
 from peltier_store.registry.lookup import (
     LIVE,
     find_version,
@@ -41,7 +41,7 @@ from peltier_store.registry.records import (
 )
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
-from peltier_store.registry.trainings import Trainings
+from peltier_store.registry.trainings import TrainingRegistry
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
 
 _SINCE = bindparam("since", type_=BigInteger)
@@ -106,8 +106,8 @@ class Registry:
     def __init__(self, url: URL) -> None:
         self._transactions = Transactions(url)
         self.contents = Contents(self._transactions)
-        self.files = Files(self._transactions)
-        self.trainings = Trainings(self._transactions)
+        self.files = FileRegistry(self._transactions)
+        self.trainings = TrainingRegistry(self._transactions)
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:

@@ -7,13 +7,13 @@ training another has taken, learns it by LeaseLost at its next call and stores n
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Required, TypedDict
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import InvalidRecord, LeaseLost
-from peltier_store.registry.records import NewEvent, Reservation, Training
+from peltier_store.registry.records import NewEvent, Reservation, StoredTraining
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.tenants import require_quotas
 from peltier_store.registry.training_owner import end, grant
@@ -34,20 +34,16 @@ _NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
 
 
 def has_work(connection: Connection, now: datetime) -> bool:
-    """Whether a worker may find something to claim. A worker that waits asks this again and again, without writing."""
-    expired = TrainingRow.state.in_(_WITH_WORKERS) & (TrainingRow.lease_expires_at <= now)
-    wanted = select(TrainingRow.id).where((TrainingRow.state == "queued") | expired)
-    return connection.execute(wanted.limit(1)).first() is not None
+    """Whether a worker finds something to claim. A worker that waits asks this again and again, without writing."""
+    expired = select(TrainingRow.id).where(_is_expired(now)).limit(1)
+    return connection.execute(expired).first() is not None or bool(_tenants_in_turn(connection, now))
 
 
-def has_adapters(connection: Connection) -> bool:
-    """Whether a trained adapter is not published yet."""
-    return (
-        connection.execute(select(TrainingRow.id).where(TrainingRow.state == "publishing").limit(1)).first() is not None
-    )
+def _is_expired(now: datetime) -> ColumnElement[bool]:
+    return TrainingRow.state.in_(_WITH_WORKERS) & (TrainingRow.lease_expires_at <= now)
 
 
-def claim(writing: WriteTransaction, worker: str) -> Training | None:
+def claim(writing: WriteTransaction, worker: str) -> StoredTraining | None:
     """Gives the next training to a worker.
 
     First is the tenant that has the fewest trainings with workers, then the one that has trained the least in the last
@@ -55,7 +51,7 @@ def claim(writing: WriteTransaction, worker: str) -> Training | None:
     up waits.
     """
     _take_back(writing)
-    tenants = _tenants_in_turn(writing)
+    tenants = _tenants_in_turn(writing.connection, writing.at)
     if not tenants:
         return None
     queued = select_trainings().where(TrainingRow.tenant == tenants[0], TrainingRow.state == "queued")
@@ -75,8 +71,7 @@ def claim(writing: WriteTransaction, worker: str) -> Training | None:
 
 def _take_back(writing: WriteTransaction) -> None:
     """Queues trainings again whose worker has died, or ends them."""
-    expired = TrainingRow.state.in_(_WITH_WORKERS) & (TrainingRow.lease_expires_at <= writing.at)
-    for row in list(writing.connection.execute(select_trainings().where(expired))):
+    for row in list(writing.connection.execute(select_trainings().where(_is_expired(writing.at)))):
         training = training_of(row)
         if training.wish is not None:
             grant(writing, training, training.wish)
@@ -88,83 +83,91 @@ def _take_back(writing: WriteTransaction) -> None:
             change(writing, training, message, state="queued", **_NO_HOLDER)
 
 
-def _tenants_in_turn(writing: WriteTransaction) -> list[str]:
-    connection = writing.connection
+def _tenants_in_turn(connection: Connection, now: datetime) -> list[str]:
     waiting = connection.execute(select(TrainingRow.tenant).where(TrainingRow.state == "queued").distinct()).scalars()
     held = select(TrainingRow.tenant, func.count()).where(TrainingRow.state.in_(_WITH_WORKERS))
     running = {tenant: count for tenant, count in connection.execute(held.group_by(TrainingRow.tenant))}  # noqa: C416
     keys = {}
     for tenant in waiting:
-        minutes = minutes_of_a_day(connection, tenant, writing.at)
+        minutes = minutes_of_a_day(connection, tenant, now)
         limit = require_quotas(connection, tenant).max_training_minutes_per_day
         if limit is None or minutes < limit:
             keys[tenant] = running.get(tenant, 0), minutes, tenant
     return sorted(keys, key=keys.__getitem__)
 
 
-def renew(  # noqa: PLR0913 - what a worker may report
-    writing: WriteTransaction,
-    training_id: str,
-    holder: str,
-    *,
-    state: str | None = None,
-    progress: Mapping[str, Any] | None = None,
-    preflight: Mapping[str, Any] | None = None,
-    events: Iterable[NewEvent] = (),
-    checkpoint: Reservation | None = None,
-    checkpoint_bytes: int = 0,
-    seconds: float = 0.0,
-) -> str | None:
-    """Extends the lease and stores what the worker reports; returns the wish of the training's owner.
+class WorkerReport(TypedDict, total=False):
+    """What a worker reports: `state` is `running` or `evaluating`, `seconds` the time since the last call. The stored
+    `checkpoint` replaces the one before."""
 
-    `seconds` is the time since the last call. A checkpoint replaces the one before.
-    """
+    state: str | None
+    progress: Mapping[str, Any] | None
+    preflight: Mapping[str, Any] | None
+    events: Iterable[NewEvent]
+    checkpoint: Reservation | None
+    checkpoint_bytes: int
+    seconds: float
+
+
+class WorkerResult(TypedDict, total=False):
+    """How a worker's hold ends: `state` is `paused`, `cancelled`, `failed` with its `reason`, or `publishing` with a
+    stored `artifact`. `seconds` is the time since the last call."""
+
+    state: Required[str]
+    reason: str | None
+    metrics: Mapping[str, float]
+    report: str
+    artifact: Reservation | None
+    artifact_bytes: int
+    seconds: float
+
+
+def renew(writing: WriteTransaction, training_id: str, holder: str, given: WorkerReport) -> str | None:
+    """Extends the lease and stores what the worker reports; returns the wish of the training's owner."""
     training = _held(writing.connection, training_id, holder)
+    state, seconds = given.get("state"), training.seconds + given.get("seconds", 0.0)
     if state not in (None, *_WITH_WORKERS):
         raise InvalidRecord(f"the state {state!r} is not one of a training that a worker has")
-    values: dict[str, Any] = {"lease_expires_at": writing.at + LEASE, "seconds": training.seconds + seconds}
-    given = {"progress": progress, "preflight": preflight}
-    values |= {name: dict(value) for name, value in given.items() if value is not None}
-    if checkpoint is not None:
+    values: dict[str, Any] = {"lease_expires_at": writing.at + LEASE, "seconds": seconds}
+    reports = {"progress": given.get("progress"), "preflight": given.get("preflight")}
+    values |= {name: dict(value) for name, value in reports.items() if value is not None}
+    if (checkpoint := given.get("checkpoint")) is not None:
         consume(writing.connection, checkpoint)
-        values |= {"checkpoint_digest": checkpoint.digest, "checkpoint_bytes": checkpoint_bytes, "attempts": 1}
+        size_bytes = given["checkpoint_bytes"]
+        values |= {"checkpoint_digest": checkpoint.digest, "checkpoint_bytes": size_bytes, "attempts": 1}
     message = None
     if state not in (None, training.state):
         values["state"] = state
         message = f"The training is {state}."
     change(writing, training, message, **values)
-    record(writing, training_id, events)
+    record(writing, training_id, given.get("events", ()))
     return training.wish
 
 
-def settle(  # noqa: PLR0913 - how a training may end
-    writing: WriteTransaction,
-    training_id: str,
-    holder: str,
-    *,
-    state: str,
-    reason: str | None = None,
-    metrics: Mapping[str, float] | None = None,
-    report: str | None = None,
-    artifact: Reservation | None = None,
-    artifact_bytes: int = 0,
-    seconds: float = 0.0,
-) -> None:
-    """Ends a worker's hold: the training is `paused`, `cancelled`, `failed`, or with an artifact `publishing`."""
+def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:
+    """Ends a worker's hold."""
     training = _held(writing.connection, training_id, holder)
-    training = change(writing, training, seconds=training.seconds + seconds)
-    if state in ("paused", "cancelled"):
-        grant(writing, training, "pause" if state == "paused" else "cancel")
-    elif state == "failed":
-        end(writing, training, "failed", reason)
-    elif state == "publishing" and artifact is not None:
-        consume(writing.connection, artifact)
-        results = {"metrics": dict(metrics or {}), "report": report}
-        bytes_ = {"artifact_digest": artifact.digest, "artifact_bytes": artifact_bytes}
-        message = "The training is complete; its adapter is being published."
-        change(writing, training, message, state=state, wish=None, attempts=0, **results, **bytes_, **_NO_HOLDER)
-    else:
-        raise InvalidRecord(f"a worker cannot end a training in the state {state!r}")
+    training = change(writing, training, seconds=training.seconds + given.get("seconds", 0.0))
+    match given["state"]:
+        case "paused":
+            grant(writing, training, "pause")
+        case "cancelled":
+            grant(writing, training, "cancel")
+        case "failed":
+            end(writing, training, "failed", given.get("reason"))
+        case "publishing" if (artifact := given.get("artifact")) is not None:
+            _leave(writing, training, artifact, given)
+        case state:
+            raise InvalidRecord(f"a worker cannot end a training in the state {state!r}")
+
+
+def _leave(writing: WriteTransaction, training: StoredTraining, artifact: Reservation, given: WorkerResult) -> None:
+    """Leaves a trained adapter to the servers."""
+    consume(writing.connection, artifact)
+    values = {"metrics": dict(given.get("metrics", {})), "report": given.get("report")}
+    stored = {"artifact_digest": artifact.digest, "artifact_bytes": given.get("artifact_bytes", 0)}
+    message = "The training is complete; its adapter is being published."
+    change(writing, training, message, state="publishing", wish=None, attempts=0, **values, **stored, **_NO_HOLDER)
 
 
 def release(writing: WriteTransaction, training_id: str, holder: str, seconds: float = 0.0) -> None:
@@ -178,7 +181,7 @@ def release(writing: WriteTransaction, training_id: str, holder: str, seconds: f
     change(writing, training, message, state="queued", **_NO_HOLDER)
 
 
-def claim_publishing(writing: WriteTransaction, replica: str) -> Training | None:
+def claim_publishing(writing: WriteTransaction, replica: str) -> StoredTraining | None:
     """Gives a trained adapter that nobody is publishing to a replica of the server; the oldest first."""
     free = (TrainingRow.lease_expires_at.is_(None)) | (TrainingRow.lease_expires_at <= writing.at)
     waiting = select_trainings().where(TrainingRow.state == "publishing", free).order_by(TrainingRow.created_at)
@@ -200,7 +203,7 @@ def publish_done(
         end(writing, training, "succeeded", None, adapter=adapter, report=None, artifact_digest=None, artifact_bytes=0)
 
 
-def _held(connection: Connection, training_id: str, holder: str) -> Training:
+def _held(connection: Connection, training_id: str, holder: str) -> StoredTraining:
     """The training that `holder` has. Its lease may have expired, as long as nobody else has taken it."""
     training = find(connection, training_id)
     if training is None or training.holder != holder:

@@ -11,11 +11,11 @@ from peltier_store.registry.files import find_file, forget_file
 from peltier_store.registry.records import (
     FINAL_STATES,
     STATES,
-    File,
     NewEvent,
-    Training,
+    StoredEvent,
+    StoredFile,
+    StoredTraining,
     TrainingDraft,
-    TrainingEvent,
     check_name,
 )
 from peltier_store.registry.tables import FileRow, TrainingEventRow, TrainingRow
@@ -33,13 +33,13 @@ from peltier_store.registry.transactions import WriteTransaction
 _WAITING = ("queued", "paused")
 
 
-def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Training:
+def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> StoredTraining:
     """Puts a training into the queue."""
     check_name("task", draft.task)
     ids = [one for one in (draft.train_file_id, draft.validation_file_id) if one is not None]
     files = [find_file(writing.connection, tenant, one) for one in ids]
     _require_room(writing, tenant, files)
-    training = Training(
+    training = StoredTraining(
         id=f"trn_{secrets.token_hex(12)}",
         tenant=tenant,
         task=draft.task,
@@ -58,7 +58,7 @@ def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Trai
     return training
 
 
-def _require_room(writing: WriteTransaction, tenant: str, files: Collection[File]) -> None:
+def _require_room(writing: WriteTransaction, tenant: str, files: Collection[StoredFile]) -> None:
     connection, quotas = writing.connection, require_quotas(writing.connection, tenant)
     counted = select(func.count()).where(TrainingRow.tenant == tenant, TrainingRow.state.not_in(FINAL_STATES))
     count = connection.execute(counted).scalar_one()
@@ -81,7 +81,7 @@ def _require_room(writing: WriteTransaction, tenant: str, files: Collection[File
 
 def list_trainings(
     connection: Connection, tenant: str, states: Collection[str], limit: int, after: str | None
-) -> list[Training]:
+) -> list[StoredTraining]:
     """The newest first."""
     if unknown := set(states) - set(STATES):
         raise InvalidRecord(f"the state {min(unknown)!r} is unknown; it is one of {', '.join(STATES)}")
@@ -96,7 +96,7 @@ def list_trainings(
     return [training_of(row) for row in connection.execute(ordered)]
 
 
-def find_own(connection: Connection, tenant: str, training_id: str) -> Training:
+def find_own(connection: Connection, tenant: str, training_id: str) -> StoredTraining:
     """Raises TrainingUnknown."""
     training = find(connection, training_id)
     if training is None or training.tenant != tenant:
@@ -104,16 +104,16 @@ def find_own(connection: Connection, tenant: str, training_id: str) -> Training:
     return training
 
 
-def list_events(connection: Connection, tenant: str, training_id: str, after: int, limit: int) -> list[TrainingEvent]:
+def list_events(connection: Connection, tenant: str, training_id: str, after: int, limit: int) -> list[StoredEvent]:
     """Those after the event with the id `after`, oldest first."""
     find_own(connection, tenant, training_id)
     row = TrainingEventRow
     wanted = select(row.id, row.at, row.kind, row.message, row.data).where(row.training_id == training_id)
     ordered = wanted.where(row.id > after).order_by(row.id).limit(limit)
-    return [TrainingEvent(**found._mapping) for found in connection.execute(ordered)]
+    return [StoredEvent(**found._mapping) for found in connection.execute(ordered)]
 
 
-def pause(writing: WriteTransaction, tenant: str, training_id: str) -> Training:
+def pause(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
     """Pauses a queued training at once; a running one when its worker learns of it."""
     training = find_own(writing.connection, tenant, training_id)
     if training.state == "paused":
@@ -127,7 +127,7 @@ def pause(writing: WriteTransaction, tenant: str, training_id: str) -> Training:
     return _wish(writing, training, "pause")
 
 
-def resume(writing: WriteTransaction, tenant: str, training_id: str) -> Training:
+def resume(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
     """Queues a paused or failed training again, from its last checkpoint. One that failed after its last step, because
     its adapter could not be published, is published again."""
     training = find_own(writing.connection, tenant, training_id)
@@ -147,7 +147,7 @@ def resume(writing: WriteTransaction, tenant: str, training_id: str) -> Training
     return _audited(writing, changed, "resume_training")
 
 
-def cancel(writing: WriteTransaction, tenant: str, training_id: str) -> Training:
+def cancel(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
     """Cancels a waiting training at once; a running one when its worker learns of it."""
     training = find_own(writing.connection, tenant, training_id)
     if training.state == "cancelled":
@@ -159,7 +159,7 @@ def cancel(writing: WriteTransaction, tenant: str, training_id: str) -> Training
     return _wish(writing, training, "cancel")
 
 
-def _wish(writing: WriteTransaction, training: Training, wish: str) -> Training:
+def _wish(writing: WriteTransaction, training: StoredTraining, wish: str) -> StoredTraining:
     if training.wish in (wish, "cancel"):
         return training
     if _is_held(training, writing.at):
@@ -169,11 +169,11 @@ def _wish(writing: WriteTransaction, training: Training, wish: str) -> Training:
     return _audited(writing, granted, f"{wish}_training")
 
 
-def _is_held(training: Training, now: datetime) -> bool:
+def _is_held(training: StoredTraining, now: datetime) -> bool:
     return training.lease_expires_at is not None and training.lease_expires_at > now
 
 
-def grant(writing: WriteTransaction, training: Training, wish: str) -> Training:
+def grant(writing: WriteTransaction, training: StoredTraining, wish: str) -> StoredTraining:
     """Does what the owner of a running training wished, once no worker has it."""
     if wish == "cancel":
         return end(writing, training, "cancelled", "its owner cancelled it")
@@ -182,7 +182,9 @@ def grant(writing: WriteTransaction, training: Training, wish: str) -> Training:
     )
 
 
-def end(writing: WriteTransaction, training: Training, state: str, reason: str | None, **values: object) -> Training:
+def end(
+    writing: WriteTransaction, training: StoredTraining, state: str, reason: str | None, **values: object
+) -> StoredTraining:
     """Ends a training. Examples that were sent with it are deleted, unless it can be resumed or they are kept."""
     message = f"The training {_PAST[state]}" + ("." if reason is None else f": {reason}.")
     final = {"state": state, "reason": reason, "finished_at": writing.at, "wish": None}
@@ -212,17 +214,17 @@ def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
     writing.audit(tenant, "delete_training", training_id, task=training.task)
 
 
-def _forget_checkpoint(writing: WriteTransaction, training: Training) -> None:
+def _forget_checkpoint(writing: WriteTransaction, training: StoredTraining) -> None:
     change(writing, training, checkpoint_digest=None, checkpoint_bytes=0)
 
 
-def _forget_inline_files(writing: WriteTransaction, training: Training) -> None:
+def _forget_inline_files(writing: WriteTransaction, training: StoredTraining) -> None:
     ids = [one for one in (training.train_file_id, training.validation_file_id) if one is not None]
     inline = select(FileRow.id).where(FileRow.id.in_(ids), FileRow.is_inline)
     for file_id in list(writing.connection.execute(inline).scalars()):
         forget_file(writing.connection, file_id)
 
 
-def _audited(writing: WriteTransaction, training: Training, action: str) -> Training:
+def _audited(writing: WriteTransaction, training: StoredTraining, action: str) -> StoredTraining:
     writing.audit(training.tenant, action, training.id)
     return training

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
-from peltier_store.registry.records import FINAL_STATES, NewEvent, Training, check_text
+from peltier_store.registry.records import FINAL_STATES, NewEvent, StoredTraining, check_text
 from peltier_store.registry.tables import TrainingEventRow, TrainingRow
 from peltier_store.registry.transactions import WriteTransaction
 
@@ -18,24 +18,26 @@ _DAY = timedelta(days=1)
 
 def select_trainings() -> Select[*tuple[object, ...]]:
     """Selects every training, for `training_of`."""
-    return select(*(getattr(TrainingRow, field.name) for field in fields(Training)))
+    return select(*(getattr(TrainingRow, field.name) for field in fields(StoredTraining)))
 
 
-def training_of(row: Row[*tuple[object, ...]]) -> Training:
-    return Training(**row._mapping)
+def training_of(row: Row[*tuple[object, ...]]) -> StoredTraining:
+    return StoredTraining(**row._mapping)
 
 
-def find(connection: Connection, training_id: str) -> Training | None:
+def find(connection: Connection, training_id: str) -> StoredTraining | None:
     row = connection.execute(select_trainings().where(TrainingRow.id == training_id)).one_or_none()
     return None if row is None else training_of(row)
 
 
-def change(writing: WriteTransaction, training: Training, message: str | None = None, **values: Any) -> Training:
+def change(
+    writing: WriteTransaction, training: StoredTraining, message: str | None = None, **values: Any
+) -> StoredTraining:
     """The training with these values; `message` is a sentence for its log, if its state changes."""
     writing.connection.execute(update(TrainingRow).where(TrainingRow.id == training.id).values(**values))
     if message is not None:
         record(writing, training.id, [NewEvent("state", message, {"state": values["state"]})])
-    return Training(**{**vars(training), **values})
+    return StoredTraining(**{**vars(training), **values})
 
 
 def record(writing: WriteTransaction, training_id: str, events: Iterable[NewEvent]) -> None:

@@ -1,33 +1,34 @@
 """Trainings, and the queue from which workers take them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Any
+from typing import Unpack
 
 from peltier_store.registry import training_holder, training_owner
-from peltier_store.registry.records import NewEvent, Reservation, Training, TrainingDraft, TrainingEvent
+from peltier_store.registry.records import StoredEvent, StoredTraining, TrainingDraft
+from peltier_store.registry.training_holder import WorkerReport, WorkerResult
 from peltier_store.registry.training_state import count_states
 from peltier_store.registry.transactions import NO_ACTOR, Transactions
 
 
-class Trainings:
+class TrainingRegistry:
     """Trainings of a registry's tenants. Each failure is a RegistryError of one sentence."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def create(self, tenant: str, draft: TrainingDraft, *, actor: str) -> Training:
+    async def create(self, tenant: str, draft: TrainingDraft, *, actor: str) -> StoredTraining:
         """Puts a training into the queue. Raises TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for its
         name."""
         return await self._transactions.write(actor, lambda writing: training_owner.create(writing, tenant, draft))
 
-    async def find(self, tenant: str, training_id: str) -> Training:
+    async def find(self, tenant: str, training_id: str) -> StoredTraining:
         """Raises TrainingUnknown."""
         return await self._transactions.read(
             lambda connection: training_owner.find_own(connection, tenant, training_id)
         )
 
-    async def events(self, tenant: str, training_id: str, *, after: int = 0, limit: int = 1000) -> list[TrainingEvent]:
+    async def events(self, tenant: str, training_id: str, *, after: int = 0, limit: int = 1000) -> list[StoredEvent]:
         """At most `limit` entries of a training's log that follow the entry `after`, oldest first. Raises
         TrainingUnknown."""
         return await self._transactions.read(
@@ -38,19 +39,19 @@ class Trainings:
         """How many trainings there are in each state that is not final."""
         return await self._transactions.read(count_states)
 
-    async def pause(self, tenant: str, training_id: str, *, actor: str) -> Training:
+    async def pause(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
         """Pauses a training: a queued one at once, a running one when its worker learns of it. Raises TrainingUnknown,
         or RegistryConflict in other states."""
         return await self._transactions.write(actor, lambda writing: training_owner.pause(writing, tenant, training_id))
 
-    async def resume(self, tenant: str, training_id: str, *, actor: str) -> Training:
+    async def resume(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
         """Queues a paused or failed training again, from its last checkpoint. Raises TrainingUnknown or
         RegistryConflict."""
         return await self._transactions.write(
             actor, lambda writing: training_owner.resume(writing, tenant, training_id)
         )
 
-    async def cancel(self, tenant: str, training_id: str, *, actor: str) -> Training:
+    async def cancel(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
         """Cancels a training: a waiting one at once, a running one when its worker learns of it. Raises
         TrainingUnknown or RegistryConflict."""
         return await self._transactions.write(
@@ -62,7 +63,7 @@ class Trainings:
         RegistryConflict."""
         await self._transactions.write(actor, lambda writing: training_owner.remove(writing, tenant, training_id))
 
-    async def claim(self, worker: str) -> Training | None:
+    async def claim(self, worker: str) -> StoredTraining | None:
         """The next training for a worker, which has it for `training_holder.LEASE`; None if nothing waits."""
         if not await self._transactions.read(
             lambda connection: training_holder.has_work(connection, datetime.now(UTC))
@@ -70,71 +71,22 @@ class Trainings:
             return None
         return await self._transactions.write(NO_ACTOR, lambda writing: training_holder.claim(writing, worker))
 
-    async def renew(  # noqa: PLR0913 - what a worker may report
-        self,
-        training_id: str,
-        worker: str,
-        *,
-        state: str | None = None,
-        progress: Mapping[str, Any] | None = None,
-        preflight: Mapping[str, Any] | None = None,
-        events: Iterable[NewEvent] = (),
-        checkpoint: Reservation | None = None,
-        checkpoint_bytes: int = 0,
-        seconds: float = 0.0,
-    ) -> str | None:
+    async def renew(self, training_id: str, worker: str, **given: Unpack[WorkerReport]) -> str | None:
         """Extends the lease and stores what is given; returns the owner's wish, `pause` or `cancel`.
 
-        `seconds` is the time since the last call, and the state `running` or `evaluating`. A checkpoint replaces the
-        one before. Raises LeaseLost, or BlobBusy if the checkpoint's reservation is gone.
+        Raises LeaseLost, or BlobBusy if the checkpoint's reservation is gone.
         """
         return await self._transactions.write(
-            NO_ACTOR,
-            lambda writing: training_holder.renew(
-                writing,
-                training_id,
-                worker,
-                state=state,
-                progress=progress,
-                preflight=preflight,
-                events=events,
-                checkpoint=checkpoint,
-                checkpoint_bytes=checkpoint_bytes,
-                seconds=seconds,
-            ),
+            NO_ACTOR, lambda writing: training_holder.renew(writing, training_id, worker, given)
         )
 
-    async def settle(  # noqa: PLR0913 - how a training may end
-        self,
-        training_id: str,
-        worker: str,
-        *,
-        state: str,
-        reason: str | None = None,
-        metrics: Mapping[str, float] | None = None,
-        report: str | None = None,
-        artifact: Reservation | None = None,
-        artifact_bytes: int = 0,
-        seconds: float = 0.0,
-    ) -> None:
-        """Ends a worker's hold in the state `paused`, `cancelled`, `failed`, or with a stored artifact `publishing`.
+    async def settle(self, training_id: str, worker: str, **given: Unpack[WorkerResult]) -> None:
+        """Ends a worker's hold.
 
         Raises LeaseLost, or BlobBusy if the artifact's reservation is gone: then reserve and store it again.
         """
         await self._transactions.write(
-            NO_ACTOR,
-            lambda writing: training_holder.settle(
-                writing,
-                training_id,
-                worker,
-                state=state,
-                reason=reason,
-                metrics=metrics,
-                report=report,
-                artifact=artifact,
-                artifact_bytes=artifact_bytes,
-                seconds=seconds,
-            ),
+            NO_ACTOR, lambda writing: training_holder.settle(writing, training_id, worker, given)
         )
 
     async def release(self, training_id: str, worker: str, *, seconds: float = 0.0) -> None:
@@ -143,10 +95,9 @@ class Trainings:
             NO_ACTOR, lambda writing: training_holder.release(writing, training_id, worker, seconds)
         )
 
-    async def claim_publishing(self, replica: str) -> Training | None:
-        """A trained adapter that the replica has to publish within the lease; None if there is none."""
-        if not await self._transactions.read(training_holder.has_adapters):
-            return None
+    async def claim_publishing(self, replica: str) -> StoredTraining | None:
+        """A trained adapter that the replica has to publish within the lease; None if there is none. `count` tells
+        without writing whether there may be one."""
         return await self._transactions.write(
             NO_ACTOR, lambda writing: training_holder.claim_publishing(writing, replica)
         )
@@ -162,7 +113,7 @@ class Trainings:
 
     async def list(
         self, tenant: str, *, states: Collection[str] = (), limit: int = 100, after: str | None = None
-    ) -> list[Training]:
+    ) -> list[StoredTraining]:
         """At most `limit` trainings in one of `states` (none: in any), newest first, that follow the training `after`.
 
         Raises TrainingUnknown for that one, or InvalidRecord for a state that does not exist.

@@ -125,7 +125,7 @@ async def delete_file(file_id: str, context: Context, service: Changing) -> File
     return FileDeleted(id=file_id)
 
 
-def file_on_the_wire(file: registry.File) -> File:
+def file_on_the_wire(file: registry.StoredFile) -> File:
     """A file as callers see it."""
     return File(
         id=file.id,

@@ -47,7 +47,7 @@ _STREAMED: dict[int | str, dict[str, Any]] = {
 }
 
 # What a training has by the same name in the registry.
-_SAME = Training.model_fields.keys() & {field.name for field in fields(registry.Training)} - {"progress"}
+_SAME = Training.model_fields.keys() & {field.name for field in fields(registry.StoredTraining)} - {"progress"}
 
 Statuses = Annotated[list[TrainingStatus] | None, Query(max_length=8, description="Only those in one of these.")]
 LastEvent = Annotated[str, Header(alias="Last-Event-ID", pattern="^[0-9]{0,18}$")]
@@ -129,12 +129,12 @@ async def delete_training(training_id: str, context: Context, service: Changing)
     await service.store.registry.trainings.remove(context.tenant, training_id, actor=context.caller.actor)
 
 
-async def _as_bytes(events: AsyncIterator[registry.TrainingEvent | None]) -> AsyncIterator[bytes]:
+async def _as_bytes(events: AsyncIterator[registry.StoredEvent | None]) -> AsyncIterator[bytes]:
     async for one in events:
         yield HEARTBEAT if one is None else _event(one)
 
 
-def _event(one: registry.TrainingEvent) -> bytes:
+def _event(one: registry.StoredEvent) -> bytes:
     body = TrainingEvent(id=one.id, at=one.at, kind=one.kind, message=one.message, data=dict(one.data))  # type: ignore[arg-type]
     return event(body, one.kind, one.id)
 
@@ -143,7 +143,7 @@ def _error_event(error: PeltierError) -> bytes:
     return event(error.body(), "error")
 
 
-def training_on_the_wire(training: registry.Training) -> Training:
+def training_on_the_wire(training: registry.StoredTraining) -> Training:
     """A training as callers see it."""
     progress = None if training.progress is None else TrainingProgress.model_validate(training.progress)
     is_busy = training.state in ("running", "evaluating")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 from peltier_client.errors import QueueFull
-from peltier_store.registry import FINAL_STATES, Registry, TrainingEvent
+from peltier_store.registry import FINAL_STATES, Registry, StoredEvent
 
 from peltier_server import retry_hints
 
@@ -52,7 +52,7 @@ class EventFeed:
 
     async def events(
         self, tenant: str, training_id: str, after: int, is_leaving: Callable[[], bool]
-    ) -> AsyncIterator[TrainingEvent | None]:
+    ) -> AsyncIterator[StoredEvent | None]:
         """The events after the one with the id `after`, until the training has ended or the server `is_leaving`. None
         stands for a time in which nothing happened. Raises TrainingUnknown."""
         trainings = self._registry.trainings

@@ -12,13 +12,13 @@ from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import InvalidInput, PeltierError, QuotaExceeded, TooLarge
 from peltier_client.protocol import TrainingRequest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import File, QuotaReached, RegistryError, Training, TrainingDraft
+from peltier_store.registry import QuotaReached, RegistryError, StoredFile, StoredTraining, TrainingDraft
 
 from peltier_server import retry_hints
 from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.publisher import Store
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.training_settings import TrainingSettings
+from peltier_server.settings import TrainingSettings
 from peltier_server.trainings.examples import PIECE_BYTES, ExampleCheck, to_jsonl
 
 FINE_TUNE = "fine-tune"
@@ -40,7 +40,7 @@ class TrainingIntake:
         self._preparation = preparation
         self._max_rows = settings.max_file_rows
 
-    async def add_file(self, caller: Caller, name: str, data: bytes, purpose: str = FINE_TUNE) -> File:
+    async def add_file(self, caller: Caller, name: str, data: bytes, purpose: str = FINE_TUNE) -> StoredFile:
         """Stores an uploaded file. Raises `InvalidInput` with the first rule that it breaks, or `TooLarge`."""
         if len(data) > self.max_file_bytes:
             raise TooLarge(f"the file has {len(data)} bytes; at most {self.max_file_bytes} are allowed")
@@ -53,11 +53,11 @@ class TrainingIntake:
             pass
         return await self._store_file(caller, name, data, check.num_rows, purpose=purpose)
 
-    async def create(self, caller: Caller, request: TrainingRequest) -> Training:
+    async def create(self, caller: Caller, request: TrainingRequest) -> StoredTraining:
         """Queues a training. Its rows become files of their own. Raises the error of a rule that the request breaks,
         or of a quota."""
         self._check(request)
-        created = list[File]()
+        created = list[StoredFile]()
         try:
             train = await self._file(caller, "examples", request.examples, request.file_id, created)
             validation = await self._file(caller, "validation", request.validation, request.validation_file_id, created)
@@ -75,7 +75,7 @@ class TrainingIntake:
             await asyncio.shield(self._remove(caller, created))
             raise
 
-    async def _create(self, caller: Caller, draft: TrainingDraft) -> Training:
+    async def _create(self, caller: Caller, draft: TrainingDraft) -> StoredTraining:
         try:
             return await self._store.registry.trainings.create(caller.tenant, draft, actor=caller.actor)
         except QuotaReached as error:
@@ -100,8 +100,8 @@ class TrainingIntake:
             )
 
     async def _file(
-        self, caller: Caller, what: str, rows: _Rows | None, file_id: str | None, created: list[File]
-    ) -> File | None:
+        self, caller: Caller, what: str, rows: _Rows | None, file_id: str | None, created: list[StoredFile]
+    ) -> StoredFile | None:
         """The file of these rows, which is then in `created`, or that of this id; None without both."""
         if rows is None:
             return None if file_id is None else await self._store.registry.files.find(caller.tenant, file_id)
@@ -119,7 +119,7 @@ class TrainingIntake:
         *,
         purpose: str = FINE_TUNE,
         is_inline: bool = False,
-    ) -> File:
+    ) -> StoredFile:
         registry = self._store.registry
         reservation = await registry.reserve(await asyncio.to_thread(digest_of, data))
         try:
@@ -140,7 +140,7 @@ class TrainingIntake:
                 await registry.release(reservation)
             raise
 
-    async def _remove(self, caller: Caller, files: Sequence[File]) -> None:
+    async def _remove(self, caller: Caller, files: Sequence[StoredFile]) -> None:
         """Deletes the rows of a training that was refused. What cannot be deleted now stays as a file of its own."""
         for file in files:
             with suppress(RegistryError, PeltierError):

@@ -17,7 +17,7 @@ from peltier_store.registry import (
     NotRegistered,
     QuotaReached,
     RegistryConflict,
-    Training,
+    StoredTraining,
 )
 
 from peltier_server.auth.keyring import Caller
@@ -95,7 +95,7 @@ class TrainingPublisher:
             await self._publish(training)
         return True
 
-    async def _publish(self, training: Training) -> None:
+    async def _publish(self, training: StoredTraining) -> None:
         renewing = asyncio.create_task(self._renew(training))
         try:
             adapter, reason = await self._try(training), None
@@ -111,7 +111,7 @@ class TrainingPublisher:
         await self._trainings.publish_done(training.id, self._name, adapter=adapter, reason=reason)
         self._metrics.training_publications.labels("refused" if adapter is None else "published").inc()
 
-    async def _try(self, training: Training) -> str:
+    async def _try(self, training: StoredTraining) -> str:
         assert training.artifact_digest is not None, "a worker leaves an adapter"
         owner = Caller(training.tenant, frozenset({"publish"}), training.created_by)
         options = PublishOptions.model_validate(training.request.get("publish") or {})
@@ -120,13 +120,13 @@ class TrainingPublisher:
         entry, _ = await self._publisher.publish(data, UploadTarget(owner, training.task, options.alias), report)
         return f"{entry.version.name}@{entry.number}"
 
-    async def _renew(self, training: Training) -> None:
+    async def _renew(self, training: StoredTraining) -> None:
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             with suppress(AdapterError):
                 await self._trainings.renew(training.id, self._name)
 
-    def _has_failed_for_good(self, training: Training, error: Exception) -> bool:
+    def _has_failed_for_good(self, training: StoredTraining, error: Exception) -> bool:
         """Whether an unexpected failure repeats itself. A known one of the store or of a full queue is temporary."""
         if isinstance(error, AdapterError | PeltierError):
             logger.warning("the adapter of training %s cannot be published now: %s", training.id, error)

@@ -155,7 +155,7 @@ async def test_trainings_need_their_scope(listening: Listening) -> None:
             await client.train("film", ROWS)
 
 
-async def _begun(worker: PlayedWorker, client: AsyncClient) -> registry.Training:
+async def _begun(worker: PlayedWorker, client: AsyncClient) -> registry.StoredTraining:
     """The next training, once it waits."""
     async with asyncio.timeout(20):
         while not [one async for one in client.trainings.list("queued")]:  # noqa: ASYNC110 - as callers do

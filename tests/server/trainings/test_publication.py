@@ -12,7 +12,7 @@ from peltier_server.catalog.publisher import Publisher
 from peltier_server.trainings import publication
 from peltier_server.trainings.publication import TrainingPublisher
 from peltier_store.blobs.blobs import BlobStoreFull
-from peltier_store.registry import Quotas, Registry, Training
+from peltier_store.registry import Quotas, Registry, StoredTraining
 from peltier_store.registry import training_holder as holder
 
 from tests.server.conftest import Running, until
@@ -171,7 +171,7 @@ async def test_no_time_is_lost_between_the_worker_and_the_publication(
     running: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change of the registry wakes the publisher, which would otherwise look after half a minute."""
-    looked = list[Training | None]()
+    looked = list[StoredTraining | None]()
     look = TrainingPublisher._look
 
     async def noted(self: TrainingPublisher) -> bool:

@@ -13,9 +13,9 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.location import StoreLocation, require_own
-from peltier_store.registry import Registry, Training, TrainingDraft
+from peltier_store.registry import Registry, StoredTraining, TrainingDraft
 from peltier_training.service.job import conclude
-from peltier_training.service.messages import Delivered, Job, Message, Refused
+from peltier_training.service.messages import Delivered, Message, Refused, TrainingJob
 from peltier_training.service.request import Machine
 
 TENANT = "default"
@@ -61,7 +61,9 @@ class Queue:
     registry: Registry
     blobs: Blobs
 
-    async def add(self, data: bytes, asked: Mapping[str, Any] | None = None, *, name: str = "rows.jsonl") -> Training:
+    async def add(
+        self, data: bytes, asked: Mapping[str, Any] | None = None, *, name: str = "rows.jsonl"
+    ) -> StoredTraining:
         reservation = await self.registry.reserve(digest_of(data))
         await self.blobs.put(data)
         file = await self.registry.files.add(
@@ -70,10 +72,10 @@ class Queue:
         draft = TrainingDraft("praise", request() if asked is None else asked, file.id)
         return await self.registry.trainings.create(TENANT, draft, actor="a")
 
-    async def find(self, training: Training) -> Training:
+    async def find(self, training: StoredTraining) -> StoredTraining:
         return await self.registry.trainings.find(TENANT, training.id)
 
-    async def log(self, training: Training, kind: str) -> list[str]:
+    async def log(self, training: StoredTraining, kind: str) -> list[str]:
         """The sentences of one kind in the training's log."""
         events = await self.registry.trainings.events(TENANT, training.id)
         return [event.message for event in events if event.kind == kind]
@@ -107,11 +109,11 @@ class Desk:
     machine: Machine
     messages: list[Message] = field(default_factory=list)
 
-    def job(self, data: bytes, asked: Mapping[str, Any], *, name: str = "train.jsonl", **options: Any) -> Job:
+    def job(self, data: bytes, asked: Mapping[str, Any], *, name: str = "train.jsonl", **options: Any) -> TrainingJob:
         (self.folder / name).write_bytes(data)
-        return Job(self.folder, asked, Path(name), None, self.machine, **options)
+        return TrainingJob(self.folder, asked, Path(name), None, self.machine, **options)
 
-    def do(self, job: Job) -> Delivered | Refused:
+    def do(self, job: TrainingJob) -> Delivered | Refused:
         return conclude(job, self.messages.append)
 
     def told(self, kind: type[Message]) -> list[Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from peltier_store.registry import Training
+from peltier_store.registry import StoredTraining
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, open_queue, praise, request
 
@@ -34,7 +34,7 @@ class Killed:
 
     num_kills: int = 0
     num_busy: int = 0
-    trainings: list[Training] = field(default_factory=list)
+    trainings: list[StoredTraining] = field(default_factory=list)
     completions: Counter[str] = field(default_factory=Counter)
     begun: Counter[str] = field(default_factory=Counter)
 
@@ -97,7 +97,7 @@ async def kill_workers(queue: Queue, backbone: str, num_kills: int, *, seed: int
     """Have trainings done while workers are killed that have one, each after up to `seconds`."""
     draw, killed = random.Random(seed), Killed()
     workers = Workers(queue, backbone, queue.location.blobs.parent / "logs")  # type: ignore[union-attr]
-    sent: list[Training] = []
+    sent: list[StoredTraining] = []
     try:
         while killed.num_kills < num_kills:
             workers.fill()
@@ -123,13 +123,13 @@ async def kill_workers(queue: Queue, backbone: str, num_kills: int, *, seed: int
     return killed
 
 
-async def _send(queue: Queue, sent: list[Training]) -> None:
+async def _send(queue: Queue, sent: list[StoredTraining]) -> None:
     """So many that nobody waits for work."""
     while len(await _active(queue)) < _QUEUED:
         sent.append(await queue.add(DATA, ASKED[len(sent) % len(ASKED)]))
 
 
-async def _active(queue: Queue) -> list[Training]:
+async def _active(queue: Queue) -> list[StoredTraining]:
     states = ("queued", "running", "evaluating")
     return await queue.registry.trainings.list(TENANT, states=states, limit=1000)
 
@@ -144,7 +144,7 @@ async def _busy(queue: Queue, workers: Workers, draw: random.Random) -> int:
         await asyncio.sleep(0.1)
 
 
-async def _wait_for_all(queue: Queue, workers: Workers, sent: list[Training]) -> None:
+async def _wait_for_all(queue: Queue, workers: Workers, sent: list[StoredTraining]) -> None:
     async with asyncio.timeout(_END_SECONDS + 30 * len(sent)):
         while await _active(queue):
             workers.check()

@@ -12,7 +12,7 @@ from peltier_store.registry import Registry, training_holder
 from peltier_training.processes import choose_threads
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.request import Machine
-from peltier_training.service.worker import Worker
+from peltier_training.service.worker import TrainingWorker
 
 LEASE_SECONDS = 5.0
 PACE = Pace(idle_seconds=0.1, renew_seconds=0.3, checkpoint_seconds=0.2, patience_seconds=3.0)
@@ -25,7 +25,7 @@ async def work(store: str, registry: str, backbone: str, name: str) -> None:
     location = StoreLocation.of(store, registry)
     blobs = await asyncio.to_thread(Blobs.open, location.blobs)
     opened = await Registry.open(location.registry)
-    worker = Worker(Place(opened, blobs, name, PACE), Machine(backbone, "cpu", threads=choose_threads(1)))
+    worker = TrainingWorker(Place(opened, blobs, name, PACE), Machine(backbone, "cpu", threads=choose_threads(1)))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     try:
         await worker.run()

@@ -10,13 +10,13 @@ from peltier_adapters.presets.presets import PRESETS
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.errors import TrainingError
-from peltier_training.service.request import Machine, TrainingRequest, create_run
+from peltier_training.service.request import Machine, RequestedTraining, create_run
 
 Answer = dict[str, Any]
 
 
 def run_of(machine: Machine, **asked: Any) -> Run:
-    request = TrainingRequest.read({"task": "praise", **asked})
+    request = RequestedTraining.read({"task": "praise", **asked})
     return create_run(request, request.data(Path("train.jsonl"), Path("validation.jsonl")), machine)
 
 

@@ -13,7 +13,7 @@ import pytest
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
-from peltier_store.registry import RegistryError, Training
+from peltier_store.registry import RegistryError, StoredTraining
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.service import examples, worker
@@ -21,7 +21,7 @@ from peltier_training.service.child import Children
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.request import Machine
 from peltier_training.service.scratch import Scratch
-from peltier_training.service.worker import Worker
+from peltier_training.service.worker import TrainingWorker
 from sqlalchemy import update
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
@@ -29,7 +29,7 @@ from tests.training.service.conftest import TENANT, Queue, jsonl, praise, reques
 PACE = Pace(idle_seconds=0.05, renew_seconds=0.05, checkpoint_seconds=0.0, patience_seconds=5.0)
 # It would take hours.
 ENDLESS = request(settings={"epochs": 10_000})
-MakeWorker = Callable[..., Worker]
+MakeWorker = Callable[..., TrainingWorker]
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def make_worker(queue: Queue, machine: Machine, scratch: Path, monkeypatch: pyte
     """`make_worker(name, …)`: a worker on the queue, whose rows are in the folder `scratch`."""
     monkeypatch.setattr("peltier_training.service.worker.Scratch", partial(Scratch, scratch))
 
-    def make(name: str = "w1", *, once: bool = True, pace: Pace = PACE) -> Worker:
-        return Worker(Place(queue.registry, queue.blobs, name, pace), machine, once=once)
+    def make(name: str = "w1", *, once: bool = True, pace: Pace = PACE) -> TrainingWorker:
+        return TrainingWorker(Place(queue.registry, queue.blobs, name, pace), machine, once=once)
 
     return make
 
 
 @asynccontextmanager
-async def running(made: Worker) -> AsyncIterator[asyncio.Task[None]]:
+async def running(made: TrainingWorker) -> AsyncIterator[asyncio.Task[None]]:
     """The worker beside the block, at whose end it has ended."""
     task = asyncio.create_task(made.run())
     try:
@@ -54,7 +54,7 @@ async def running(made: Worker) -> AsyncIterator[asyncio.Task[None]]:
         await task
 
 
-async def until(queue: Queue, training: Training, is_so: Callable[[Training], Any]) -> Training:
+async def until(queue: Queue, training: StoredTraining, is_so: Callable[[StoredTraining], Any]) -> StoredTraining:
     """The training when it is so."""
     async with asyncio.timeout(120):
         while not is_so(found := await queue.find(training)):  # noqa: ASYNC110 - another process changes it
@@ -177,7 +177,7 @@ async def test_a_worker_that_lost_its_lease_stores_nothing(queue: Queue, make_wo
         assert (await queue.find(training)).holder == "quick"
 
 
-async def take_over(queue: Queue, training: Training, name: str) -> None:
+async def take_over(queue: Queue, training: StoredTraining, name: str) -> None:
     """Have another worker claim a training whose lease has expired."""
 
     def expire(writing: WriteTransaction) -> None:

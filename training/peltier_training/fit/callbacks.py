@@ -42,7 +42,7 @@ class ValidationInterval(TrainerCallback):
             control.should_evaluate = control.should_save = False
 
 
-class TrainingProgress(TrainerCallback):
+class ProgressLines(TrainerCallback):
     """Writes to stderr in the first of several processes."""
 
     def __init__(self, run: Run) -> None:

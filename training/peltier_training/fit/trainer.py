@@ -22,7 +22,7 @@ from peltier_training.config.run import LOWER_IS_BETTER, Run
 from peltier_training.data.dataset import EncodedRows, QuerySampler, TextRow, collate, collate_texts
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import metrics
-from peltier_training.fit.callbacks import Ending, TrainingProgress, ValidationInterval
+from peltier_training.fit.callbacks import Ending, ProgressLines, ValidationInterval
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.schedule import find_decay, has_converged, is_over, why_ended
@@ -207,7 +207,7 @@ def conduct(
     """Train to the end, from `checkpoint` if given, with progress on stderr. `callbacks` are called after its own."""
     for callback in (ValidationInterval(run), Ending(run), *callbacks):
         trainer.add_callback(callback)
-    progress = TrainingProgress(run)
+    progress = ProgressLines(run)
     progress.replace_prints(trainer)
     logging.getLogger("transformers.trainer_utils").addFilter(_is_no_guess_about_times)
     try:

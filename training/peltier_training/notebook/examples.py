@@ -10,7 +10,7 @@ from peltier_training.errors import TrainingError, shown
 
 
 @runtime_checkable
-class Frame(Protocol):
+class DataFrame(Protocol):
     """A pandas or polars DataFrame. Neither library is needed."""
 
     @property
@@ -19,7 +19,7 @@ class Frame(Protocol):
     def __getitem__(self, name: str, /) -> Any: ...
 
 
-Examples = Path | str | Frame | Iterable[Mapping[str, Any]] | Iterable[tuple[Any, ...]]
+Examples = Path | str | DataFrame | Iterable[Mapping[str, Any]] | Iterable[tuple[Any, ...]]
 
 
 def write_rows(examples: Examples, path: Path, columns: Sequence[str]) -> Path:
@@ -36,7 +36,7 @@ def write_rows(examples: Examples, path: Path, columns: Sequence[str]) -> Path:
 
 
 def _rows(examples: Any) -> Iterable[Any]:
-    if isinstance(examples, Frame) and not isinstance(examples, Mapping) and hasattr(examples, "shape"):
+    if isinstance(examples, DataFrame) and not isinstance(examples, Mapping) and hasattr(examples, "shape"):
         names = [str(name) for name in examples.columns]
         return (dict(zip(names, row, strict=True)) for row in zip(*(examples[name] for name in names), strict=True))
     if isinstance(examples, Iterable) and not isinstance(examples, Mapping | bytes):

@@ -15,7 +15,7 @@ from peltier_training.notebook.adapter import Adapter
 from peltier_training.notebook.examples import Examples, write_rows
 from peltier_training.report.page import report_paths
 from peltier_training.service.preflight import Preflight
-from peltier_training.service.request import DEFAULT_SHARE, Machine, TrainingRequest, create_run
+from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining, create_run
 from peltier_training.service.split import split_file
 from peltier_training.train import finish, learn
 
@@ -56,7 +56,7 @@ def train(  # noqa: PLR0913 - what a training is
         "label_column": label_column,
         "labels": labels,
     }
-    request = TrainingRequest.read(given)
+    request = RequestedTraining.read(given)
     machine = Machine(str(Path(backbone).resolve()) if os.path.isdir(backbone) else backbone, device)
     data = request.data(Path(), Path())
     columns = (*data.text_columns, data.label_column)
@@ -69,7 +69,7 @@ def train(  # noqa: PLR0913 - what a training is
             return _train(request, machine, rows, checked)
 
 
-def _train(request: TrainingRequest, machine: Machine, rows: Path, validation: Path | None) -> Adapter:
+def _train(request: RequestedTraining, machine: Machine, rows: Path, validation: Path | None) -> Adapter:
     data = request.data(rows, validation or rows)
     if validation is None:
         data = split_file(data, request.task_type, request.validation_share, request.seed)

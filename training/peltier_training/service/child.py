@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
-from peltier_training.service.messages import Died, Job, Message
+from peltier_training.service.messages import Died, Message, TrainingJob
 
 _JOB = "peltier_training.service.job"
 
@@ -17,7 +17,7 @@ def _nothing() -> None:
     """The work of a process that tells by its end that the imports are done."""
 
 
-def _work(job: Job, channel: Connection) -> None:
+def _work(job: TrainingJob, channel: Connection) -> None:
     from peltier_training.service.job import run_job
 
     run_job(job, channel)
@@ -37,7 +37,7 @@ class Children:
         await asyncio.to_thread(process.join)
 
     @asynccontextmanager
-    async def start(self, job: Job) -> AsyncIterator["Child"]:
+    async def start(self, job: TrainingJob) -> AsyncIterator["Child"]:
         """The process of a job, which is killed at the end of the block."""
         receiver, sender = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_work, args=(job, sender))

@@ -18,7 +18,7 @@ from peltier_store.registry import Registry
 from peltier_training.processes import ThreadsOption, choose_threads
 from peltier_training.service.hold import Place
 from peltier_training.service.request import Machine
-from peltier_training.service.worker import Worker
+from peltier_training.service.worker import TrainingWorker
 
 
 def worker(  # noqa: PLR0913 - one parameter a flag
@@ -52,7 +52,7 @@ async def _work(location: StoreLocation, machine: Machine, name: str, *, once: b
     registry = await Registry.open(location.registry)
     try:
         await require_own(registry, blobs)
-        running = Worker(Place(registry, blobs, name), machine, once=once)
+        running = TrainingWorker(Place(registry, blobs, name), machine, once=once)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.stop)
         logging.getLogger(__name__).info("worker %s trains on %s", name, machine.backbone)

@@ -20,7 +20,7 @@ from peltier_store.registry import (
     RegistryError,
     RegistryGone,
     Reservation,
-    Training,
+    StoredTraining,
 )
 
 from peltier_training.service.messages import Checked, Evaluating, Message, Progressed, Saved, storable
@@ -55,7 +55,7 @@ class Place:
 class Hold:
     """The claim of a worker on a training, with the checkpoints that its process packs into `archive`."""
 
-    def __init__(self, place: Place, training: Training, archive: Path) -> None:
+    def __init__(self, place: Place, training: StoredTraining, archive: Path) -> None:
         self.training = training
         self._place, self._archive = place, archive
         self._report = _Report()

@@ -20,17 +20,17 @@ from peltier_training.service.budget import Deadline, within_steps
 from peltier_training.service.chat import write_columns
 from peltier_training.service.checkpoints import unpack
 from peltier_training.service.examples import check_lines
-from peltier_training.service.messages import ARCHIVE, Checked, Delivered, Evaluating, Job, Message, Refused
+from peltier_training.service.messages import ARCHIVE, Checked, Delivered, Evaluating, Message, Refused, TrainingJob
 from peltier_training.service.observer import Observer
 from peltier_training.service.preflight import Preflight
-from peltier_training.service.request import CHECKPOINTS, TrainingRequest, create_run
+from peltier_training.service.request import CHECKPOINTS, RequestedTraining, create_run
 from peltier_training.service.split import split_file
 from peltier_training.train import finish, learn
 
 _LOG = "log.txt"
 
 
-def run_job(job: Job, channel: Connection) -> None:
+def run_job(job: TrainingJob, channel: Connection) -> None:
     """Run a job in this process and send its messages. The process ends with its parent, and removes the directory if
     the parent can no longer."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and kills
@@ -42,7 +42,7 @@ def run_job(job: Job, channel: Connection) -> None:
     channel.send(conclude(job, channel.send))
 
 
-def conclude(job: Job, send: Callable[[Message], None]) -> Delivered | Refused:
+def conclude(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | Refused:
     """The result of a job in the current directory. Every error becomes a reason."""
     try:
         return _train(job, send)
@@ -55,8 +55,8 @@ def conclude(job: Job, send: Callable[[Message], None]) -> Delivered | Refused:
         return Refused(reason, traceback.format_exc())
 
 
-def _train(job: Job, send: Callable[[Message], None]) -> Delivered:
-    request = TrainingRequest.read(job.request)
+def _train(job: TrainingJob, send: Callable[[Message], None]) -> Delivered:
+    request = RequestedTraining.read(job.request)
     prepared = _prepare(job, request)
     preflight = Preflight(prepared, job.seconds_per_token)
     preflight.check()
@@ -75,7 +75,7 @@ def _train(job: Job, send: Callable[[Message], None]) -> Delivered:
     )
 
 
-def _prepare(job: Job, request: TrainingRequest) -> Prepared:
+def _prepare(job: TrainingJob, request: RequestedTraining) -> Prepared:
     for path in (job.train, job.validation):
         if path is not None:
             check_lines(path)

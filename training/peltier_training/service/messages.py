@@ -12,7 +12,7 @@ ARCHIVE = Path("checkpoint.tar")
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """A training in `directory`, which has its files `train` and `validation` (None: a share of the other) and, if
     another process has begun it, the archive of its last checkpoint. `spent` is the time of earlier processes.
     `seconds_per_token` is a rate that was measured."""

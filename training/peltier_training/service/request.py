@@ -43,7 +43,7 @@ class Budget(BaseModel):
     minutes: Annotated[float, Bounds(gt=0, le=100_000, allow_inf_nan=False)] | None = None
 
 
-class TrainingRequest(BaseModel):
+class RequestedTraining(BaseModel):
     """What the worker reads of a training's request; other keys are for the server."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -62,7 +62,7 @@ class TrainingRequest(BaseModel):
     learning_rate_multiplier: Annotated[float, Bounds(gt=0, allow_inf_nan=False)] | None = None
 
     @classmethod
-    def read(cls, request: Mapping[str, Any]) -> "TrainingRequest":
+    def read(cls, request: Mapping[str, Any]) -> "RequestedTraining":
         """Raises a `TrainingError` that names the first invalid value."""
         given = {name: value for name, value in request.items() if value is not None}
         try:
@@ -97,7 +97,7 @@ class Machine:
     threads: int | None = None
 
 
-def create_run(request: TrainingRequest, data: Data, machine: Machine, *, resume: bool = False) -> Run:
+def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resume: bool = False) -> Run:
     """The run of a request in the current directory. Raises a `TrainingError` or an `AdapterError` for what it asks
     for and does not exist."""
     choice = ResolvedChoice.find(request.recipe, request.task, request.preset, machine.backbone)

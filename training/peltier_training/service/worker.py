@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
-from peltier_store.registry import File, FileUnknown, LeaseLost, RegistryError, RegistryGone, Training
+from peltier_store.registry import FileUnknown, LeaseLost, RegistryError, RegistryGone, StoredFile, StoredTraining
 
 from peltier_training.errors import TrainingError
 from peltier_training.service.child import Children
 from peltier_training.service.examples import check_size, write_file
 from peltier_training.service.hold import Hold, Place
-from peltier_training.service.messages import ARCHIVE, Delivered, Died, Job, Refused, Saved
+from peltier_training.service.messages import ARCHIVE, Delivered, Died, Refused, Saved, TrainingJob
 from peltier_training.service.request import Machine
 from peltier_training.service.scratch import Scratch
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _MAX_DEATHS = 2
 
 
-class Worker:
+class TrainingWorker:
     """Trains with `machine` until it is stopped. `once`: until no training waits."""
 
     def __init__(self, place: Place, machine: Machine, *, once: bool = False) -> None:
@@ -46,7 +46,7 @@ class Worker:
                 else:
                     await self._rest()
 
-    async def _claim(self) -> Training | None:
+    async def _claim(self) -> StoredTraining | None:
         try:
             return await self._place.registry.trainings.claim(self._place.worker)
         except RegistryGone:
@@ -62,7 +62,7 @@ class Worker:
         except TimeoutError:
             return
 
-    async def _take(self, training: Training, scratch: Scratch) -> None:
+    async def _take(self, training: StoredTraining, scratch: Scratch) -> None:
         logger.info("%s: task %s of tenant %s", training.id, training.task, training.tenant)
         folder = scratch.create(training.id)
         hold = Hold(self._place, training, folder / ARCHIVE)
@@ -106,7 +106,7 @@ class Worker:
         except (TrainingError, FileUnknown, BlobNotFound, BlobDamaged) as error:
             await hold.fail(str(error))
             return
-        job = Job(
+        job = TrainingJob(
             folder,
             {**hold.training.request, "task": hold.training.task},
             train,
@@ -141,12 +141,12 @@ class Worker:
 
     async def _fetch_file(self, hold: Hold, folder: Path, part: str, file_id: str) -> Path:
         registry, blobs = self._place.registry, self._place.blobs
-        file: File = await hold.insist(lambda: registry.files.find(hold.training.tenant, file_id))
+        file: StoredFile = await hold.insist(lambda: registry.files.find(hold.training.tenant, file_id))
         check_size(file.name, file.size_bytes)
         data = await hold.insist(lambda: blobs.get(file.digest))
         return write_file(folder, part, file.name, data, file.size_bytes)
 
-    async def _train(self, hold: Hold, job: Job) -> Delivered | Refused:
+    async def _train(self, hold: Hold, job: TrainingJob) -> Delivered | Refused:
         """The end of a process of the job, or of the next one if it dies."""
         deaths = 0
         while True:
@@ -173,6 +173,6 @@ class Worker:
         logger.info("%s: %s", hold.training.id, metrics)
 
 
-def _preset(training: Training) -> str:
+def _preset(training: StoredTraining) -> str:
     """What a rate is known for."""
     return str(training.request.get("preset") or training.request.get("recipe"))

@@ -16,7 +16,7 @@ from peltier_client.errors import (
     Unauthorized,
     Unavailable,
 )
-from peltier_store.registry import TrainingEvent
+from peltier_store.registry import StoredEvent
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, Changing, Context
@@ -76,7 +76,7 @@ async def list_job_events(
     job_id: str, context: Context, service: Accepted, limit: JobLimit = 20, after: AfterEvent = None
 ) -> FineTuningEvents:
     """What happened to a job, newest first; `after` continues with older events."""
-    trainings, last, found = service.store.registry.trainings, 0, list[TrainingEvent]()
+    trainings, last, found = service.store.registry.trainings, 0, list[StoredEvent]()
     while page := await trainings.events(context.tenant, job_id, after=last, limit=_EVENT_PAGE):
         found += [one for one in page if after is None or one.id < int(after)]
         last = page[-1].id

@@ -10,7 +10,7 @@ from peltier_adapters.presets.presets import PRESETS
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import NAME_PATTERN, TrainingRequest
-from peltier_store.registry import Training, TrainingEvent
+from peltier_store.registry import StoredEvent, StoredTraining
 
 from peltier_server.protocols.openai.fine_tuning_messages import (
     FineTuningCheckpoint,
@@ -72,7 +72,7 @@ def _task(suffix: str | None, file_name: str) -> str:
     return re.sub(r"[^a-z0-9._-]+|^[._-]+", "-", Path(file_name).stem.lower()).strip("-")[:_NAME_LEN] or "job"
 
 
-def job_of(training: Training, backbone_name: str) -> FineTuningJob:
+def job_of(training: StoredTraining, backbone_name: str) -> FineTuningJob:
     """A training as a job."""
     request = training.request
     numbers = FineTuningHyperparameters.model_construct(**_numbers(request))
@@ -110,7 +110,7 @@ def _seconds(moment: datetime | None) -> int | None:
     return None if moment is None else int(moment.timestamp())
 
 
-def event_on_the_wire(event: TrainingEvent) -> FineTuningEvent:
+def event_on_the_wire(event: StoredEvent) -> FineTuningEvent:
     """An event of a training as that of a job."""
     level: Literal["info", "error"] = "error" if event.data.get("state") == "failed" else "info"
     return FineTuningEvent(
@@ -123,7 +123,7 @@ def event_on_the_wire(event: TrainingEvent) -> FineTuningEvent:
     )
 
 
-def checkpoint_of(training: Training) -> FineTuningCheckpoint | None:
+def checkpoint_of(training: StoredTraining) -> FineTuningCheckpoint | None:
     """The model that a job has left; None before."""
     if training.adapter is None or training.finished_at is None:
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import File, Registry, Training, TrainingDraft, VersionRecord
+from peltier_store.registry import Registry, StoredFile, StoredTraining, TrainingDraft, VersionRecord
 from peltier_store.registry.database import database_url
 
 from benchmarks.common.postgres_server import PostgresServer, run_postgres
@@ -101,7 +101,7 @@ async def _migrate(url: str) -> None:
 
 async def add_file(
     registry: Registry, data: bytes = b"{}\n", *, tenant: str = "acme", num_rows: int = 1, is_inline: bool = False
-) -> File:
+) -> StoredFile:
     """Records examples that are stored nowhere, as `ann`."""
     reservation = await registry.reserve(digest_of(data))
     return await registry.files.add(
@@ -118,7 +118,7 @@ async def add_file(
 
 async def add_training(
     registry: Registry, data: bytes = b"{}\n", *, tenant: str = "acme", task: str = "sst2"
-) -> Training:
+) -> StoredTraining:
     """Queues a training of examples that were sent with it, as `ann`."""
     file = await add_file(registry, data, tenant=tenant, is_inline=True)
     return await registry.trainings.create(tenant, TrainingDraft("sst2", {"seed": 1}, file.id), actor="ann")

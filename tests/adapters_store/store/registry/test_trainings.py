@@ -15,7 +15,7 @@ from peltier_store.registry import (
     Registry,
     RegistryConflict,
     Reservation,
-    Training,
+    StoredTraining,
     TrainingDraft,
     TrainingUnknown,
     training_holder,
@@ -39,18 +39,18 @@ async def reserved(registry: Registry, data: bytes) -> Reservation:
     return await registry.reserve(digest_of(data))
 
 
-async def claimed(registry: Registry, worker: str = "w1") -> Training:
+async def claimed(registry: Registry, worker: str = "w1") -> StoredTraining:
     training = await registry.trainings.claim(worker)
     assert training is not None
     return training
 
 
-async def state_of(registry: Registry, training: Training) -> tuple[str, str | None]:
+async def state_of(registry: Registry, training: StoredTraining) -> tuple[str, str | None]:
     found = await registry.trainings.find(training.tenant, training.id)
     return found.state, found.reason
 
 
-async def trained(registry: Registry, artifact: bytes = b"artifact") -> Training:
+async def trained(registry: Registry, artifact: bytes = b"artifact") -> StoredTraining:
     """A training whose adapter waits to be published."""
     await add_training(registry)
     training = await claimed(registry)
@@ -217,7 +217,7 @@ async def test_a_worker_learns_what_the_owner_wishes(registry: Registry, wish: s
     training = await add_training(registry)
     await claimed(registry)
     assert await registry.trainings.renew(training.id, "w1") is None
-    ask: Callable[..., Awaitable[Training]] = getattr(registry.trainings, wish)
+    ask: Callable[..., Awaitable[StoredTraining]] = getattr(registry.trainings, wish)
     assert (await ask("acme", training.id, actor="ann")).state == "running"
     assert await registry.trainings.renew(training.id, "w1") == wish
     await registry.trainings.settle(training.id, "w1", state=state)
@@ -242,7 +242,7 @@ async def test_no_wish_waits_for_a_dead_worker(
     """Whether the worker dies before the wish or after it."""
     before, after = await add_training(registry), await add_training(registry)
     await claimed(registry)
-    ask: Callable[..., Awaitable[Training]] = getattr(registry.trainings, wish)
+    ask: Callable[..., Awaitable[StoredTraining]] = getattr(registry.trainings, wish)
     await ask("acme", before.id, actor="ann")
     dead()
     await registry.trainings.renew(before.id, "w1")

@@ -8,6 +8,16 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
+    _create_files()
+    _create_trainings()
+    _create_events()
+    with op.batch_alter_table("tenants", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("max_trainings", sa.BigInteger(), nullable=True))
+        batch_op.add_column(sa.Column("max_training_rows", sa.BigInteger(), nullable=True))
+        batch_op.add_column(sa.Column("max_training_minutes_per_day", sa.Double(), nullable=True))
+
+
+def _create_files() -> None:
     op.create_table(
         "files",
         sa.Column("id", sa.Text(), nullable=False),
@@ -27,6 +37,8 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_files_digest"), ["digest"], unique=False)
         batch_op.create_index("ix_files_tenant_created_at", ["tenant", "created_at"], unique=False)
 
+
+def _create_trainings() -> None:
     op.create_table(
         "trainings",
         sa.Column("id", sa.Text(), nullable=False),
@@ -72,6 +84,8 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_trainings_train_file_id"), ["train_file_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_trainings_validation_file_id"), ["validation_file_id"], unique=False)
 
+
+def _create_events() -> None:
     op.create_table(
         "training_events",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -90,8 +104,3 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("training_events", schema=None) as batch_op:
         batch_op.create_index("ix_training_events_training_id", ["training_id", "id"], unique=False)
-
-    with op.batch_alter_table("tenants", schema=None) as batch_op:
-        batch_op.add_column(sa.Column("max_trainings", sa.BigInteger(), nullable=True))
-        batch_op.add_column(sa.Column("max_training_rows", sa.BigInteger(), nullable=True))
-        batch_op.add_column(sa.Column("max_training_minutes_per_day", sa.Double(), nullable=True))
