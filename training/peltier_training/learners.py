@@ -31,6 +31,7 @@ from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import measure
+from peltier_training.fit.company import Member
 from peltier_training.fit.preflight import check_baseline
 from peltier_training.fit.trainer import BaselineTrainer, History, diverged, fit
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
@@ -80,12 +81,14 @@ class AdapterLearner:
     """A trainable adapter on a frozen backbone of the run's dtype.
 
     Golden examples use its served form on a float32 backbone, and so does the evaluation. An adapter that is trained in
-    int8 is evaluated in int8, where it is meant to be served, and its golden examples are checked there too.
+    int8 is evaluated in int8, where it is meant to be served, and its golden examples are checked there too. A `member`
+    of a company has the backbone and its steps in common with the others.
     """
 
-    def __init__(self, run: Run, data: LabelledData) -> None:
-        self._run = run
-        self.backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
+    def __init__(self, run: Run, data: LabelledData, member: Member | None = None) -> None:
+        self._run, self._member = run, member
+        self._load = load_backbone if member is None else member.company.load
+        self.backbone: Backbone = self._load(run.backbone, device=run.device, dtype=run.dtype)
         self.device = self.backbone.device
         self.task = create_task(run, self.backbone, data.labels, data.train.examples)
         self.model = _create_model(run, self.backbone, self.task)
@@ -99,10 +102,11 @@ class AdapterLearner:
         backbone, task, model = self.backbone, self.task, self.model
         judge = partial(self._judge, validation)
         if isinstance(model, TextAdapter):
-            return fit(self._run, model, text_rows(backbone, task, model.parts, examples), judge, callbacks)
+            texts = text_rows(backbone, task, model.parts, examples)
+            return fit(self._run, model, texts, judge, callbacks, self._member)
         rows = head_rows(backbone, task, examples)
         measured = judge if task.reads_tokens else head_rows(backbone, task, validation)
-        return fit(self._run, model, rows, measured, callbacks)
+        return fit(self._run, model, rows, measured, callbacks, self._member)
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         return measure(self._served, self._trained, examples, record_gates=record_gates)
@@ -135,7 +139,7 @@ class AdapterLearner:
     @cached_property
     def _exact(self) -> Backbone:
         run = self._run
-        return self.backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
+        return self.backbone if run.dtype == "float32" else self._load(run.backbone, device=run.device)
 
     @property
     def _served(self) -> Backbone:

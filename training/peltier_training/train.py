@@ -13,6 +13,7 @@ from transformers import TrainerCallback
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
+from peltier_training.fit.company import Member
 from peltier_training.fit.trainer import History
 from peltier_training.learners import AdapterLearner, BaselineLearner, Learner
 from peltier_training.processes import leave_group, take_device, use_threads
@@ -60,15 +61,16 @@ def train(run: Run) -> TrainingResult:
     return finish(learn(prepare(run)))
 
 
-def learn(prepared: Prepared, callbacks: Sequence[TrainerCallback] = ()) -> Learned:
-    """Train and keep the best epoch; the Trainer calls `callbacks`.
+def learn(prepared: Prepared, callbacks: Sequence[TrainerCallback] = (), member: Member | None = None) -> Learned:
+    """Train and keep the best epoch; the Trainer calls `callbacks`. An adapter's steps are those of a `member`.
 
     Every process that torchrun started ends with the same model."""
     run, data = prepared.run, prepared.data
     use_threads(run.threads)
     take_device(run.device)
     meter = Meter()
-    learner: Learner = (BaselineLearner if run.preset in BASELINES else AdapterLearner)(run, data)
+    is_baseline = run.preset in BASELINES
+    learner: Learner = BaselineLearner(run, data) if is_baseline else AdapterLearner(run, data, member)
     validation = data.validation.examples
     choose = subsample_queries if run.task_type == "ranking" else subsample
     history = learner.fit(data.train.examples, choose(validation, run.hyperparameters.eval_rows), callbacks)

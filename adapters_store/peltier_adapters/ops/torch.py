@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
-from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, at
+from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Place, at
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "none": lambda x: x,
@@ -134,6 +134,8 @@ class TorchOps(GroupedOps):
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
         if (site, number) not in self._acting:
             return y
+        if len(self._groups) > 1 and torch.is_grad_enabled():
+            return self._act_apart((site, number), y, x, residual)
         acting = [(one, ops) for one in self._groups if one.program and (ops := one.program.placed.get((site, number)))]
         if x is y and torch.is_grad_enabled():
             y = y.clone()  # the first step keeps its input for the backward pass
@@ -142,11 +144,29 @@ class TorchOps(GroupedOps):
                 one.act(op, self._of(one, y), self._of(one, x), None if residual is None else self._of(one, residual))
         return y
 
+    def _act_apart(self, place: Place, y: Tensor, x: Tensor, residual: Tensor | None) -> Tensor:
+        """`act` on tensors of each group's own. The backward pass of a change in place of a slice of y would copy all
+        of y for each group."""
+        sizes = [one.tokens.stop - one.tokens.start for one in self._groups]
+        ys = y.split(sizes)
+        xs = ys if x is y else x.split(sizes)
+        residuals = [None] * len(sizes) if residual is None else residual.split(sizes)
+        pieces = []
+        for one, own, given, rest in zip(self._groups, ys, xs, residuals, strict=True):
+            ops = one.program.placed.get(place) if one.program else None
+            changed = own.clone() if ops else own
+            for op in ops or ():
+                one.act(op, changed, given, rest)
+            pieces.append(changed)
+        return torch.cat(pieces)
+
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         if not self._has_norms:
             return base(x, residual)
         x = x if residual is None else x + residual
-        return _join([weigh(own, base, x[tokens], flat) for tokens, own, flat in self._norms(index)])
+        runs = list(self._norms(index))
+        pieces = x.split([tokens.stop - tokens.start for tokens, _, _ in runs])
+        return _join([weigh(own, base, piece, flat) for piece, (_, own, flat) in zip(pieces, runs, strict=True)])
 
     @cached_property
     def _has_norms(self) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from peltier_training.models.experts import Experts, consistency_loss
+from peltier_training.models.stream import Stream
 
 M, SITES, LAYERS = 4, 2, 3
 
@@ -46,7 +47,7 @@ def test_routes_are_independent_and_uniform():
 def test_samples_draw_for_themselves():
     """`draw` gives each sample routes of its own, whole copies as one draw does, and no two samples move together."""
     torch.manual_seed(0)
-    drawn = numbered_experts().draw(500)
+    drawn = numbered_experts().draw(500, Stream(0))
     route = drawn["bottleneck.down.bias"][..., 0]
     assert route.shape == (500, SITES, LAYERS)
     assert torch.equal(drawn["bottleneck.down.weight"], route[..., None, None].expand(-1, -1, -1, 5, 2))

@@ -24,6 +24,7 @@ from peltier_backbone.text.packing import Encoded
 from peltier_training.data.examples import Example
 from peltier_training.learners import start_at_mean
 from peltier_training.models.model import NO_DROPOUT, Dropout, DropoutAdaptation, HeadedAdapter
+from peltier_training.models.stream import Stream
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, T5ForConditionalGeneration
@@ -84,7 +85,7 @@ def test_exporting_changes_nothing(backbone: Backbone, preset: str):
         before = model(packed)
         merged = model.merged()
         assert {name: tuple(t.shape) for name, t in merged.items()} == tensor_shapes(model.parts, backbone.config)
-        model.served = lambda: merged  # type: ignore[method-assign]
+        model.served = lambda stream: merged  # type: ignore[method-assign]
         assert torch.equal(model(packed), before)
 
 
@@ -116,7 +117,7 @@ def test_gradients_are_those_of_the_formulas(
     directory = request.getfixturevalue(f"{backbone.config.family}_directory")
     model, rows = create_model(backbone, preset, **overrides).eval(), encode(backbone)
     leaves = {name: tensor.requires_grad_() for name, tensor in model.merged().items()}
-    model.served = lambda: leaves  # type: ignore[method-assign]
+    model.served = lambda stream: leaves  # type: ignore[method-assign]
     model(backbone.pack(rows)).pow(2).sum().backward()
     kind = ModernReference if backbone.config.family == "modernbert" else Reference
     reference = kind(backbone, _artifact(model, leaves), directory)
@@ -154,14 +155,14 @@ def test_samples_are_routed_apart(bert: Backbone, preset: str):
     rows = encode(bert)
     model = create_model(bert, preset, routing="sample", experts="8")
     model._dropout = NO_DROPOUT
-    drawn = model._drawn(len(rows))
+    drawn = model._drawn(len(rows), Stream(0))
     assert not torch.equal(*(next(iter(own.values())) for own in drawn[:2]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "_drawn", lambda num: drawn)
+        patch.setattr(model, "_drawn", lambda num, stream: drawn)
         together = model(bert.pack(rows))
     model.eval()
     for row, one in enumerate(rows):
-        model.served = lambda row=row: drawn[row]  # type: ignore[method-assign]
+        model.served = lambda stream, row=row: drawn[row]  # type: ignore[method-assign]
         torch.testing.assert_close(together[row], model(bert.pack([one]))[0], atol=2e-6, rtol=1e-5)
 
 
@@ -218,15 +219,13 @@ DROPPED_ENCODERS = ("bert", "roberta", "electra")
 def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each dropout multiplies by 1.5 and leaves out nothing, so that two implementations can be compared."""
 
-    def scale(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        return 1.5 * x if training and p else x
-
-    monkeypatch.setattr(F, "dropout", scale)
+    monkeypatch.setattr(F, "dropout", lambda x, p=0.5, training=True, inplace=False: 1.5 * x if training and p else x)
+    monkeypatch.setattr(Stream, "drop", lambda self, x, rate: 1.5 * x if rate else x)
 
 
 def adapt(backbone: Backbone, lengths: Any) -> DropoutAdaptation:
     """The adaptation of rows without an adapter."""
-    return DropoutAdaptation(backbone, [AdapterGroup(len(lengths), None)], lengths, RATE)
+    return DropoutAdaptation(backbone, [AdapterGroup(len(lengths), None)], lengths, RATE, Stream(0))
 
 
 def encode_dropped(backbone: Backbone) -> list[Encoded]:
@@ -280,7 +279,7 @@ def random_tensors(shapes: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]
 @pytest.mark.parametrize("preset", ["houlsby", "pfeiffer", "adamix", "lora", "unipelt-apl"])
 def test_an_adapter_comes_before_it(bert: Backbone, preset: str, monkeypatch: pytest.MonkeyPatch):
     """Where dropout leaves nothing of the sub-layers, nothing is left of their adapters."""
-    monkeypatch.setattr(F, "dropout", lambda x, p: torch.zeros_like(x))
+    monkeypatch.setattr(Stream, "drop", lambda self, x, rate: torch.zeros_like(x))
     settings = find_preset(preset).settings({}, bert.config)
     parts = find_preset(preset).compose(settings, bert.config, outputs=2)
     model = HeadedAdapter(bert, parts, settings, seed=0)
@@ -288,7 +287,7 @@ def test_an_adapter_comes_before_it(bert: Backbone, preset: str, monkeypatch: py
     packed = bert.pack(encode_dropped(bert))
     group = AdapterGroup(len(DROPPED_TEXTS), program)
     with torch.no_grad():
-        adapted = bert.bert(packed, DropoutAdaptation(bert, [group], packed.lengths, RATE))
+        adapted = bert.bert(packed, DropoutAdaptation(bert, [group], packed.lengths, RATE, Stream(0)))
         bare = bert.bert(packed, adapt(bert, packed.lengths))
     assert torch.equal(adapted, bare)
 

@@ -101,7 +101,7 @@ def test_exporting_keeps_every_tensor(backbone: Backbone, preset: str):
         before, _ = read(model, backbone, [0, 1, 2, 0])
         merged = model.merged()
         assert {name: tuple(t.shape) for name, t in merged.items()} == tensor_shapes(model.parts, backbone.config)
-        model.served = lambda: merged  # type: ignore[method-assign]
+        model.served = lambda stream: merged  # type: ignore[method-assign]
         assert torch.equal(read(model, backbone, [0, 1, 2, 0])[0], before)
 
 
@@ -164,7 +164,7 @@ def test_gradients_are_slopes(
 
 
 def _loss_of(model: TextAdapter, backbone: Backbone, tensors: dict[str, Tensor]) -> Callable[[], Tensor]:
-    model.served = lambda: tensors  # type: ignore[method-assign]
+    model.served = lambda stream: tensors  # type: ignore[method-assign]
 
     def loss() -> Tensor:
         logits, said = read(model, backbone, [0, 1, 2, 0])

@@ -2,6 +2,7 @@
 memory."""
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +25,11 @@ from peltier_training.errors import TrainingError
 from peltier_training.evaluate import metrics
 from peltier_training.fit.callbacks import Ending, ProgressLines, ValidationInterval
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
+from peltier_training.fit.company import Member, Step
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.schedule import find_decay, has_converged, is_over, why_ended
 from peltier_training.models.model import TrainableAdapter
+from peltier_training.models.stream import Stream
 
 _LOG_INTERVAL = 0.02  # between entries of the log, as a fraction of all steps
 _EVAL_BATCH = 64  # rows; takes 0.87 of the CPU time of 16, and larger ones gain nothing
@@ -73,7 +76,8 @@ class History:
 
 
 class RunTrainer(Trainer):
-    """Draws the rows of a ranking query by query, and has the learning rates of a run with an open end."""
+    """Draws the rows in an order of the run's seed, those of a ranking query by query, and has the learning rates of a
+    run with an open end."""
 
     def __init__(self, *, run: Run, **options: Any) -> None:
         self._run = run
@@ -95,11 +99,10 @@ class RunTrainer(Trainer):
         return min((step + 1) / (warmup + 1), 1.0) if decay is None else decay.factor(step)
 
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int] | None:
-        dataset = self.train_dataset if train_dataset is None else train_dataset
-        if isinstance(dataset, EncodedRows) and dataset.queries is not None:
-            return QuerySampler(dataset.queries, self.args.seed)
-        sampler: Sampler[int] | None = super()._get_train_sampler(train_dataset)
-        return sampler
+        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
+        queries = dataset.queries if isinstance(dataset, EncodedRows) else None
+        # Without queries each row is its own. The Trainer's sampler takes its seed from torch's global generator.
+        return QuerySampler(queries or range(len(dataset)), self.args.seed)
 
 
 class JudgedTrainer(RunTrainer):
@@ -120,11 +123,15 @@ class JudgedTrainer(RunTrainer):
 
 
 class AdapterTrainer(RunTrainer):
-    """Trains a `TrainableAdapter`; checkpoints hold only the adapter and its optimizer."""
+    """Trains a `TrainableAdapter`, by itself or as the `member` of a company; checkpoints hold only the adapter and
+    its optimizer."""
 
-    def __init__(self, *, objective: Objective, **options: Any) -> None:
-        self._objective = objective
+    def __init__(self, *, objective: Objective, member: Member | None = None, **options: Any) -> None:
+        self._objective, self._member = objective, member
         super().__init__(**options)
+        if member is not None:
+            # That of accelerate cuts off what the last batch of another training lacks.
+            self.gather_function = lambda values: values
 
     @property
     def adapter(self) -> TrainableAdapter:
@@ -137,16 +144,47 @@ class AdapterTrainer(RunTrainer):
         names: list[str] = super().get_decay_parameter_names(model)
         return [name for name in names if not name.split(".")[-1].startswith("norm/")]
 
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """The Trainer's, or in company the same with the steps of the others."""
+        if self._member is None:
+            loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+            return loss
+        model.train()
+        inputs = self._prepare_inputs(inputs)
+        return self._member.step(
+            Step(
+                adapter=self.adapter,
+                rows=inputs["rows"],
+                streams=self._streams,
+                loss_of=lambda outputs: self._loss(inputs, outputs),
+                compute=lambda: self.compute_loss(model, inputs),
+            )
+        )
+
     def compute_loss(  # type: ignore[override]
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
     ) -> Any:
-        read = self._read(inputs)
-        logits = model(*read)
-        loss = self._objective.task_loss(logits, inputs["labels"])
-        if model.training and self.adapter.is_mixture and self._objective.consistency > 0:
-            apart = self._objective.divergence(logits, model(*read), [len(row) for row in inputs["rows"]])
+        read, outputs = self._read(inputs), []
+        for stream in self._streams() if model.training else [None]:
+            self.adapter.stream = stream
+            outputs.append(model(*read))
+        self.adapter.stream = None
+        loss = self._loss(inputs, outputs)
+        return (loss, {"logits": outputs[0]}) if return_outputs else loss
+
+    def _streams(self) -> list[Stream]:
+        """The random numbers of each pass of the next step."""
+        num = 2 if self.adapter.is_mixture and self._objective.consistency > 0 else 1
+        rank = int(os.environ.get("RANK", "0"))
+        return [Stream(self.args.seed, self.state.global_step, number, rank) for number in range(num)]
+
+    def _loss(self, inputs: dict[str, Any], outputs: Sequence[Tensor]) -> Tensor:
+        """The loss of one pass, or of two with their consistency."""
+        loss = self._objective.task_loss(outputs[0], inputs["labels"])
+        if len(outputs) > 1:
+            apart = self._objective.divergence(outputs[0], outputs[1], [len(row) for row in inputs["rows"]])
             loss = loss + self._objective.consistency * apart
-        return (loss, {"logits": logits}) if return_outputs else loss
+        return loss
 
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
         backbone = self.adapter.backbone
@@ -158,9 +196,9 @@ class JudgedAdapterTrainer(JudgedTrainer, AdapterTrainer):
     """Trains a head of tokens or target texts. `judge` measures the adapter in the form that is served."""
 
 
-def fit(
+def fit(  # noqa: PLR0913 - the last two are for callers that watch or share the steps
     run: Run, model: TrainableAdapter, rows: EncodedRows | Sequence[TextRow], validation: EncodedRows | Judge,
-    callbacks: Sequence[TrainerCallback] = (),
+    callbacks: Sequence[TrainerCallback] = (), member: Member | None = None,
 ) -> History:  # fmt: skip
     """Train on `rows` and leave the best epoch on `validation` in `model`. A function as `validation` measures the
     answers of a head of tokens or of a T5, which are not the logits of single rows."""
@@ -170,6 +208,7 @@ def fit(
     options: dict[str, Any] = {
         "run": run,
         "objective": create_objective(run, consistency) if has_head else TextObjective(consistency),
+        "member": member,
         "model": model,
         "args": _arguments(run, checkpoint),
         "data_collator": collate if has_head else collate_texts,

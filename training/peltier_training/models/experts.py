@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from peltier_training.models.stream import Stream
+
 
 def named_parameters(tensors: Mapping[str, Tensor]) -> nn.ParameterDict:
     """Parameters under their served names, with "/" for "." because module attributes cannot contain dots."""
@@ -28,17 +30,17 @@ class Experts(nn.Module):
         super().__init__()
         self._copies = named_parameters(copies)
 
-    def forward(self) -> dict[str, Tensor]:
+    def forward(self, stream: Stream | None = None) -> dict[str, Tensor]:
         """In training one draw, [S, L, …]; in evaluation the mean of the copies."""
         if not self.training:
             return {name: copies.mean(0) for name, copies in by_name(self._copies).items()}
-        return {name: drawn[0] for name, drawn in self.draw(1).items()}
+        return {name: drawn[0] for name, drawn in self.draw(1, stream or Stream()).items()}
 
-    def draw(self, num: int) -> dict[str, Tensor]:
+    def draw(self, num: int, stream: Stream) -> dict[str, Tensor]:
         """`num` draws, [num, S, L, …]: one copy per site and layer, the same for weight and bias."""
         tensors = by_name(self._copies)
         copies, sites, layers = next(iter(tensors.values())).shape[:3]
-        route = torch.randint(copies, (num, sites, layers))
+        route = stream.routes(copies, (num, sites, layers))
         site, layer = torch.arange(sites)[:, None], torch.arange(layers)[None]
         return {name: tensor[route, site, layer] for name, tensor in tensors.items()}
 

@@ -5,10 +5,10 @@ Its state dict holds the adapter alone: the backbone is not a module.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 
 import torch
-from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.batch.adaptation import BatchAdaptation, SiteAdaptation
 from peltier_adapters.batch.heads import Pooled
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import Program
@@ -17,16 +17,16 @@ from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_backbone.attention.adaptation import Projection, Sublayer
+from peltier_backbone.attention.adaptation import Prefix, Projection, Sublayer
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.linear.norm import Norm
-from peltier_backbone.text.packing import Packed
+from peltier_backbone.text.packing import Encoded, Packed
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from peltier_training.models.experts import Experts
 from peltier_training.models.sources import create_sources
+from peltier_training.models.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -43,36 +43,87 @@ NO_DROPOUT = Dropout()
 class DropoutAdaptation(BatchAdaptation):
     """The adaptation of a training pass that sets elements to zero with probability `rate`: of the embeddings, of a T5
     encoder's states, and of each sub-layer's output, after its adapter and before the residual is added (Vaswani et al.
-    2017, section 5.4).
+    2017, section 5.4). `stream` draws them.
 
     Models of transformers also drop attention weights, and in T5 the decoder's embeddings and the inner states of
     feed-forward layers. Their DistilBERT drops no output of an attention.
     """
 
-    def __init__(self, backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int], rate: float) -> None:
+    def __init__(
+        self, backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int], rate: float, stream: Stream
+    ) -> None:
         super().__init__(backbone, groups, lengths, TORCH)
         config = backbone.config
-        self._rate = rate
+        self.lengths, self._rate, self._stream = tuple(lengths), rate, stream
         self._cross_attentions = range(config.num_blocks, config.num_attentions)
-        self._dropped_norm = 2 * config.num_layers if config.generates else 0
+        self.dropped_norm = 2 * config.num_layers if config.generates else 0
 
     def embed(self, x: Tensor) -> Tensor:
-        return self._drop(super().embed(x))
+        return self.drop(super().embed(x))
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         y = super().project(number, site, x, y)
         # The output of cross-attention is no `sublayer`.
-        return self._drop(y) if site == "attention_output" and number in self._cross_attentions else y
+        return self.drop(y) if site == "attention_output" and number in self._cross_attentions else y
+
+    def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
+        return self.drop(super().sublayer(block, site, y, residual))
+
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        y = super().norm(index, x, base, residual)
+        return self.drop(y) if index == self.dropped_norm else y
+
+    def drop(self, x: Tensor) -> Tensor:
+        """The dropout of x [tokens of the rows, width]."""
+        return self._stream.drop(x, self._rate)
+
+
+class MixedAdaptation(SiteAdaptation):
+    """The adaptation of one pass of an encoder over the rows of several trainings, back to back.
+
+    Each member's ops, attention and dropout see its own rows only, in tensors of the shapes that a pass of its own has:
+    a row's states do not depend on the other members."""
+
+    def __init__(self, members: Sequence[DropoutAdaptation]) -> None:
+        super().__init__(
+            TORCH.group([g for one in members for g in one.groups], [n for one in members for n in one.lengths])
+        )
+        self._members, self._sizes = members, [sum(one.lengths) for one in members]
+        self._spans = [
+            (one, number) for one in members for number, _ in enumerate(one.spans(len(one.lengths)))
+        ]  # fmt: skip
+
+    def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
+        starts = accumulate((len(one.lengths) for one in self._members), initial=0)
+        return [
+            (start + first, start + last)
+            for start, one in zip(starts, self._members, strict=False)
+            for first, last in one.spans(len(one.lengths))
+        ]
+
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
+        member, number = self._spans[span]
+        return member.prefix(attention, number, x)
 
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
         return self._drop(super().sublayer(block, site, y, residual))
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         y = super().norm(index, x, base, residual)
-        return self._drop(y) if index == self._dropped_norm else y
+        return self._drop(y) if index == self._members[0].dropped_norm else y
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self._rate)
+        return torch.cat([one.drop(own) for one, own in zip(self._members, x.split(self._sizes), strict=True)])
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass of an encoder's adapter over some rows: its adaptation, the tensors of its head, and its random
+    numbers."""
+
+    adaptation: DropoutAdaptation
+    head: dict[str, Tensor]
+    stream: Stream
 
 
 class TrainableAdapter(nn.Module):
@@ -84,6 +135,8 @@ class TrainableAdapter(nn.Module):
         super().__init__()
         self.backbone, self.parts, self.settings, self._dropout = backbone, parts, settings, dropout
         self.sources = create_sources(backbone, parts, settings, seed)
+        # Of the next pass; None draws from torch's global generator.
+        self.stream: Stream | None = None
 
     @property
     def is_mixture(self) -> bool:
@@ -96,38 +149,45 @@ class TrainableAdapter(nn.Module):
         self.eval()
         return {name: tensor.detach().clone() for name, tensor in self.served().items()}
 
-    def served(self) -> dict[str, Tensor]:
+    def served(self, stream: Stream | None = None) -> dict[str, Tensor]:
         """Artifact tensors of this pass: routed in training, merged in evaluation; differentiable."""
-        return {name: tensor for source in self.sources for name, tensor in source().items()}
+        found: dict[str, Tensor] = {}
+        for source in self.sources:
+            found |= source(stream) if isinstance(source, Experts) else source()
+        return found
 
     @property
     def _routes_samples(self) -> bool:
         return self.training and self.settings.get("routing") == "sample"
 
-    def _drawn(self, num_samples: int) -> list[dict[str, Tensor]]:
+    def _drawn(self, num_samples: int, stream: Stream) -> list[dict[str, Tensor]]:
         """`served` for all samples, or a separate draw for each."""
         if not self._routes_samples:
-            return [self.served()]
-        drawn = {name: own.unbind() for source in self.sources for name, own in _draw(source, num_samples).items()}
+            return [self.served(stream)]
+        draws = [_draw(source, num_samples, stream) for source in self.sources]
+        drawn = {name: own.unbind() for draw in draws for name, own in draw.items()}
         return [{name: own[sample] for name, own in drawn.items()} for sample in range(num_samples)]
 
     def _lower(self, drawn: Sequence[dict[str, Tensor]]) -> list[Program]:
         return [lower(self.parts, tensors, self.backbone) for tensors in drawn]
 
-    def _adapt(self, programs: Sequence[Program], lengths: Sequence[int], samples: Sequence[int]) -> BatchAdaptation:
+    def _adapt(
+        self, programs: Sequence[Program], lengths: Sequence[int], samples: Sequence[int], stream: Stream
+    ) -> DropoutAdaptation:
         """The adaptation of a pass, with one program for all samples or one for each; `samples` has the sample of each
         row."""
         groups = [AdapterGroup(len(lengths), programs[0])]
         if len(programs) > 1:
             groups = [AdapterGroup(len(list(own)), programs[sample]) for sample, own in groupby(samples)]
-        if self.training and self._dropout.backbone:
-            return DropoutAdaptation(self.backbone, groups, lengths, self._dropout.backbone)
-        return BatchAdaptation(self.backbone, groups, lengths, TORCH)
+        return DropoutAdaptation(self.backbone, groups, lengths, self._dropout.backbone * self.training, stream)
+
+    def _drop_output(self, x: Tensor, stream: Stream) -> Tensor:
+        return stream.drop(x, self._dropout.output * self.training)
 
 
-def _draw(source: nn.Module, num: int) -> dict[str, Tensor]:
+def _draw(source: nn.Module, num: int, stream: Stream) -> dict[str, Tensor]:
     if isinstance(source, Experts):
-        return source.draw(num)
+        return source.draw(num, stream)
     return {name: tensor.expand(num, *tensor.shape) for name, tensor in source().items()}
 
 
@@ -141,20 +201,40 @@ class HeadedAdapter(TrainableAdapter):
         return spec
 
     def forward(self, packed: Packed) -> Tensor:
-        samples = range(len(packed.lengths))
-        drawn = self._drawn(len(samples))
-        adaptation = self._adapt(self._lower(drawn), packed.lengths, samples)
-        hidden = self.backbone.bert(packed, adaptation)
-        pooled = Pooled(self.backbone.bert, packed, adaptation, hidden)(self.head_spec.pooling)
-        steps = head.steps(self.head_spec, under("head.", drawn[0]))
-        return multiply_all(steps, F.dropout(pooled, self._dropout.output, self.training).float())
+        own = self.begin(packed.lengths, self.stream or Stream())
+        return self.finish(own, packed, self.backbone.bert(packed, own.adaptation))
+
+    def begin(self, lengths: Sequence[int], stream: Stream) -> Pass:
+        """A pass over rows of these lengths in tokens."""
+        samples = range(len(lengths))
+        drawn = self._drawn(len(samples), stream)
+        return Pass(self._adapt(self._lower(drawn), lengths, samples, stream), drawn[0], stream)
+
+    def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
+        """The outputs of the pass for `packed`, whose last layer has the states `hidden` [tokens, hidden]."""
+        pooled = Pooled(self.backbone.bert, packed, own.adaptation, hidden)(self.head_spec.pooling)
+        steps = head.steps(self.head_spec, under("head.", own.head))
+        return multiply_all(steps, self._drop_output(pooled, own.stream).float())
+
+
+def forward_together(
+    adapters: Sequence[HeadedAdapter], rows: Sequence[Sequence[Encoded]], streams: Sequence[Stream]
+) -> list[Tensor]:
+    """The outputs of each adapter for its own `rows`, from one pass over the rows of all. All have one backbone."""
+    backbone = adapters[0].backbone
+    packs = [backbone.pack(own) for own in rows]
+    passes = [one.begin(p.lengths, stream) for one, p, stream in zip(adapters, packs, streams, strict=True)]
+    adaptation = MixedAdaptation([one.adaptation for one in passes])
+    hidden = backbone.bert(backbone.pack([row for own in rows for row in own]), adaptation)
+    parts = hidden.split([sum(packed.lengths) for packed in packs])
+    return [one.finish(*mine) for one, *mine in zip(adapters, passes, packs, parts, strict=True)]
 
 
 class PairAdapter(HeadedAdapter):
     """An adapter that embeds texts: packed rows, of which neighbours are pairs, to outputs [pairs, 2, size]."""
 
-    def forward(self, packed: Packed) -> Tensor:
-        outputs = super().forward(packed)
+    def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
+        outputs = super().finish(own, packed, hidden)
         return outputs.view(-1, 2, outputs.shape[-1])
 
 
@@ -163,11 +243,11 @@ class TextAdapter(TrainableAdapter):
     logits [nodes, vocabulary]. Dropout is applied before the output layer, where T5 has its last one."""
 
     def forward(self, packed: Packed, targets: Targets) -> Tensor:
-        samples, model = range(len(packed.lengths)), self.backbone.t5
-        programs = self._lower(self._drawn(len(samples)))
-        encoder = self._adapt(programs, packed.lengths, samples)
+        samples, model, stream = range(len(packed.lengths)), self.backbone.t5, self.stream or Stream()
+        programs = self._lower(self._drawn(len(samples), stream))
+        encoder = self._adapt(programs, packed.lengths, samples, stream)
         memory = model.project_kv(packed, model.encode(packed, encoder), encoder)
         writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
-        decoder = self._adapt(programs, [1] * len(writers), writers)
+        decoder = self._adapt(programs, [1] * len(writers), writers, stream)
         hidden = model.decode(targets, memory, decoder)
-        return model.logits(F.dropout(hidden, self._dropout.output, self.training), decoder)
+        return model.logits(self._drop_output(hidden, stream), decoder)

@@ -33,9 +33,13 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     nice: Annotated[
         int, typer.Option(min=0, max=19, help="Lower the priority, so that a server on the machine comes first.")
     ] = 0,
+    trainings: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="Trainings at a time; several share a process, its backbone and its steps."),
+    ] = 1,
     once: Annotated[bool, typer.Option("--once", help="End when no training waits.")] = False,
 ) -> None:
-    """Train what tenants send to a server, one training after another. SIGTERM gives the current one back."""
+    """Train what tenants send to a server. SIGTERM gives the current trainings back."""
     os.nice(nice)
     # A directory is found from the folder of each training too.
     found = str(Path(backbone).resolve()) if Path(backbone).is_dir() else backbone
@@ -44,15 +48,15 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     called = name or f"{socket.gethostname()}-{os.getpid()}"
-    asyncio.run(_work(StoreLocation.of(store, registry), machine, called, once=once))
+    asyncio.run(_work(StoreLocation.of(store, registry), machine, called, once=once, trainings=trainings))
 
 
-async def _work(location: StoreLocation, machine: Machine, name: str, *, once: bool) -> None:
+async def _work(location: StoreLocation, machine: Machine, name: str, *, once: bool, trainings: int) -> None:
     blobs = await asyncio.to_thread(Blobs.open, location.blobs)
     registry = await Registry.open(location.registry)
     try:
         await require_own(registry, blobs)
-        running = TrainingWorker(Place(registry, blobs, name), machine, once=once)
+        running = TrainingWorker(Place(registry, blobs, name), machine, once=once, trainings=trainings)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.stop)
         logging.getLogger(__name__).info("worker %s trains on %s", name, machine.backbone)

@@ -5,8 +5,9 @@ import shutil
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
+from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,6 +16,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.errors import TrainingError
+from peltier_training.fit.company import Company, Member, Stopped
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
 from peltier_training.service.chat import write_columns
@@ -35,17 +37,54 @@ def run_job(job: TrainingJob, channel: Connection) -> None:
     the parent can no longer."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and kills
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, args=(job.directory,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=({job.directory},), daemon=True).start()
     os.chdir(job.directory)  # messages have the names of files without the folders of this machine
     _write_output_to(Path(_LOG))
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the machine, which a killed process leaves behind
     channel.send(conclude(job, channel.send))
 
 
-def conclude(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | Refused:
+def run_jobs(channel: Connection) -> None:
+    """Run the jobs that arrive in this process, each in a thread, with one backbone and common steps.
+
+    Each has a number; a number without a job stops it. Messages go back with their job's number, and None is its
+    end."""
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, signal.SIG_IGN)
+    tqdm.set_lock(threading.RLock())
+    _write_output_to(Path(os.devnull))
+    company, stopping, directories = Company(), dict[int, threading.Event](), set[Path]()
+    threading.Thread(target=_end_with_parent, args=(directories,), daemon=True).start()
+    sending = threading.Lock()
+
+    def send(number: int, message: Message | None) -> None:
+        with sending:
+            channel.send((number, message))
+
+    def take_part(number: int, job: TrainingJob) -> None:
+        try:
+            with company.join(job.directory, stopping[number]) as member:
+                send(number, conclude(job, partial(send, number), member))
+        except Stopped:
+            pass
+        finally:
+            directories.discard(job.directory)
+            send(number, None)
+
+    while True:
+        number, job = channel.recv()
+        if job is None:
+            stopping[number].set()
+            continue
+        stopping[number] = threading.Event()
+        directories.add(job.directory)
+        threading.Thread(target=take_part, args=(number, job), daemon=True).start()
+
+
+def conclude(job: TrainingJob, send: Callable[[Message], None], member: Member | None = None) -> Delivered | Refused:
     """The result of a job in the current directory. Every error becomes a reason."""
     try:
-        return _train(job, send)
+        return _train(job, send, member)
     except Exception as error:
         if getattr(error, "is_user_error", False):
             return Refused(" ".join(str(error).split()))
@@ -55,14 +94,14 @@ def conclude(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | R
         return Refused(reason, traceback.format_exc())
 
 
-def _train(job: TrainingJob, send: Callable[[Message], None]) -> Delivered:
+def _train(job: TrainingJob, send: Callable[[Message], None], member: Member | None) -> Delivered:
     request = RequestedTraining.read(job.request)
     prepared = _prepare(job, request)
     preflight = Preflight(prepared, job.seconds_per_token)
     preflight.check()
     send(Checked(preflight.report()))
     deadline = Deadline(request.budget, job.spent)
-    learned = learn(prepared, (deadline, Observer(prepared.run, deadline, ARCHIVE, send)))
+    learned = learn(prepared, (deadline, Observer(prepared.run, deadline, ARCHIVE, send)), member)
     learned = replace(learned, history=deadline.explain(learned.history))
     send(Evaluating())
     result = finish(learned)
@@ -119,9 +158,10 @@ def _write_output_to(path: Path) -> None:
     os.close(file)
 
 
-def _end_with_parent(directory: Path) -> None:
+def _end_with_parent(directories: Set[Path]) -> None:
     parent = parent_process()
     assert parent is not None, "a worker starts it"
     parent.join()
-    shutil.rmtree(directory, ignore_errors=True)
+    for directory in list(directories):
+        shutil.rmtree(directory, ignore_errors=True)
     os._exit(1)

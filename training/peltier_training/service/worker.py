@@ -1,15 +1,16 @@
-"""The worker: takes trainings from the registry, one at a time, and has each done by a process of its own."""
+"""The worker: takes trainings from the registry, and has each done by a process of its own, or several by one."""
 
 import asyncio
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
 from peltier_store.registry import FileUnknown, LeaseLost, RegistryError, RegistryGone, StoredFile, StoredTraining
 
 from peltier_training.errors import TrainingError
-from peltier_training.service.child import Children
+from peltier_training.service.child import Children, SharedChildren
 from peltier_training.service.examples import check_size, write_file
 from peltier_training.service.hold import Hold, Place
 from peltier_training.service.messages import ARCHIVE, Delivered, Died, Refused, Saved, TrainingJob
@@ -22,11 +23,13 @@ _MAX_DEATHS = 2
 
 
 class TrainingWorker:
-    """Trains with `machine` until it is stopped. `once`: until no training waits."""
+    """Trains with `machine` until it is stopped. `once`: until no training waits. With a number of `trainings` above 1
+    so many at a time share a process and its backbone."""
 
-    def __init__(self, place: Place, machine: Machine, *, once: bool = False) -> None:
-        self._place, self._machine, self._once = place, machine, once
+    def __init__(self, place: Place, machine: Machine, *, once: bool = False, trainings: int = 1) -> None:
+        self._place, self._machine, self._once, self._trainings = place, machine, once, trainings
         self._children = Children()
+        self._together = SharedChildren(self._children)
         self._stopping = asyncio.Event()
         self._rates: dict[str, float] = {}
 
@@ -37,18 +40,35 @@ class TrainingWorker:
     async def run(self) -> None:
         await self._children.ready()
         with Scratch() as scratch:
-            while not self._stopping.is_set():
-                training = await self._claim()
-                if training is not None:
-                    await self._take(training, scratch)
-                elif self._once:
-                    return
-                else:
-                    await self._rest()
+            turns = [asyncio.create_task(self._work(scratch, place)) for place in self._places()]
+            try:
+                await asyncio.gather(*turns)
+            finally:
+                for turn in turns:
+                    turn.cancel()
+                await asyncio.wait(turns)
+                await self._together.close()
 
-    async def _claim(self) -> StoredTraining | None:
+    def _places(self) -> list[Place]:
+        """One for each training at a time, with a name of its own, by which the registry tells their leases apart."""
+        if self._trainings == 1:
+            return [self._place]
+        return [replace(self._place, worker=f"{self._place.worker}.{n}") for n in range(1, self._trainings + 1)]
+
+    async def _work(self, scratch: Scratch, place: Place) -> None:
+        """Take one training after another."""
+        while not self._stopping.is_set():
+            training = await self._claim(place)
+            if training is not None:
+                await self._take(training, scratch, place)
+            elif self._once:
+                return
+            else:
+                await self._rest()
+
+    async def _claim(self, place: Place) -> StoredTraining | None:
         try:
-            return await self._place.registry.trainings.claim(self._place.worker)
+            return await place.registry.trainings.claim(place.worker)
         except RegistryGone:
             raise
         except RegistryError as error:
@@ -62,10 +82,10 @@ class TrainingWorker:
         except TimeoutError:
             return
 
-    async def _take(self, training: StoredTraining, scratch: Scratch) -> None:
+    async def _take(self, training: StoredTraining, scratch: Scratch, place: Place) -> None:
         logger.info("%s: task %s of tenant %s", training.id, training.task, training.tenant)
         folder = scratch.create(training.id)
-        hold = Hold(self._place, training, folder / ARCHIVE)
+        hold = Hold(place, training, folder / ARCHIVE)
         try:
             await self._hold(hold, folder)
         except LeaseLost as error:
@@ -147,11 +167,13 @@ class TrainingWorker:
         return write_file(folder, part, file.name, data, file.size_bytes)
 
     async def _train(self, hold: Hold, job: TrainingJob) -> Delivered | Refused:
-        """The end of a process of the job, or of the next one if it dies."""
+        """The end of a process of the job, or of the next one if it dies. What may have ended a process of several
+        trainings goes on in one of its own."""
         deaths = 0
         while True:
             has_saved = False
-            async with self._children.start(job) as child:
+            is_shared = self._trainings > 1 and not deaths
+            async with (self._together if is_shared else self._children).start(job) as child:
                 while not isinstance(message := await child.next(), Delivered | Refused | Died):
                     has_saved |= isinstance(message, Saved)
                     hold.tell(message)

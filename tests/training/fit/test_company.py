@@ -1,0 +1,192 @@
+"""Trainings that share a backbone and their steps."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_backbone.backbone import Backbone
+from peltier_training.config.preparation import prepare
+from peltier_training.config.run import Run
+from peltier_training.fit.company import Company, Member, Stopped
+from peltier_training.fit.objective import HeadObjective
+from peltier_training.learners import AdapterLearner
+from peltier_training.train import learn
+from torch import Tensor
+from transformers import TrainerCallback
+
+MakeRun = Callable[..., Run]
+Weights = dict[str, Tensor]
+
+
+@pytest.fixture(autouse=True)
+def _stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings change the current directory; the tests go back to theirs."""
+    monkeypatch.chdir(os.getcwd())
+
+
+@dataclass
+class Training:
+    """One training, `alone` or in a company; `at_step` is called after each of its steps."""
+
+    run: Run
+    at_step: Callable[["Training", int], None] = lambda training, step: None
+    member: Member | None = None
+    weights: Weights = field(default_factory=dict)
+    error: BaseException | None = None
+
+    def alone(self) -> Weights:
+        own = Training(replace(self.run, directory=self.run.directory / "alone"))
+        own._learn(None)
+        return own.weights
+
+    def start(self, company: Company) -> threading.Thread:
+        thread = threading.Thread(target=self._take_part, args=(company,))
+        thread.start()
+        return thread
+
+    def _take_part(self, company: Company) -> None:
+        self.run.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            with company.join(self.run.directory) as self.member:
+                self._learn(self.member)
+        except BaseException as error:
+            self.error = error
+
+    def _learn(self, member: Member | None) -> None:
+        learned = learn(prepare(self.run), (_AtStep(self),), member)
+        assert isinstance(learned.learner, AdapterLearner)
+        self.weights = learned.learner.model.merged()
+
+
+class _AtStep(TrainerCallback):
+    def __init__(self, training: Training) -> None:
+        self._training = training
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._training.at_step(self._training, state.global_step)
+
+
+def train_together(trainings: Sequence[Training]) -> None:
+    company = Company()
+    threads = [one.start(company) for one in trainings]
+    for thread in threads:
+        thread.join()
+
+
+def assert_same(training: Training, allowed: float = 1e-4) -> None:
+    """But for rounding: torch computes the last of a number of elements that no vector fills by other instructions, and
+    Adam makes whole steps of gradients that are hardly more than rounding."""
+    assert training.error is None, training.error
+    for name, tensor in training.alone().items():
+        torch.testing.assert_close(training.weights[name], tensor, atol=allowed, rtol=0)
+
+
+@pytest.fixture
+def create(make_run: MakeRun, tmp_path: Path) -> Callable[..., Training]:
+    made: list[Training] = []
+
+    def make(task_type: str = "classification", preset: str = "compacter", **changes: Any) -> Training:
+        directory = tmp_path / f"run-{len(made)}"
+        run = make_run(task_type, preset, directory=directory, **{"learning_rate": 0.01, **changes})
+        made.append(Training(run))
+        return made[-1]
+
+    return make
+
+
+KINDS: Sequence[tuple[str, str, dict[str, str]]] = (
+    ("classification", "compacter", {}),
+    ("regression", "lora", {"rank": "2"}),
+    ("classification", "lora", {"rank": "16", "targets": "query,key,value"}),
+    ("multilabel", "unipelt-apl", {"mlp": "16"}),
+    ("token-classification", "houlsby", {"bottleneck": "8"}),
+    ("classification", "adamix", {"bottleneck": "8"}),
+    ("classification", "adamix", {"bottleneck": "8", "routing": "sample"}),
+    ("ranking", "bitfit", {}),
+    ("classification", "prefix", {"mlp": "0"}),
+    ("classification", "pfeiffer", {"pooling": "pooler"}),
+)
+
+
+def test_a_training_in_company_ends_as_alone(create: Callable[..., Training]):
+    """Trainings of every kind of part, with other ranks, tasks, seeds, batches and lengths, in one company."""
+    trainings = [
+        create(task, preset, overrides=settings, seed=number, epochs=1 + number % 3, batch_size=8 + 3 * (number % 4))
+        for number, (task, preset, settings) in enumerate(KINDS)
+    ]
+    train_together(trainings)
+    for one in trainings:
+        assert_same(one)
+
+
+@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+def test_every_encoder_has_company(create: Callable[..., Training], request: pytest.FixtureRequest, family: str):
+    """Also one with other positions, and one with windows of attention."""
+    backbone: Backbone = request.getfixturevalue(family)
+    trainings = [create(preset=preset, backbone=backbone.name) for preset in ("compacter", "lora", "prefix")]
+    train_together(trainings)
+    for one in trainings:
+        assert_same(one)
+
+
+def test_a_t5_takes_its_steps_in_turn(create: Callable[..., Training], t5: Backbone):
+    """It shares the backbone and the process, and no pass."""
+    trainings = [create("text2text", preset, backbone=t5.name, epochs=1) for preset in ("lora", "bitfit")]
+    train_together(trainings)
+    for one in trainings:
+        assert_same(one)
+
+
+def test_others_join_late_leave_early_and_fail(create: Callable[..., Training]):
+    """One joins at a step of the first, one is stopped, one raises, one diverges: the rest end as alone."""
+    company, late, threads = Company(), create(preset="lora", seed=5), list[threading.Thread]()
+
+    def admit(training: Training, step: int) -> None:
+        if step == 2:
+            threads.append(late.start(company))
+
+    def stop(training: Training, step: int) -> None:
+        if step == 1:
+            assert training.member is not None
+            training.member.stopping.set()
+
+    def fail(training: Training, step: int) -> None:
+        if step == 3:
+            raise ValueError("broken")
+
+    first, other = create(), create(preset="houlsby", seed=2)
+    first.at_step = admit
+    stopped, failing = create(seed=3), create(preset="adamix", seed=4)
+    stopped.at_step, failing.at_step = stop, fail
+    diverging = create(preset="lora", learning_rate=1e30)
+    threads += [one.start(company) for one in (first, other, stopped, failing, diverging)]
+    while threads:
+        threads.pop(0).join()
+    for one in (first, other, late):
+        one.at_step = lambda training, step: None
+        assert_same(one)
+    assert isinstance(stopped.error, Stopped)
+    assert str(failing.error) == "broken"
+    assert "diverged" in str(diverging.error)
+
+
+def test_a_step_that_fails_ends_its_training_alone(create: Callable[..., Training], monkeypatch: pytest.MonkeyPatch):
+    """The others of that pass compute it again, with the same random numbers."""
+    trainings = [create(), create(preset="lora", seed=1), create("regression", "houlsby", seed=2)]
+    original = HeadObjective.task_loss
+
+    def spoilt(self: HeadObjective, logits: Tensor, labels: Tensor) -> Tensor:
+        if self.type == "regression" and torch.is_grad_enabled():
+            raise MemoryError("no room")
+        return original(self, logits, labels)
+
+    monkeypatch.setattr(HeadObjective, "task_loss", spoilt)
+    train_together(trainings)
+    assert isinstance(trainings[2].error, MemoryError)
+    for one in trainings[:2]:
+        assert_same(one)

@@ -1,0 +1,165 @@
+"""Trainings of one process that share a backbone and their steps.
+
+Each training runs in a thread of its own, and one thread at a time has the turn. A thread gives the turn away only at
+its steps: when all trainings wait at a step, one pass computes the steps of all (`forward_together`), and one backward
+pass their gradients. Then each goes on with its own optimizer, schedule and order of rows. Whatever is global in the
+process, such as the current directory or torch's generator, is a training's own during its turn.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from peltier_backbone.load import load_backbone
+from peltier_backbone.text.packing import Encoded
+from torch import Tensor
+
+from peltier_training.models.model import HeadedAdapter, TrainableAdapter, forward_together
+from peltier_training.models.stream import Stream
+
+# Tokens of a pass over the rows of several trainings; a pass keeps about 0.2 MB a token on MiniLM until its backward.
+_MAX_TOKENS = 4_096
+
+
+class Stopped(BaseException):
+    """A training was told to stop. No `Exception`, so that nothing on the way takes it for an error of its own."""
+
+
+@dataclass
+class Step:
+    """One step of a training: its `rows`, the random numbers of each of its passes over them, and the loss of the
+    outputs of these. `compute` is the whole loss without the others, for a retry and for `adapter`s of a T5."""
+
+    adapter: TrainableAdapter
+    rows: Sequence[Encoded]
+    streams: Callable[[], Sequence[Stream]]
+    loss_of: Callable[[Sequence[Tensor]], Tensor]
+    compute: Callable[[], Tensor]
+    loss: Tensor | None = None
+    error: Exception | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Of all passes."""
+        return len(self.streams()) * sum(map(len, self.rows))
+
+    def run_alone(self) -> None:
+        """Sets the loss and the gradients of the parameters, or the error."""
+        self.adapter.zero_grad()
+        try:
+            loss = self.compute()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.loss = loss.detach()
+        except Exception as error:
+            self.error = error
+
+
+class Company:
+    """The trainings that share a backbone and their steps."""
+
+    def __init__(self) -> None:
+        self.load: Callable[..., Any] = cache(load_backbone)
+        self._turn = threading.Condition()
+        self._counting = threading.Lock()
+        self._num_members = 0
+        self._waiting: list[Step] = []
+
+    @contextmanager
+    def join(self, directory: Path, stopping: threading.Event | None = None) -> Iterator["Member"]:
+        """Takes part until the end of the block, whose code has the turn, in `directory`. The steps of the others wait
+        for it from the call on. After `stopping` is set, its next step raises `Stopped`."""
+        self._count(1)
+        with self._turn:
+            os.chdir(directory)
+            try:
+                yield Member(self, stopping or threading.Event())
+            finally:
+                self._count(-1)
+                self._turn.notify_all()
+
+    def step(self, own: Step) -> Tensor:
+        """The loss of a step, whose gradients its parameters have then. Raises what this step alone raises."""
+        directory = Path.cwd()
+        self._waiting.append(own)
+        while own.loss is None and own.error is None:
+            if len(self._waiting) == self._num_members:
+                self._run_all()
+            else:
+                self._turn.wait()
+        os.chdir(directory)
+        if own.error is not None:
+            raise own.error
+        assert own.loss is not None, "a step without an error has a loss"
+        return own.loss
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self._num_members += change
+
+    def _run_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for steps in _divide(waiting):
+            _run_together(steps)
+        self._turn.notify_all()
+
+
+@dataclass(frozen=True)
+class Member:
+    """The place of one training in a company."""
+
+    company: Company
+    stopping: threading.Event
+
+    def step(self, step: Step) -> Tensor:
+        """See `Company.step`."""
+        if not self.stopping.is_set():
+            loss = self.company.step(step)
+            if not self.stopping.is_set():
+                return loss
+        raise Stopped
+
+
+def _divide(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """The steps that share a pass."""
+    found: list[Step] = []
+    for step in steps:
+        if not isinstance(step.adapter, HeadedAdapter):
+            yield [step]
+            continue
+        if found and sum(one.num_tokens for one in [*found, step]) > _MAX_TOKENS:
+            yield found
+            found = []
+        found.append(step)
+    if found:
+        yield found
+
+
+def _run_together(steps: Sequence[Step]) -> None:
+    """Each step gets its loss and gradients, or its own error: if they fail together, each is run alone."""
+    if len(steps) > 1:
+        try:
+            losses = _losses(steps)
+            torch.autograd.backward(losses)
+        except Exception:
+            losses = []
+        for step, loss in zip(steps, losses, strict=False):
+            step.loss = loss.detach()
+        if losses:
+            return
+    for step in steps:
+        step.run_alone()
+
+
+def _losses(steps: Sequence[Step]) -> list[Tensor]:
+    streams = [step.streams() for step in steps]
+    rows = [step.rows for step, own in zip(steps, streams, strict=True) for _ in own]
+    adapters = [step.adapter for step, own in zip(steps, streams, strict=True) for _ in own]
+    outputs = iter(forward_together(adapters, rows, [one for own in streams for one in own]))
+    return [step.loss_of(list(islice(outputs, len(own)))) for step, own in zip(steps, streams, strict=True)]

@@ -1,0 +1,34 @@
+"""The random numbers of one training pass."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_BITS = 16
+
+
+class Stream:
+    """The dropout and the routes of one pass, drawn in the order of the calls.
+
+    They depend on `key` alone, such as a seed and a step: not on torch's global generator, not on other trainings in
+    the process, and not on whether a training was resumed. Without a key torch's global generator chooses one."""
+
+    def __init__(self, *key: int) -> None:
+        chosen = key or (int(torch.randint(2**62, ())),)
+        self._generator = np.random.Generator(np.random.SFC64(chosen))
+
+    def mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
+        """What a dropout of `rate` multiplies by: 0, or the inverse of the share that is kept. `rate` is rounded to a
+        multiple of 2^-16. Bits of numpy take a third of the time of torch's Bernoulli numbers on a CPU."""
+        most = 2 ** (_BITS - 1)
+        bits = torch.from_numpy(self._generator.integers(-most, most, size=shape, dtype=np.int16))
+        dropped = round(rate * 2**_BITS)
+        return (bits >= dropped - most).float().mul_(2**_BITS / (2**_BITS - dropped))
+
+    def drop(self, x: Tensor, rate: float) -> Tensor:
+        """`x` with elements set to 0 with probability `rate`, below 1."""
+        return x * self.mask(tuple(x.shape), rate).to(x) if rate else x
+
+    def routes(self, copies: int, shape: tuple[int, ...]) -> Tensor:
+        """Numbers below `copies`."""
+        return torch.from_numpy(self._generator.integers(copies, size=shape))
