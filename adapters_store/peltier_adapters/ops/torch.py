@@ -148,9 +148,9 @@ class TorchOps(GroupedOps):
         """`act` on tensors of each group's own. The backward pass of a change in place of a slice of y would copy all
         of y for each group."""
         sizes = [one.tokens.stop - one.tokens.start for one in self._groups]
-        ys = y.split(sizes)
-        xs = ys if x is y else x.split(sizes)
-        residuals = [None] * len(sizes) if residual is None else residual.split(sizes)
+        ys = torch.split(y, sizes)
+        xs = ys if x is y else torch.split(x, sizes)
+        residuals = [None] * len(sizes) if residual is None else torch.split(residual, sizes)
         pieces = []
         for one, own, given, rest in zip(self._groups, ys, xs, residuals, strict=True):
             ops = one.program.placed.get(place) if one.program else None
@@ -165,7 +165,7 @@ class TorchOps(GroupedOps):
             return base(x, residual)
         x = x if residual is None else x + residual
         runs = list(self._norms(index))
-        pieces = x.split([tokens.stop - tokens.start for tokens, _, _ in runs])
+        pieces = torch.split(x, [tokens.stop - tokens.start for tokens, _, _ in runs])
         return _join([weigh(own, base, piece, flat) for piece, (_, own, flat) in zip(pieces, runs, strict=True)])
 
     @cached_property

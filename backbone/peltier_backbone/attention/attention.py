@@ -124,6 +124,8 @@ class SpanAttention:
         """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""
         contexts, sizes = [], [span.tokens.stop - span.tokens.start for span in self._spans]
         # The backward pass of slices would fill one whole tensor for each.
-        for number, (span, own, given) in enumerate(zip(self._spans, qkv.split(sizes), x.split(sizes), strict=True)):
+        for number, (span, own, given) in enumerate(
+            zip(self._spans, torch.split(qkv, sizes), torch.split(x, sizes), strict=True)
+        ):
             contexts.append(span.attend(own, self._adaptation.prefix(layer, number, given)))
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts)

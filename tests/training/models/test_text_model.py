@@ -21,6 +21,7 @@ from peltier_training.data.examples import Example
 from peltier_training.data.rows import text_rows
 from peltier_training.fit.objective import TextObjective
 from peltier_training.models.model import NO_DROPOUT, Dropout, TextAdapter
+from peltier_training.models.stream import Stream
 from torch import Tensor
 
 PRESETS_ON_T5 = [preset.name for preset in PRESETS.values() if preset.t5]
@@ -210,7 +211,7 @@ def test_a_fresh_adapter_starts_at_the_backbone(t5: Backbone):
         model = TextAdapter(t5, parts, settings, seed=0).eval()
         with torch.inference_mode():
             logits, _ = read(model, t5, [0, 1, 2, 0])
-            model.parts, model.served = (), dict  # type: ignore[method-assign]
+            model.parts, model.served = (), lambda stream: {}  # type: ignore[method-assign]
             bare, _ = read(model, t5, [0, 1, 2, 0])
         assert (logits - bare).abs().max() <= allowed * bare.abs().max(), preset
 
@@ -229,13 +230,13 @@ def test_samples_are_routed_apart(t5: Backbone):
     """With `routing=sample` a row is encoded and written by the copies drawn for it alone, as if it stood alone."""
     model = create_model(t5, "adamix", routing="sample", experts="8")
     model._dropout = NO_DROPOUT
-    drawn = model._drawn(len(TEXTS))
+    drawn = model._drawn(len(TEXTS), Stream(0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "_drawn", lambda num: drawn)
+        patch.setattr(model, "_drawn", lambda num, stream: drawn)
         together = log_likelihoods(model, t5, 1)
     model.eval()
     for row in range(len(TEXTS)):
-        model.served = lambda row=row: drawn[row]  # type: ignore[method-assign]
+        model.served = lambda stream, row=row: drawn[row]  # type: ignore[method-assign]
         torch.testing.assert_close(together[row], log_likelihoods(model, t5, 1)[row], atol=1e-5, rtol=1e-5)
 
 

@@ -9,12 +9,13 @@ process, such as the current directory or torch's generator, is a training's own
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peltier_backbone.load import load_backbone
@@ -24,8 +25,8 @@ from torch import Tensor
 from peltier_training.models.model import HeadedAdapter, TrainableAdapter, forward_together
 from peltier_training.models.stream import Stream
 
-# Tokens of a pass over the rows of several trainings; a pass keeps about 0.2 MB a token on MiniLM until its backward.
-_MAX_TOKENS = 4_096
+# Tokens of a pass over the rows of several trainings, which keeps about 1 MB a token on MiniLM until its backward pass.
+_PASS_TOKENS = 1_024
 
 
 class Stopped(BaseException):
@@ -70,6 +71,8 @@ class Company:
         self._counting = threading.Lock()
         self._num_members = 0
         self._waiting: list[Step] = []
+        # One thread computes all passes, because each thread keeps the memory that it has freed.
+        self._passes = ThreadPoolExecutor(1, "passes")
 
     @contextmanager
     def join(self, directory: Path, stopping: threading.Event | None = None) -> Iterator["Member"]:
@@ -106,7 +109,7 @@ class Company:
     def _run_all(self) -> None:
         waiting, self._waiting = self._waiting, []
         for steps in _divide(waiting):
-            _run_together(steps)
+            self._passes.submit(_run_together, steps).result()
         self._turn.notify_all()
 
 
@@ -133,7 +136,7 @@ def _divide(steps: Sequence[Step]) -> Iterator[list[Step]]:
         if not isinstance(step.adapter, HeadedAdapter):
             yield [step]
             continue
-        if found and sum(one.num_tokens for one in [*found, step]) > _MAX_TOKENS:
+        if found and sum(one.num_tokens for one in [*found, step]) > _PASS_TOKENS:
             yield found
             found = []
         found.append(step)
@@ -160,6 +163,6 @@ def _run_together(steps: Sequence[Step]) -> None:
 def _losses(steps: Sequence[Step]) -> list[Tensor]:
     streams = [step.streams() for step in steps]
     rows = [step.rows for step, own in zip(steps, streams, strict=True) for _ in own]
-    adapters = [step.adapter for step, own in zip(steps, streams, strict=True) for _ in own]
+    adapters = [cast(HeadedAdapter, step.adapter) for step, own in zip(steps, streams, strict=True) for _ in own]
     outputs = iter(forward_together(adapters, rows, [one for own in streams for one in own]))
     return [step.loss_of(list(islice(outputs, len(own)))) for step, own in zip(steps, streams, strict=True)]

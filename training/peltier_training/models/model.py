@@ -113,7 +113,7 @@ class MixedAdaptation(SiteAdaptation):
         return self._drop(y) if index == self._members[0].dropped_norm else y
 
     def _drop(self, x: Tensor) -> Tensor:
-        return torch.cat([one.drop(own) for one, own in zip(self._members, x.split(self._sizes), strict=True)])
+        return torch.cat([one.drop(own) for one, own in zip(self._members, torch.split(x, self._sizes), strict=True)])
 
 
 @dataclass(frozen=True)
@@ -222,12 +222,13 @@ def forward_together(
 ) -> list[Tensor]:
     """The outputs of each adapter for its own `rows`, from one pass over the rows of all. All have one backbone."""
     backbone = adapters[0].backbone
-    packs = [backbone.pack(own) for own in rows]
+    packs = [backbone.pack(list(own)) for own in rows]
     passes = [one.begin(p.lengths, stream) for one, p, stream in zip(adapters, packs, streams, strict=True)]
     adaptation = MixedAdaptation([one.adaptation for one in passes])
     hidden = backbone.bert(backbone.pack([row for own in rows for row in own]), adaptation)
-    parts = hidden.split([sum(packed.lengths) for packed in packs])
-    return [one.finish(*mine) for one, *mine in zip(adapters, passes, packs, parts, strict=True)]
+    parts = torch.split(hidden, [sum(packed.lengths) for packed in packs])
+    members = zip(adapters, passes, packs, parts, strict=True)
+    return [one.finish(own, packed, states) for one, own, packed, states in members]
 
 
 class PairAdapter(HeadedAdapter):

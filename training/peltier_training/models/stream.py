@@ -23,7 +23,8 @@ class Stream:
         most = 2 ** (_BITS - 1)
         bits = torch.from_numpy(self._generator.integers(-most, most, size=shape, dtype=np.int16))
         dropped = round(rate * 2**_BITS)
-        return (bits >= dropped - most).float().mul_(2**_BITS / (2**_BITS - dropped))
+        kept: Tensor = bits >= dropped - most
+        return kept.float().mul_(2**_BITS / (2**_BITS - dropped))
 
     def drop(self, x: Tensor, rate: float) -> Tensor:
         """`x` with elements set to 0 with probability `rate`, below 1."""

@@ -16,6 +16,7 @@ from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import judge_scores, measure
 from peltier_training.models.experts import Experts
 from peltier_training.models.model import TrainableAdapter
+from peltier_training.models.stream import Stream
 
 NUM_PASSES = 4  # random routes of an ensemble, as in the paper
 NUM_ENSEMBLES = 2
@@ -118,7 +119,7 @@ def random_routes(model: TrainableAdapter, num: int, seed: int) -> list[RouteTen
     model.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        drawn = [_clone(model.served()) for _ in range(num)]
+        drawn = [_clone(model.served(Stream())) for _ in range(num)]
     model.eval()
     return drawn
 
