@@ -38,7 +38,7 @@ class Span:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
         if qkv.device.type != "cpu":
             return self._padded(qkv, prefix, self._padding)
-        if torch.is_grad_enabled():  # whatever else is in the batch, training computes a row in one way
+        if qkv.requires_grad:
             return self._in_groups(qkv, prefix)
         # Attention is slower in bfloat16 than in float32 on the CPU, at any length.
         exact = qkv.float()
@@ -85,7 +85,7 @@ class Span:
         if prefix is not None:
             key, value = torch.cat((prefix.keys, key), 2), torch.cat((prefix.values, value), 2)
         mask = self._mask(padding, qkv, key.shape[2] - padding.width)
-        attend = _differentiable if torch.is_grad_enabled() else F.scaled_dot_product_attention
+        attend = _differentiable if qkv.requires_grad else F.scaled_dot_product_attention
         return padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
 
     def _mask(self, padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:

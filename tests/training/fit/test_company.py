@@ -79,8 +79,9 @@ def train_together(trainings: Sequence[Training]) -> None:
 
 
 def assert_same(training: Training, allowed: float = 1e-4) -> None:
-    """But for rounding: torch computes the last of a number of elements that no vector fills by other instructions, and
-    Adam makes whole steps of gradients that are hardly more than rounding."""
+    """But for rounding: torch computes the last elements of a tensor, which fill no vector, by other instructions, and
+    attends by another kernel where nothing below needs a gradient. Adam makes whole steps of gradients that are hardly
+    more than rounding."""
     assert training.error is None, training.error
     for name, tensor in training.alone().items():
         torch.testing.assert_close(training.weights[name], tensor, atol=allowed, rtol=0)

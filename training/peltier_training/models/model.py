@@ -82,7 +82,7 @@ class MixedAdaptation(SiteAdaptation):
     """The adaptation of one pass of an encoder over the rows of several trainings, back to back.
 
     Each member's ops, attention and dropout see its own rows only, in tensors of the shapes that a pass of its own has:
-    a row's states do not depend on the other members."""
+    a row's states depend on the other members only by rounding."""
 
     def __init__(self, members: Sequence[DropoutAdaptation]) -> None:
         super().__init__(

@@ -116,7 +116,8 @@ class Hold:
         await self._end(lambda seconds: self._trainings.settle(*self._key, state=state, seconds=seconds))
 
     async def fail(self, reason: str) -> None:
-        """End the training for a reason."""
+        """End the training for a reason, after what it has told until then is stored."""
+        await self._renew()
         plain = storable(reason)
         settle = self._trainings.settle
         await self._end(lambda seconds: settle(*self._key, state="failed", reason=plain, seconds=seconds))
