@@ -34,6 +34,7 @@ from peltier_server.routes import (
     audit,
     compare,
     console,
+    feedback,
     files,
     keys,
     live,
@@ -53,6 +54,7 @@ from peltier_server.trainings.worker_process import require_training
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
+    feedback.router,
     compare.router,
     openai.router,
     fine_tuning.router,

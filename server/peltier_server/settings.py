@@ -308,6 +308,15 @@ class TrainingSettings(SettingsGroup):
     max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
 
 
+class FeedbackSettings(SettingsGroup):
+    """What is kept of answers during guarded changes of aliases, until feedback arrives."""
+
+    feedback_seconds: float = setting(
+        24 * 3600.0, "How long feedback to an answer of a guarded change is accepted.", gt=0, le=_YEAR_SECONDS
+    )
+    max_recorded_answers: Count = setting(100_000, "Maximum answers of a tenant that wait for feedback.")
+
+
 class ClusterSettings(SettingsGroup):
     """The replicas on Ray Serve."""
 
@@ -355,6 +364,7 @@ class Settings(SettingsGroup):
     memory: MemorySettings = Field(default_factory=MemorySettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     training: TrainingSettings = Field(default_factory=TrainingSettings)
+    feedback: FeedbackSettings = Field(default_factory=FeedbackSettings)
 
 
 GROUPS: Mapping[str, type[SettingsGroup]] = {name: field.annotation for name, field in Settings.model_fields.items()}  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The registry: all operations on tenants, keys, adapters, versions and aliases, and of files, trainings and guarded changes."""
+"""The registry: operations on tenants, keys, adapters, versions and aliases, and of files, trainings and rollouts."""
 
 import asyncio
 from collections import defaultdict

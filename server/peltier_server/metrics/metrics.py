@@ -131,6 +131,7 @@ class Metrics:
         self.versions = VersionMetrics(self._registry, max_versions)
         self._add_tenants()
         self._add_trainings()
+        self._add_rollouts()
         self._add_failures()
 
     def _add_requests(self) -> None:
@@ -241,6 +242,15 @@ class Metrics:
         self.training_publications = self._counter(
             "peltier_training_publications_total", "Trained adapters: published by this replica, or refused", "result"
         )
+
+    def _add_rollouts(self) -> None:
+        self.rollouts = self._counter(
+            "peltier_rollouts_total", "Guarded changes that this replica decided: promoted or rolled_back", "result"
+        )
+        self.shadows = self._counter(
+            "peltier_shadows_total", "Requests for shadowing candidates: computed, failed, or dropped", "result"
+        )
+        self.feedback = self._counter("peltier_feedback_total", "Feedback to answers: right or wrong", "result")
 
     def _add_failures(self) -> None:
         self._ready = self._gauge("peltier_ready", "1 while /ready is 200, else 0")

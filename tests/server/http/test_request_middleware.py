@@ -28,6 +28,7 @@ PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias
 SCOPES = {
     "POST /v1/tasks/{task}/predict": "predict",
     "POST /v1/predict": "predict",
+    "POST /v1/feedback": "predict",
     "POST /v1/compare": "predict",
     "POST /v1/completions": "predict",
     "POST /v1/embeddings": "predict",
@@ -58,6 +59,7 @@ SCOPES = {
     "GET /v1/adapters/{name}/versions/{version}/report": "predict",
     "GET /v1/activity": "predict",
     "GET /v1/adapters/{name}/aliases": "predict",
+    "GET /v1/adapters/{name}/aliases/{alias}": "predict",
     "GET /v1/adapters/{name}/placement": "predict",
     "PUT /v1/adapters/{name}/pin": "publish",
     "DELETE /v1/adapters/{name}/pin": "publish",
@@ -75,6 +77,7 @@ SCOPES = {
     "PUT /v1/adapters/{name}/aliases/{alias}": "publish",
     "DELETE /v1/adapters/{name}/aliases/{alias}": "publish",
     "POST /v1/adapters/{name}/aliases/{alias}/rollback": "publish",
+    "POST /v1/adapters/{name}/aliases/{alias}/stop": "publish",
     "POST /v1/files": "train",
     "GET /v1/files": "train",
     "GET /v1/files/{file_id}": "train",
