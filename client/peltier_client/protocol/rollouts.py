@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
+from peltier_client.protocol.predict import state_rule
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 RolloutState = Literal["running", "promoted", "rolled_back", "stopped"]
@@ -14,7 +15,14 @@ MAX_FEEDBACK_LABELS = 4096
 MAX_FEEDBACK_CHARS = 65_536
 
 Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
-FeedbackLabel = Annotated[str, Field(max_length=MAX_FEEDBACK_CHARS)]
+_Label = Annotated[str, Field(max_length=MAX_FEEDBACK_CHARS)]
+RightLabel = Annotated[
+    _Label | Annotated[list[_Label], Field(max_length=MAX_FEEDBACK_LABELS)],
+    state_rule(
+        f"must be a label or a list of at most {MAX_FEEDBACK_LABELS} labels, each of at most {MAX_FEEDBACK_CHARS} "
+        "characters"
+    ),
+]
 
 
 class RolloutGuard(RequestModel):
@@ -73,7 +81,7 @@ class FeedbackRequest(RequestModel):
 
     request_id: Annotated[str, Field(min_length=1, max_length=128)]
     row: Annotated[StrictInt, Field(ge=0, lt=2**31)] = 0
-    label: FeedbackLabel | Annotated[list[FeedbackLabel], Field(max_length=MAX_FEEDBACK_LABELS)] | None = None
+    label: RightLabel | None = None
     right: StrictBool | None = None
 
     @model_validator(mode="after")

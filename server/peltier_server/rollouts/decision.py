@@ -2,13 +2,12 @@
 
 Every comparison of the two versions has an outcome: +1 if the candidate is better, 0, or -1 if it is worse. Under
 shadow both versions answer the same row. Under a share, judged rows are compared in the order of their arrival, one
-of each version: the pairs of Wald, Sequential Analysis (1947), section 6.3. The evidence against the hypothesis that
-the mean outcome is at most m is the wealth of a gambler who bets against it: the capital process of Waudby-Smith and
-Ramdas, Estimating means of bounded random variables by betting (JRSS B, 2024), equation 14, averaged over a grid of
-fixed stakes. Under the hypothesis its expectation is at most 1 at any time, so by Ville's inequality it ever reaches
-1/alpha with probability at most alpha, however often one looks (Ramdas et al., Game-theoretic statistics and safe
-anytime-valid inference, Statistical Science 2023). It depends on the counts of the outcomes alone, so replicas need
-only sums.
+of each version, as Wald does (Sequential Analysis, 1947, chapter 6). The evidence against the hypothesis that the
+mean outcome is at most m is the wealth of a gambler who bets against it: the capital process of Waudby-Smith and
+Ramdas, Estimating means of bounded random variables by betting (JRSS B, 2024, arXiv 2010.09686), section 4, averaged
+over a grid of fixed stakes, which they call diversified Kelly betting. Under the hypothesis its expectation is at
+most 1 at any time, so by Ville's inequality it ever reaches 1/alpha with probability at most alpha, however often one
+looks. It depends on the counts of the outcomes alone, so replicas need only sums.
 """
 
 import math
@@ -20,7 +19,7 @@ from peltier_client.protocol import RolloutGuard
 from peltier_store.registry import StoredRollout
 
 # Small stakes find small differences in much data, large ones find large differences early.
-_STAKES = tuple(0.005 * 180 ** (place / 15) for place in range(16))
+STAKES = tuple(0.005 * 180 ** (place / 15) for place in range(16))
 # Larger values do not fit in JSON.
 _MAX_LOG = 690.0
 
@@ -55,7 +54,7 @@ def evidence(wins: int, ties: int, losses: int, at_most: float) -> float:
         wins * math.log1p(stake * (1 - at_most) / (1 + at_most))
         + ties * math.log1p(-stake * at_most / (1 + at_most))
         + losses * math.log1p(-stake)
-        for stake in _STAKES
+        for stake in STAKES
     ]
     highest = max(logs)
     mean = math.fsum(math.exp(one - highest) for one in logs) / len(logs)
@@ -65,16 +64,18 @@ def evidence(wins: int, ties: int, losses: int, at_most: float) -> float:
 def decide(rollout: StoredRollout, now: datetime) -> Verdict:
     """The decision about a rollout that is in progress."""
     guard = RolloutGuard.model_validate({**rollout.guard, "share": rollout.share, "shadow": rollout.share is None})
-    numbers = _numbers(rollout, guard)
-    for harm, found, needed in _harms(guard, numbers):
-        if found >= needed:
-            reason = f"{harm.sentence}: {_shown(harm, rollout.counts)} (evidence {found:.4g}, {needed:g} needed)"
-            return Verdict("rolled_back", reason, numbers)
-    found, needed = numbers["evidence"]["promotion"], numbers["needed"]["promotion"]
-    if found >= needed:
-        what = f"the candidate is at most {guard.margin:g} less accurate"
-        reason = f"{what}: {_shown(HARMS[0], rollout.counts)} (evidence {found:.4g}, {needed:g} needed)"
-        return Verdict("promoted", reason, numbers)
+    found = dict(_evidence(rollout, guard))
+    needed = {harm.name: 1 / (guard.alpha * harm.alpha_share) for harm in HARMS if harm.name in found}
+    needed["promotion"] = 1 / guard.alpha
+    rounded = {name: float(f"{value:.4g}") for name, value in found.items()}
+    numbers = {"counts": public(rollout.counts), "evidence": rounded, "needed": needed}
+    for harm in HARMS:
+        if harm.name in found and found[harm.name] >= needed[harm.name]:
+            what = f"{harm.sentence}: {_shown(harm, rollout.counts)}"
+            return Verdict("rolled_back", f"{what} ({_compared(numbers, harm.name)})", numbers)
+    if found["promotion"] >= needed["promotion"]:
+        what = f"the candidate is at most {guard.margin:g} less accurate: {_shown(HARMS[0], rollout.counts)}"
+        return Verdict("promoted", f"{what} ({_compared(numbers, 'promotion')})", numbers)
     if now < rollout.ends_at:
         return Verdict(None, "", numbers)
     state = "promoted" if guard.at_end == "promote" else "rolled_back"
@@ -82,25 +83,19 @@ def decide(rollout: StoredRollout, now: datetime) -> Verdict:
     return Verdict(state, reason, numbers)
 
 
-def _harms(guard: RolloutGuard, numbers: Mapping[str, Any]) -> Iterator[tuple[Harm, float, float]]:
+def _evidence(rollout: StoredRollout, guard: RolloutGuard) -> Iterator[tuple[str, float]]:
+    """The evidence for each harm that is tested, and for a promotion."""
     for harm in HARMS:
-        if harm.name in numbers["evidence"]:
-            yield harm, numbers["evidence"][harm.name], numbers["needed"][harm.name]
-
-
-def _numbers(rollout: StoredRollout, guard: RolloutGuard) -> dict[str, Any]:
-    counts = rollout.counts
-    found = {}
-    for harm in HARMS:
-        wins, ties, losses = outcomes(counts, harm.name)
+        wins, ties, losses = outcomes(rollout.counts, harm.name)
         if harm.name != "disagreement":
-            found[harm.name] = evidence(losses, ties, wins, 0.0)
+            yield harm.name, evidence(losses, ties, wins, 0.0)
         elif guard.max_disagreement is not None:
-            found[harm.name] = evidence(losses, ties, wins, 2 * guard.max_disagreement - 1)
-    found["promotion"] = evidence(*outcomes(counts, "accuracy"), -guard.margin)
-    needed = {harm.name: 1 / (guard.alpha * harm.alpha_share) for harm in HARMS if harm.name in found}
-    rounded = {name: float(f"{value:.4g}") for name, value in found.items()}
-    return {"counts": public(counts), "evidence": rounded, "needed": needed | {"promotion": 1 / guard.alpha}}
+            yield harm.name, evidence(losses, ties, wins, 2 * guard.max_disagreement - 1)
+    yield "promotion", evidence(*outcomes(rollout.counts, "accuracy"), -guard.margin)
+
+
+def _compared(numbers: Mapping[str, Any], name: str) -> str:
+    return f"evidence {numbers['evidence'][name]:g}, {numbers['needed'][name]:g} needed"
 
 
 def outcomes(counts: Mapping[str, Any], what: str) -> tuple[int, int, int]:

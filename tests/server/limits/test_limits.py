@@ -20,6 +20,7 @@ from tests.server.limits import (  # noqa: F401 - each registers its probes
     of_life,
     of_memory,
     of_requests,
+    of_rollouts,
     of_stores,
     of_tenants,
     of_texts,
@@ -56,6 +57,10 @@ PACKAGES = (
 UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
+        "peltier_store.registry.rollouts.MAX_WAITING",
+        "peltier_server.rollouts.answers._MAX_SHOWN_LABELS",
+        "peltier_server.rollouts.decision._MAX_LOG",
+        "peltier_server.rollouts.recorder._MAX_UNMATCHED",
         "peltier_store.registry.files._MAX_CREATING",
         "peltier_store.registry.tenants._MAX_COUNT",
         "peltier_store.backup._MAX_SUMMARY_BYTES",
