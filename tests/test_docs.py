@@ -41,6 +41,7 @@ RUN = {
     "docs/guides/many-tasks.md",
     "docs/guides/protocols.md",
     "docs/guides/publish.md",
+    "docs/guides/rollouts.md",
     "docs/guides/score.md",
     "docs/guides/tenants.md",
     "docs/guides/t5.md",

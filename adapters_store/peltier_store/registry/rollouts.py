@@ -283,7 +283,10 @@ def _answer(connection: Connection, tenant: str, request_id: str, row: int) -> S
     columns = (column for column in AnswerRow.__table__.columns if column.name != "id")
     found = connection.execute(select(*columns).where(*own)).one_or_none()
     if found is None:
-        raise AnswerUnknown(f"no answer is recorded for row {row} of request {request_id!r}")
+        raise AnswerUnknown(
+            f"no answer is recorded for row {row} of request {request_id!r}: no guarded change was in progress, or the "
+            "answer is forgotten"
+        )
     return StoredAnswer(**found._mapping)
 
 

@@ -93,7 +93,7 @@ class FeedbackRequest(RequestModel):
 
 class Feedback(ResponseModel):
     """The version that answered the row, whether its answer was right, and the SHA-256 of the row's input as JSON, its
-    first 32 digits. `counted` says whether the guarded change was still in progress."""
+    first 32 digits. `counted` says whether the guarded change was still in progress, `state` how it is now."""
 
     request_id: str
     row: int
@@ -101,4 +101,5 @@ class Feedback(ResponseModel):
     version: int
     right: bool
     counted: bool
+    state: RolloutState
     input_hash: str

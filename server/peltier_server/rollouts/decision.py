@@ -13,7 +13,7 @@ looks. It depends on the counts of the outcomes alone, so replicas need only sum
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from peltier_client.protocol import RolloutGuard
 from peltier_store.registry import StoredRollout
@@ -43,7 +43,7 @@ HARMS = (
 class Verdict(NamedTuple):
     """The decision: `promoted`, `rolled_back`, or None to wait; with its reason, and the numbers behind it."""
 
-    state: str | None
+    state: Literal["promoted", "rolled_back"] | None
     reason: str
     numbers: Mapping[str, Any]
 
@@ -78,9 +78,8 @@ def decide(rollout: StoredRollout, now: datetime) -> Verdict:
         return Verdict("promoted", f"{what} ({_compared(numbers, 'promotion')})", numbers)
     if now < rollout.ends_at:
         return Verdict(None, "", numbers)
-    state = "promoted" if guard.at_end == "promote" else "rolled_back"
     reason = f"nothing was proven within {guard.max_hours:g} hours, and at_end is {guard.at_end}"
-    return Verdict(state, reason, numbers)
+    return Verdict("promoted" if guard.at_end == "promote" else "rolled_back", reason, numbers)
 
 
 def _evidence(rollout: StoredRollout, guard: RolloutGuard) -> Iterator[tuple[str, float]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Feedback, FeedbackRequest, Rollout, RolloutGuard
+from peltier_client.protocol import Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
 from peltier_store.registry import AnswerUnknown, Judgement, RegistryError, Retention, RolloutDraft, StoredRollout
 
 from peltier_server.auth.keyring import Caller
@@ -92,11 +92,12 @@ class Rollouts:
             if not any(owner == tenant for owner, _ in self._catalog.guarded):
                 raise
             await asyncio.sleep(_WAIT_SECONDS)
+            await self.report()
             answer, rollout = await self._registry.answer(tenant, request_id, row)
         judgement = Judgement(self._right_answer(rollout, feedback), feedback.right)
         answer, rollout = await self._registry.judge(tenant, request_id, row, judgement)
         self._metrics.feedback.labels("right" if answer.was_right else "wrong").inc()
-        await self._decide(rollout)
+        state = await self._decide(rollout)
         return Feedback(
             request_id=request_id,
             row=row,
@@ -104,6 +105,7 @@ class Rollouts:
             version=answer.version,
             right=bool(answer.was_right),
             counted=rollout.state == "running",
+            state=state,
             input_hash=answer.text_hash,
         )
 
@@ -159,18 +161,18 @@ class Rollouts:
                 if newest is not None and newest.id == rollout.id:
                     await self._decide(newest)
 
-    async def _decide(self, rollout: StoredRollout) -> None:
-        if rollout.state != "running":
-            return
+    async def _decide(self, rollout: StoredRollout) -> RolloutState:
+        """Decides a rollout if its counts or its time allow it; returns its state."""
         verdict = decide(rollout, datetime.now(UTC))
-        if verdict.state is None:
-            return
+        if rollout.state != "running" or verdict.state is None:
+            return rollout.state  # type: ignore[return-value]
         settled = await self._registry.settle(rollout.id, verdict.state, verdict.reason, verdict.numbers, actor=_ACTOR)
         if settled is not None:
             self._metrics.rollouts.labels(settled.state).inc()
             subject = f"{settled.tenant}:{settled.name}@{settled.alias}"
             logger.info("the change of %s to version %d is %s: %s", subject, *_facts(settled))
         await self._sync.sync_after_write()
+        return verdict.state
 
 
 def _facts(rollout: StoredRollout) -> tuple[int, str, str | None]:

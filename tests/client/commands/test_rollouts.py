@@ -29,8 +29,15 @@ ROLLOUT: dict[str, Any] = {
 }
 ALIAS = {"alias": "live", "versions": {"1": 0.9, "2": 0.1}, "created_at": "2026-11-21T00:00:00Z", "created_by": "ada"}
 FEEDBACK = {
-    "request_id": "r", "row": 2, "adapter": "sst2", "version": 2, "right": False, "counted": True, "input_hash": "0f"
-}  # fmt: skip
+    "request_id": "r",
+    "row": 2,
+    "adapter": "sst2",
+    "version": 2,
+    "right": False,
+    "counted": True,
+    "state": "running",
+    "input_hash": "0f",
+}
 
 
 def test_what_is_sent() -> None:

@@ -19,7 +19,8 @@ async def judge(shop: Shop, right_version: int, limit: int = 200) -> int:
         is_right = body["adapter"]["version"] == right_version
         told = await shop.tell(f"r{number}", right=is_right)
         assert told.status_code == 200, told.text
-        if (await shop.state())["state"] != "running":
+        assert told.json()["counted"]
+        if told.json()["state"] != "running":
             return number + 1
     raise AssertionError(f"no decision after {limit} rows")
 
