@@ -2,13 +2,13 @@
 what it holds now."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from peltier_client.protocol.adapters import Digest
 from peltier_client.protocol.operations import QuarantinedVersion
-from peltier_client.protocol.predict import Tier
+from peltier_client.protocol.predict import Tier, is_none
 from peltier_client.protocol.wire import ResponseModel
 
 
@@ -17,6 +17,9 @@ class VersionActivity(ResponseModel):
     the seconds from a request to the end of its answer.
 
     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
+    `answer_drift` and `input_drift` compare recent labels and lengths of inputs with the first ones of this replica, as
+    population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
+    thousand rows.
     """
 
     name: str
@@ -26,6 +29,8 @@ class VersionActivity(ResponseModel):
     errors: int
     p50_seconds: float
     p99_seconds: float
+    answer_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
+    input_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
 
 
 class Resident(ResponseModel):

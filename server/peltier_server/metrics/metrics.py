@@ -21,6 +21,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
+from peltier_server.metrics.drift import DriftMetrics
 from peltier_server.metrics.series import (
     FINE_SECONDS,
     BusyVersions,
@@ -129,6 +130,7 @@ class Metrics:
         self._add_texts()
         self._add_adapters()
         self.versions = VersionMetrics(self._registry, max_versions)
+        self.drift = DriftMetrics(self._registry, max_versions)
         self._add_tenants()
         self._add_trainings()
         self._add_rollouts()
