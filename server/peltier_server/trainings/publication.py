@@ -23,6 +23,7 @@ from peltier_store.registry import (
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import BackgroundTask
 from peltier_server.catalog.publisher import Publisher, Store, UploadTarget
+from peltier_server.catalog.store_watch import GONE
 from peltier_server.metrics.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,8 @@ class TrainingPublisher:
             try:
                 while await self._look():
                     pass
+            except GONE:
+                pass  # `StoreWatch` logs it
             except AdapterError as error:
                 logger.warning("trained adapters cannot be published now and are tried again: %s", error)
             except Exception:
