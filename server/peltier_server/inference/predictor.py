@@ -127,7 +127,8 @@ class Predictor:
         self._on_answer: OnAnswer | None = None
 
     def follow(self, on_answer: OnAnswer) -> None:
-        """Calls `on_answer` for each answered request, before its caller gets the answer."""
+        """Calls `on_answer` for each answered request while aliases have guarded changes, before its caller gets the
+        answer."""
         self._on_answer = on_answer
 
     def expand_groups(self, context: RequestContext, tasks: Sequence[str]) -> list[str]:
@@ -226,7 +227,7 @@ class Predictor:
 
     async def _attempt(self, request: PredictionRequest) -> Prediction:
         """The answer to inputs, which `on_answer` gets too."""
-        if self._on_answer is None:
+        if self._on_answer is None or not self._catalog.guarded:
             return await self._answer(request)
         try:
             prediction = await self._answer(request)
@@ -298,6 +299,8 @@ class Predictor:
             _trace_work(context.trace, leased_at, lease, outcome)
         outputs = group_windows(request.inputs, encoded, outcome.outputs) if task.reads_tokens else outcome.outputs
         predictions, num_bytes = await self._reader.read(outputs, form, request, size)
+        if artifact is None and not request.is_shadow:
+            self._limits.metrics.windows.observe(entry.labels, num_tokens, predictions)
         num_new_tokens, timings = count_new_tokens(outputs), create_timings(lease, outcome, time.monotonic() - started)
         batch = outcome.batch_rows, outcome.batch_adapters
         return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes)

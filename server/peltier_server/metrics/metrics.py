@@ -30,6 +30,7 @@ from peltier_server.metrics.series import (
     Series,
     TenantLabels,
     VersionMetrics,
+    VersionWindows,
 )
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.ticket import Ticket
@@ -130,7 +131,8 @@ class Metrics:
         self._add_texts()
         self._add_adapters()
         self.versions = VersionMetrics(self._registry, max_versions)
-        self.drift = DriftMetrics(self._registry, max_versions)
+        self.windows = VersionWindows(max_versions)
+        self.drift = DriftMetrics(self._registry, self.windows)
         self._add_tenants()
         self._add_trainings()
         self._add_rollouts()

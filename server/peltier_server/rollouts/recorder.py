@@ -57,13 +57,8 @@ class Recorder:
         self._shadows: dict[asyncio.Task[None], tuple[str, str]] = {}
 
     def observe(self, request: PredictionRequest, outcome: Prediction | Exception) -> None:
-        """Counts an answered or failed request, if its alias has a guarded change in progress; and every answer for the
-        drift of its version."""
-        if isinstance(outcome, Prediction) and request.target.artifact is None:
-            num_tokens, predictions = outcome.opening.num_tokens, outcome.predictions
-            self._metrics.drift.observe(request.target.entry.labels, num_tokens, predictions)
-        # Nearly always nothing is guarded, and this is called for every request.
-        if self._catalog.guarded and (found := self._find(request)) is not None:
+        """Counts an answered or failed request, if its alias has a guarded change in progress."""
+        if (found := self._find(request)) is not None:
             try:
                 self._observe(*found, request, outcome)
             except Exception:

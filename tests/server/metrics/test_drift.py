@@ -4,8 +4,9 @@ import math
 
 import pytest
 from peltier_server.context import VersionLabels
-from peltier_server.metrics import drift
-from peltier_server.metrics.drift import DriftMetrics, Window, stability_index
+from peltier_server.metrics import series
+from peltier_server.metrics.drift import DriftMetrics, _index, stability_index
+from peltier_server.metrics.series import VersionWindows, Window
 from prometheus_client import CollectorRegistry
 
 from tests.server.conftest import Running
@@ -30,32 +31,32 @@ def test_the_index_is_that_of_the_formula() -> None:
 
 def test_a_window_needs_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first window and a recent one; what is older than the window before the last is forgotten."""
-    monkeypatch.setattr(drift, "WINDOW_ROWS", 10)
+    monkeypatch.setattr(series, "WINDOW_ROWS", 10)
     window = Window()
     for value in "a" * 19:
         window.add(value)
-    assert window.drift is None
+    assert _index(window) is None
     window.add("a")
-    assert window.drift == pytest.approx(0.0)
+    assert _index(window) == pytest.approx(0.0)
     for value in "b" * 20:
         window.add(value)
-    assert window.drift is not None
-    assert window.drift > 1
+    assert (_index(window) or 0) > 1
     for value in "a" * 20:
         window.add(value)
-    assert window.drift == pytest.approx(0.0)
+    assert _index(window) == pytest.approx(0.0)
 
 
 def test_versions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is asked no more gives its place to another, after ten minutes."""
-    monkeypatch.setattr(drift, "WINDOW_ROWS", 4)
+    monkeypatch.setattr(series, "WINDOW_ROWS", 4)
     now, registry = [0.0], CollectorRegistry()
-    metrics = DriftMetrics(registry, 1, lambda: now[0])
+    windows = VersionWindows(1, lambda: now[0])
+    metrics = DriftMetrics(registry, windows)
     second = VersionLabels("acme", "sst2", "2")
     for at, labels in ((0.0, FIRST), (1.0, second), (700.0, second)):
         now[0] = at
         for _ in range(3):
-            metrics.observe(labels, 40, answers("good", 4))
+            windows.observe(labels, 40, answers("good", 4))
     assert metrics.of(FIRST) == (None, None)
     assert metrics.of(second) == pytest.approx((0.0, 0.0))
     labels = {"tenant": "acme", "adapter": "sst2", "version": "2"}
@@ -66,7 +67,7 @@ async def test_tenants_see_the_drift_of_their_adapters(
     running: Running, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In their activity, beside the metrics of the operator; other kinds of answers have a drift of inputs alone."""
-    monkeypatch.setattr(drift, "WINDOW_ROWS", 4)
+    monkeypatch.setattr(series, "WINDOW_ROWS", 4)
     for text in ("good", "good", "good and long and more and more of it"):
         await shop.ask("x", [text] * 4)
     (version,) = (await running.client.get("/v1/activity")).json()["versions"]
