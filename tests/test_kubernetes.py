@@ -35,11 +35,10 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside the pod
 # What the chart itself sets.
 OWN = {
     *("host", "port", "insecure", "admin_key", "metrics_key", "secret", "store", "registry", "rate_store", "publish"),
-    *("routing_host", "routing_port"),
-    # A worker would take the cores of its server, the Service has no port for gRPC, and the chart replaces Ray Serve.
+    *("routing_host", "routing_port", "grpc_port", "grpc_certificate", "grpc_private_key"),
+    # A worker would take the cores of its server, and the chart replaces Ray Serve.
     *(
         "worker",
-        "grpc_port",
         "ray",
         "min_replicas",
         "max_replicas",
@@ -63,6 +62,7 @@ EVERYTHING = {
     "worker": {"enabled": True, "replicas": 2},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "routing": {"enabled": True},
+    "grpc": {"enabled": True, "tlsSecret": "grpc-certificate"},
     "networkPolicy": {
         "from": [{"namespaceSelector": {"matchLabels": {"name": "apps"}}}],
         "pickers": [{"podSelector": {"matchLabels": {"app": "peltier-picker"}}}],
@@ -188,6 +188,7 @@ def test_the_server_accepts_its_environment(values: Values, monkeypatch: pytest.
         assert settings.queue.max_shared_batch_seconds == 0.25
         assert settings.logs.access_log
         assert settings.store.store == "s3://bucket/peltier"
+        assert settings.network.grpc_port == 9000
         assert (settings.routing.routing_host, settings.routing.routing_port) == (EVERYWHERE, 8001)
 
 
@@ -271,7 +272,7 @@ def test_containers_are_hardened_as_the_image_allows(values: Values) -> None:
             "capabilities": {"drop": ["ALL"]},
         }
     mounts = {one["mountPath"] for one in pod_of(manifests["Deployment"])["containers"][0]["volumeMounts"]}
-    assert mounts == {volume, "/tmp"}  # noqa: S108 - a volume of the pod
+    assert mounts - {"/etc/peltier/grpc"} == {volume, "/tmp"}  # noqa: S108 - a volume of the pod
 
 
 def test_the_cluster_sets_no_settings() -> None:
@@ -366,6 +367,24 @@ def test_autoscaling_follows_a_metric_of_the_server() -> None:
     assert "replicas" not in manifests["Deployment"]["spec"]
 
 
+def test_callers_reach_grpc_if_it_is_enabled() -> None:
+    """Through the Service and the policy, at the port of the server. It has the certificate of the Secret if one is named."""
+    for grpc, protocol in (({"enabled": True}, "kubernetes.io/h2c"), (EVERYTHING["grpc"], "https")):
+        manifests = render({**ONE, "grpc": grpc})
+        (container,) = pod_of(manifests["Deployment"])["containers"]
+        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        service = {one["name"]: one for one in manifests["Service"]["spec"]["ports"]}["grpc"]
+        assert (service["targetPort"], service["appProtocol"]) == ("grpc", protocol)
+        assert str(ports["grpc"]) == env_of(manifests["Deployment"])["PELTIER_GRPC_PORT"] == str(service["port"])
+        assert manifests["NetworkPolicy"]["spec"]["ingress"] == [{"ports": [{"port": "http"}, {"port": "grpc"}]}]
+    env, (mount,) = env_of(manifests["Deployment"]), (one for one in container["volumeMounts"] if "grpc" in one["name"])
+    files = [env["PELTIER_GRPC_CERTIFICATE"], env["PELTIER_GRPC_PRIVATE_KEY"]]
+    assert files == [f"{mount['mountPath']}/{name}" for name in ("tls.crt", "tls.key")]
+    (volume,) = (one for one in pod_of(manifests["Deployment"])["volumes"] if one["name"] == mount["name"])
+    assert volume["secret"] == {"secretName": "grpc-certificate"}
+    assert "grpc" not in json.dumps(render(ONE))
+
+
 def test_only_pickers_reach_the_gauges() -> None:
     """The port has no rule without them, and is closed to all others."""
     ports = [
@@ -392,6 +411,11 @@ def test_only_pickers_reach_the_gauges() -> None:
         ({**ONE, "serviceAccount": {"create": False}}, "serviceAccount.name is empty"),
         ({**ONE, "settings": {"max_batch": 3}}, "max_batch"),
         ({**ONE, "replica": 3}, "replica"),
+        ({**ONE, "grpc": {"enabled": True, "ports": 9000}}, "ports"),
+        (
+            {**ONE, "grpc": {"enabled": True, "port": 8001}, "routing": {"enabled": True}},
+            "grpc.port and routing.port are both 8001",
+        ),
     ],
 )
 def test_values_that_cannot_work_are_refused(values: Values, sentence: str) -> None:
