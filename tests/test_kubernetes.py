@@ -368,7 +368,7 @@ def test_autoscaling_follows_a_metric_of_the_server() -> None:
 
 
 def test_callers_reach_grpc_if_it_is_enabled() -> None:
-    """Through the Service and the policy, at the port of the server; with the certificate of a Secret if one is named."""
+    """Through the Service and the policy, at a port of the server; with the certificate of a Secret if it is named."""
     for grpc, protocol in (({"enabled": True}, "kubernetes.io/h2c"), (EVERYTHING["grpc"], "https")):
         manifests = render({**ONE, "grpc": grpc})
         (container,) = pod_of(manifests["Deployment"])["containers"]

@@ -101,7 +101,14 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) ->
     telemetry = create_telemetry(metrics)
     metrics.follow_readiness(lambda: lifecycle.problem is None)
     state = AppState(
-        lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS, OIP_ERRORS), metrics_pages
+        lifecycle,
+        metrics,
+        keyring,
+        enforcer,
+        upload_turns,
+        preparation,
+        (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS),
+        metrics_pages,
     )
     app = Application(
         state,
