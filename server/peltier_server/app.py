@@ -88,10 +88,10 @@ _ROUTERS = (
 )
 
 
-def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) -> FastAPI:
+def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, replica: str | None = None) -> FastAPI:
     """The ASGI app. After its start it loads in the background: `/health` succeeds at once, `/ready` after the load.
 
-    With `metrics_pages`, `/metrics` has the pages of all replicas.
+    With `metrics_pages`, `/metrics` has the pages of all replicas, among which this one is `replica`.
     """
     lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.limits.max_metric_versions), Keyring()
     authenticator = create_authenticator(settings.auth, settings.network, keyring)
@@ -109,6 +109,7 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) ->
         preparation,
         (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS),
         metrics_pages,
+        replica,
     )
     app = Application(
         state,

@@ -14,11 +14,14 @@ from peltier_backbone.machine.heap import keep_freed_memory
 from ray import serve
 from ray.serve._private import replica as ray_replica
 from ray.serve.context import _get_global_client
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.cluster.autoscaling import QUEUED_TOKENS
 from peltier_server.settings import ClusterSettings, Settings
 
 NAME = "peltier"
+# With the value 1 HAProxy takes the place of Ray's own proxies.
+HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
 _REPLICA = "replica"
 # A replica that was killed is replaced after the next check.
 _CHECK_SECONDS = 2.0
@@ -55,7 +58,9 @@ class Replica:
         sys.setswitchinterval(SWITCH_SECONDS)
         # A server without keys refuses any address but loopback, so it must know where the proxies listen.
         network = settings.network.model_copy(update={"host": http_options().host})
-        app = create_app(settings.model_copy(update={"network": network}), self._pages)
+        app = create_app(settings.model_copy(update={"network": network}), self._pages, _replica_id())
+        if os.environ.get(HAPROXY) != "1":
+            app.add_middleware(_WithoutRequestId)
         self._state: Any = app.state
         return app
 
@@ -72,13 +77,34 @@ class Replica:
     def metrics_page(self) -> tuple[str, bytes]:
         """The id of this replica, and its page of metrics as text."""
         page, _ = self._state.metrics.exposition("text/plain")
-        return serve.get_replica_context().replica_id.unique_id, page
+        return _replica_id(), page
 
     async def _pages(self) -> dict[str, bytes]:
         """The page of every replica, by the replica's id."""
         context = serve.get_replica_context()
         handle = serve.get_deployment_handle(context.deployment, context.app_name)
         return dict(await handle.broadcast("metrics_page").results_async())
+
+
+class _WithoutRequestId:
+    """Leaves `x-request-id` out of answers. Ray's proxy gives every request an id, and adds the header itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_rest(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = [(name, value) for name, value in message["headers"] if name != b"x-request-id"]
+                message = {**message, "headers": kept}
+            await send(message)
+
+        await self._app(scope, receive, send_rest)
+
+
+def _replica_id() -> str:
+    own: str = serve.get_replica_context().replica_id.unique_id
+    return own
 
 
 def http_options() -> Any:

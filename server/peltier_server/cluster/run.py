@@ -11,7 +11,7 @@ import ray
 from peltier_backbone.machine.cores import usable_cores
 from ray import serve
 
-from peltier_server.cluster.replica import NAME, deploy, http_options
+from peltier_server.cluster.replica import HAPROXY, NAME, deploy, http_options
 from peltier_server.settings import Settings, SettingsError
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,6 @@ _MAX_STARTS = 4
 
 # The last line of a traceback.
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception): (.+)")
-_HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
 
 
 def run(settings: Settings) -> None:
@@ -32,8 +31,8 @@ def run(settings: Settings) -> None:
     host, port = settings.network.host, settings.network.port
     if not port:
         raise SettingsError("port is 0, and Ray Serve cannot choose a port: name one")
-    if settings.network.is_private and os.environ.get(_HAPROXY) == "1":
-        raise SettingsError(f"with {_HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
+    if settings.network.is_private and os.environ.get(HAPROXY) == "1":
+        raise SettingsError(f"with {HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
     stopped = threading.Event()
     _init(settings)
     try:

@@ -61,9 +61,14 @@ async def _work(location: StoreLocation, machine: Machine, name: str, *, once: b
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, running.stop)
         if end_with_input:
-            # Nothing is ever written to the pipe, so it is readable when its other end is closed.
-            loop.add_reader(0, lambda: (running.stop(), loop.remove_reader(0)))
+            loop.add_reader(0, _end_of_input, running)
         logging.getLogger(__name__).info("worker %s trains on %s", name, machine.backbone)
         await running.run()
     finally:
         await registry.close()
+
+
+def _end_of_input(running: TrainingWorker) -> None:
+    """Nothing is ever written to the pipe, so it is readable once its other end is closed, and stays so."""
+    asyncio.get_running_loop().remove_reader(0)
+    running.stop()

@@ -92,7 +92,7 @@ class GrpcServer:
     def _bind(self, server: grpc.aio.Server, address: str) -> int:
         """Returns the port. Raises `RuntimeError` if it is taken."""
         if self._certificate is None or self._private_key is None:
-            return server.add_insecure_port(address)
+            return int(server.add_insecure_port(address))
         try:
             # gRPC would only say that it cannot bind. An encrypted key would ask the terminal for its password.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._private_key, password="")
@@ -102,7 +102,7 @@ class GrpcServer:
             raise SettingsError(
                 f"TLS of gRPC cannot use {self._certificate} with the key {self._private_key}: {reason}"
             ) from None
-        return server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+        return int(server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
 
     @property
     def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:
