@@ -1,12 +1,16 @@
 """The chart as Helm itself renders it, and the manifests of deploy/kubernetes, against the schemas of Kubernetes.
 
 Helm comes as a library in the package helm-python-sdk, the schemas in kubernetes-validate. The definitions of custom
-resources are in no package: `deploy/kubernetes/validate.py` checks manifests against files of them.
+resources are in no package: tests/support/custom_resources.py has those of the fields in use, and
+`deploy/kubernetes/validate.py` checks manifests against the projects' own files.
 """
 
+import copy
+import functools
 import json
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from peltier_server.settings import SETTINGS, Settings, is_secret
 from peltier_store.commands import app
 
 from deploy.kubernetes.validate import faults, read_definitions
+from tests.support.custom_resources import SCHEMAS, pieces_of
 from tests.support.endpoint_picker import VLLM
 
 helm_python: Any = pytest.importorskip("helm_python", reason="Helm's library has no build for this machine")
@@ -131,24 +136,46 @@ def test_helm_finds_nothing(values: Values) -> None:
     assert [one for one in report["messages"] if one["severity"] > 1] == []
 
 
+def faults_of(manifests: Iterable[Manifest], version: str = VERSIONS[-1]) -> list[str]:
+    return [fault for one in manifests for piece in pieces_of(one) for fault in faults(piece, SCHEMAS, version)]
+
+
 @RELEASES
 @pytest.mark.parametrize("version", VERSIONS)
 def test_manifests_are_those_of_kubernetes(values: Values, version: str) -> None:
-    """Every field has a name and a type that this version knows, but for the operator's ServiceMonitor."""
-    manifests = render(values).values()
-    found = [fault for one in manifests for fault in faults(one, {}, version)]
-    assert [one for one in found if "no definition names monitoring.coreos.com/v1 ServiceMonitor" not in one] == []
+    """Every field has a name and a type that this version knows, or the Prometheus operator for its ServiceMonitor."""
+    assert faults_of(render(values).values(), version) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_samples_are_those_of_kubernetes(version: str) -> None:
-    """The kinds of other projects have no schema here."""
-    found = [
-        fault for name in ("gateway.yaml", "kserve.yaml") for one in sample(name) for fault in faults(one, {}, version)
-    ]
-    others = {"Gateway", "HTTPRoute", "InferencePool", "ServingRuntime", "InferenceService"}
-    assert {fault.split(" ", 1)[0] for fault in found if ": no definition names " in fault} == others
-    assert len(found) == len(others)
+    """And of the projects whose resources they are."""
+    assert faults_of([*sample("gateway.yaml"), *sample("kserve.yaml")], version) == []
+
+
+def _fields(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The path of each field of a manifest below its `spec`, but for names that the user chooses."""
+    for name, below in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        if isinstance(value, dict):
+            yield (*path, name)
+        if name not in {"matchLabels", "requests", "limits"}:
+            yield from _fields(below, (*path, name))
+
+
+def test_a_misspelled_field_of_a_custom_resource_is_a_fault() -> None:
+    """Each field of each of them, with a letter more."""
+    monitor = render(EVERYTHING)["ServiceMonitor"]
+    ours = [one for one in [*sample("gateway.yaml"), *sample("kserve.yaml"), monitor] if "." in one["apiVersion"]]
+    kinds = {one["kind"] for one in ours if (one["apiVersion"], one["kind"]) in SCHEMAS}
+    assert kinds == {kind for _, kind in SCHEMAS}
+    for one in (one for one in ours if one["kind"] in kinds):
+        for *above, name in _fields(one["spec"]):
+            wrong = copy.deepcopy(one)
+            place = functools.reduce(operator.getitem, above, wrong["spec"])
+            place[f"{name}x"] = place.pop(name)
+            assert faults_of([wrong]), (one["kind"], *above, name)
 
 
 def test_unknown_fields_of_custom_resources_are_named(tmp_path: Path) -> None:
