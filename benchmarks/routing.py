@@ -93,6 +93,7 @@ def measure(what: str, cpu_seconds: Callable[[], float], port: int, scrapes: int
     share = f"{100 * min(cpu) / PERIOD_SECONDS:.2f} % of a core at 20 a second"
     print(f"{what}: {listed} names, {len(answer)} bytes, {shown}, {share}")
     print_milliseconds("a scrape by the clock", seconds)
+    print_milliseconds("the same, 20 a second", paced(port))
     return answer
 
 
@@ -108,10 +109,7 @@ def paced(port: int) -> list[float]:
 
 def compare(what: str, server: Server, port: int, scrapes: int) -> None:
     """The server's page, and the same bytes from a process that only sends them."""
-    idle = server.core_share(1)
     answer = measure(what, lambda: server.cpu_seconds, port, scrapes)
-    print(f"  the server without a scrape: {100 * idle:.2f} % of a core")
-    print_milliseconds("  20 scrapes a second, by the clock", paced(port))
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=send_always, args=(answer, there), daemon=True)

@@ -43,8 +43,6 @@ def serve(**flags: Any) -> None:
 
 
 def _serve_on_ray(settings: Settings) -> None:
-    if settings.training.worker:
-        raise SettingsError("setting 'worker' is for a single server; beside Ray, start peltier worker by itself")
     for variable, value in (_RAY | ({} if "RAY_ADDRESS" in os.environ else _LOCAL_RAY)).items():
         os.environ.setdefault(variable, value)  # Ray reads them at its import
     try:

@@ -17,12 +17,18 @@ from ray.serve.context import _get_global_client
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.cluster.autoscaling import QUEUED_TOKENS
-from peltier_server.settings import ClusterSettings, Settings
+from peltier_server.settings import ClusterSettings, Settings, TrainingSettings
+from peltier_server.trainings.worker_process import (
+    WorkerProcess,
+    require_training,
+    worker_command,
+    worker_environment,
+)
 
 NAME = "peltier"
 # With the value 1 HAProxy takes the place of Ray's own proxies.
 HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
-_REPLICA = "replica"
+_REPLICA, _WORKER = "replica", "worker"
 # A replica that was killed is replaced after the next check.
 _CHECK_SECONDS = 2.0
 _CHECK_TIMEOUT_SECONDS = 30.0
@@ -40,11 +46,11 @@ class Replica:
     `directory` is where relative paths of the settings begin.
     """
 
-    def __init__(self, settings: Settings, directory: str) -> None:
+    def __init__(self, settings: Settings, directory: str, worker: Any = None) -> None:
+        """`worker` is a handle of the `Worker`, which Ray starts because of it."""
         wait_passively()
         _listen_on_loopback()
-        if Path(directory).is_dir():
-            os.chdir(directory)
+        _change_to(directory)
         self._settings = settings
 
     def __serve_build_asgi_app__(self) -> Any:
@@ -84,6 +90,27 @@ class Replica:
         context = serve.get_replica_context()
         handle = serve.get_deployment_handle(context.deployment, context.app_name)
         return dict(await handle.broadcast("metrics_page").results_async())
+
+
+class Worker:
+    """Runs `peltier worker` with one thread, and starts it again if it ends. It ends with this process.
+
+    Ray moves it to another node if this one is lost.
+    """
+
+    async def __init__(self, settings: Settings, directory: str) -> None:  # type: ignore[misc]  # Ray awaits it
+        _listen_on_loopback()
+        _change_to(directory)
+        self._process = WorkerProcess([*worker_command(settings), "--threads", "1"], worker_environment(settings))
+        self._process.start()
+
+    async def __del__(self) -> None:
+        await self._process.close()
+
+
+def _change_to(directory: str) -> None:
+    if Path(directory).is_dir():
+        os.chdir(directory)
 
 
 class _WithoutRequestId:
@@ -127,12 +154,20 @@ def _add_port_on(address: str, add_port: Callable[[Any, str], int], server: Any,
 
 
 def deploy(settings: Settings) -> Any:
-    """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU."""
-    compute = settings.compute
+    """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU; the worker,
+    if there is one, a core and on CUDA a GPU."""
+    compute, directory = settings.compute, os.getcwd()
+    num_gpus = int(compute.device == "cuda")
+    arguments: list[Any] = [settings.model_copy(update={"training": _without_worker(settings)}), directory]
+    if settings.training.worker:
+        require_training()
+        options = {"num_cpus": 1, "num_gpus": num_gpus}
+        worker: Any = serve.deployment(Worker, name=_WORKER, num_replicas=1, ray_actor_options=options)
+        arguments.append(worker.bind(settings, directory))
     deployment: Any = serve.deployment(
         serve.ingress()(Replica),
         name=_REPLICA,
-        ray_actor_options={"num_cpus": compute.threads, "num_gpus": int(compute.device == "cuda")},
+        ray_actor_options={"num_cpus": compute.threads, "num_gpus": num_gpus},
         autoscaling_config=_scaling(settings.cluster),
         request_router_config={
             "request_router_class": "peltier_server.cluster.router:BoundedLoadRouter",
@@ -147,7 +182,11 @@ def deploy(settings: Settings) -> Any:
         max_constructor_retry_count=_MAX_STARTS,
         logging_config={"enable_access_log": False},
     )
-    return deployment.bind(settings, os.getcwd())
+    return deployment.bind(*arguments)
+
+
+def _without_worker(settings: Settings) -> TrainingSettings:
+    return settings.training.model_copy(update={"worker": False})
 
 
 def _scaling(cluster: ClusterSettings) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def _init(settings: Settings) -> None:
     own: dict[str, Any] = {}
     if "RAY_ADDRESS" not in os.environ:
         # Without "local", Ray would join the cluster that was last started on this machine.
-        num_cpus = max(usable_cores(), settings.cluster.max_replicas * settings.compute.threads)
+        wanted = settings.cluster.max_replicas * settings.compute.threads + int(settings.training.worker)
+        num_cpus = max(usable_cores(), wanted)
         own = {
             "address": "local",
             "num_cpus": num_cpus,
