@@ -290,8 +290,9 @@ def test_a_worker_of_the_cluster_trains(bert_directory: Path, tmp_path: Path) ->
         (first,) = workers(cluster)
         first.parent().kill()
         wait_for(lambda: not first.is_running() and bool(workers(cluster)))
-        examples = [{"text": text, "label": label} for text, label in (("good", "yes"), ("bad", "no"))] * 8
-        body = {"task": "moods", "examples": examples, "preset": "bitfit", "budget": {"steps": 2}, "seed": 1}
+        examples = [{"text": f"{word} film {n}", "label": word} for word in ("good", "bad") for n in range(20)]
+        settings = {"max_length": 32, "epochs": 1}
+        body = {"task": "moods", "examples": examples, "preset": "bitfit", "settings": settings, "seed": 1}
         made = cluster.client.post("/v1/trainings", json=body).raise_for_status().json()
         shown = partial(cluster.client.get, f"/v1/trainings/{made['id']}")
         wait_for(lambda: shown().json()["status"] in {"succeeded", "failed"})
