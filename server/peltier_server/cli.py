@@ -1,20 +1,16 @@
 """`peltier serve`, with a flag for each setting. It imports torch only when it runs."""
 
-import os
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from peltier_backbone.machine.cores import wait_passively
+from peltier_backbone.machine.ray_cluster import set_variables
 from pydantic.fields import FieldInfo
 
 from peltier_server.load_settings import load_settings
 from peltier_server.settings import GROUP_OF, SETTINGS, Settings, SettingsError, is_secret
-
-_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Despite its name, it makes Ray listen on 127.0.0.1 only.
-_LOCAL_RAY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 def serve(**flags: Any) -> None:
@@ -43,8 +39,7 @@ def serve(**flags: Any) -> None:
 
 
 def _serve_on_ray(settings: Settings) -> None:
-    for variable, value in (_RAY | ({} if "RAY_ADDRESS" in os.environ else _LOCAL_RAY)).items():
-        os.environ.setdefault(variable, value)  # Ray reads them at its import
+    set_variables()
     try:
         from peltier_server.cluster.run import run
     except ModuleNotFoundError as error:

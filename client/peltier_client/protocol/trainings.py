@@ -35,6 +35,7 @@ MAX_WORD_LEN = 256
 
 Label = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
 Column = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
+TextColumns = Annotated[list[Column], Field(min_length=1, max_length=3)]
 TrainingSeed = Annotated[StrictInt, Field(ge=0, lt=2**32)]
 FileId = Annotated[str, Field(min_length=1, max_length=64)]
 Row = Annotated[dict[str, JsonValue], Field(min_length=1, max_length=MAX_COLUMNS)]
@@ -95,7 +96,7 @@ class TrainingRequest(RequestModel):
     validation: Rows | None = None
     validation_file_id: FileId | None = None
     validation_share: Annotated[float, Field(gt=0, le=0.9, allow_inf_nan=False)] | None = None
-    text_columns: Annotated[list[Column], Field(min_length=1, max_length=3)] | None = None
+    text_columns: TextColumns | None = None
     label_column: Column | None = None
     labels: Annotated[list[Label], Field(min_length=1, max_length=MAX_TRAINED_LABELS)] | None = None
     seed: TrainingSeed | None = None

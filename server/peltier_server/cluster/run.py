@@ -5,21 +5,16 @@ import os
 import re
 import signal
 import threading
-from typing import Any
 
 import ray
 from peltier_backbone.machine.cores import usable_cores
+from peltier_backbone.machine.ray_cluster import join_cluster
 from ray import serve
 
 from peltier_server.cluster.replica import HAPROXY, NAME, deploy, http_options
 from peltier_server.settings import Settings, SettingsError
 
 logger = logging.getLogger(__name__)
-
-# Requests and answers pass through it only while they are on their way.
-_STORE_BYTES = 100 * 2**20
-# Ray gives its agents 15 s to start, which a busy machine exceeds.
-_MAX_STARTS = 4
 
 # The last line of a traceback.
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception): (.+)")
@@ -34,7 +29,11 @@ def run(settings: Settings) -> None:
     if settings.network.is_private and os.environ.get(HAPROXY) == "1":
         raise SettingsError(f"with {HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
     stopped = threading.Event()
-    _init(settings)
+    try:
+        wanted = settings.cluster.max_replicas * settings.compute.threads + int(settings.training.worker)
+        join_cluster(max(usable_cores(), wanted))
+    except RuntimeError as error:
+        raise SettingsError(str(error)) from None
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopped.set())
@@ -51,32 +50,6 @@ def run(settings: Settings) -> None:
     finally:
         _end()
     logger.info("shutdown complete")
-
-
-def _init(settings: Settings) -> None:
-    own: dict[str, Any] = {}
-    if "RAY_ADDRESS" not in os.environ:
-        # Without "local", Ray would join the cluster that was last started on this machine.
-        wanted = settings.cluster.max_replicas * settings.compute.threads + int(settings.training.worker)
-        num_cpus = max(usable_cores(), wanted)
-        own = {
-            "address": "local",
-            "num_cpus": num_cpus,
-            "include_dashboard": False,
-            "object_store_memory": _STORE_BYTES,
-        }
-    for attempt in range(1, _MAX_STARTS + 1):
-        try:
-            ray.init(**own, logging_level=logging.ERROR)
-        except ConnectionError as error:
-            raise SettingsError(f"Ray's cluster cannot be reached: {error}") from None
-        except Exception as error:  # Ray has no class of its own for this
-            ray.shutdown()
-            if "timed out" not in str(error) or attempt == _MAX_STARTS:
-                raise SettingsError(f"Ray did not start: {error}") from None
-            logger.warning("Ray did not start in time, and is started again")
-        else:
-            return
 
 
 def _end() -> None:

@@ -80,7 +80,7 @@ UNMET = frozenset(
         "peltier_client.protocol.administration._MAX_COUNT",
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
         "peltier_server.cluster.replica._MAX_STARTS",
-        "peltier_server.cluster.run._MAX_STARTS",
+        "peltier_backbone.machine.ray_cluster._MAX_STARTS",
         "peltier_server.http.routing_server._MAX_CONNECTIONS",
         "peltier_server.http.routing_server._MAX_HEAD_BYTES",
         "peltier_server.http.routing_server._MAX_UNREAD_BYTES",

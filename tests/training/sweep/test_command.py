@@ -114,10 +114,11 @@ def test_a_killed_sweep_goes_on_where_it_was(start: Start, tmp_path: Path):
 def test_ctrl_c_ends_with_a_table(executor: str, start: Start, tmp_path: Path):
     """The terminal sends it to every process of the group; what is done is in the table, and nobody complains."""
     process = start(ENDLESS, f"--executor={executor}")
-    wait_for(lambda: len(keys(tmp_path / "out")) == 2)
+    wait_for(lambda: len(keys(tmp_path / "out")) == 2 or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
     os.killpg(process.pid, signal.SIGINT)
     _, progress = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 130, progress
     assert progress.splitlines()[-1] == "stopped; the same command continues from here"
     assert "Traceback" not in progress
     assert (tmp_path / "out" / "table.md").is_file()

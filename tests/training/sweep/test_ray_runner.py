@@ -1,9 +1,9 @@
 """Trials on a cluster of Ray of this machine's own."""
 
 import gc
+import importlib
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,23 +18,23 @@ MakeSweep = Callable[..., Sweep]
 Tables = dict[str, Any]
 # Ray starts its processes at the lowest priority, where other tests starve them. Quick tests run the same trials in
 # processes: test_sweep.py and test_executor.py.
-pytestmark = pytest.mark.alone
-
-
-def living() -> list["subprocess.Popen[bytes]"]:
-    """The processes that this one has started."""
-    return [one for one in gc.get_objects() if type(one) is subprocess.Popen and one.poll() is None]
+pytestmark = [
+    pytest.mark.alone,
+    # Ray does not wait for the end of its own processes.
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <function Popen.__del__:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Executor]:
-    """One for all tests, of a single worker. Ray does not wait for its own processes, which Python warns of."""
-    others = living()
+    """One for all tests, of a single worker. Other code may have imported Ray before."""
+    importlib.import_module("ray")
     with open_executor("ray", "cpu", 1) as executor:
-        own = [one for one in living() if one not in others]
         yield executor
-    for process in own:
-        process.wait()
+    del executor
+    gc.collect()
 
 
 def test_ray_finds_what_processes_find(cluster: Executor, make_sweep: MakeSweep, tables: Tables):

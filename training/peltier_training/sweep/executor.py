@@ -13,6 +13,7 @@ from typing import Protocol
 
 import torch
 from peltier_backbone.machine.cores import usable_cores
+from peltier_backbone.machine.ray_cluster import set_variables
 
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.trial import Trial, TrialOutcome
@@ -20,9 +21,6 @@ from peltier_training.sweep.worker import work
 
 _GRACE_SECONDS = 5.0
 EXECUTORS = ("processes", "ray")
-_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Despite its name, it makes Ray listen on 127.0.0.1 only.
-_LOCAL_RAY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @dataclass(frozen=True)
@@ -140,8 +138,7 @@ def open_executor(name: str, device: str, workers: int | None) -> Iterator[Execu
     if name == "processes":
         yield ProcessRunner(TrialPlaces.find(device, workers))
         return
-    for variable, value in (_RAY | ({} if "RAY_ADDRESS" in os.environ else _LOCAL_RAY)).items():
-        os.environ.setdefault(variable, value)  # Ray reads them at its import
+    set_variables()
     try:
         from peltier_training.sweep.ray_runner import open_cluster
     except ModuleNotFoundError as error:

@@ -1,6 +1,5 @@
 """Trials as tasks of Ray, on an existing cluster or on a local one that ends with the sweep."""
 
-import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -10,32 +9,21 @@ from typing import Any
 
 import ray
 from peltier_backbone.machine.cores import usable_cores
+from peltier_backbone.machine.ray_cluster import join_cluster
 from ray.exceptions import RayError
 
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.trial import Trial, TrialOutcome
 from peltier_training.sweep.worker import run_alone
 
-_STORE_BYTES = 100 * 2**20  # enough, because trials exchange only paths and a few numbers
-
 
 @contextmanager
 def open_cluster(device: str, workers: int | None) -> Iterator["RayRunner"]:
     """The cluster at RAY_ADDRESS, or a new one that only this machine can reach."""
-    own: dict[str, Any] = {}
-    if "RAY_ADDRESS" not in os.environ:
-        num_cpus = workers or usable_cores()
-        # Without "local", Ray would join the cluster that was last started on this machine.
-        own = {
-            "address": "local",
-            "num_cpus": num_cpus,
-            "include_dashboard": False,
-            "object_store_memory": _STORE_BYTES,
-        }
     try:
-        ray.init(**own, log_to_driver=False, logging_level=logging.ERROR)
-    except ConnectionError as error:
-        raise TrainingError(f"Ray's cluster cannot be reached: {error}") from None
+        join_cluster(workers or usable_cores(), log_to_driver=False)
+    except RuntimeError as error:
+        raise TrainingError(str(error)) from None
     try:
         yield RayRunner(device, workers)
     finally:

@@ -2,7 +2,17 @@
 
 from typing import Annotated, Any, Literal
 
-from peltier_client.protocol import MAX_MULTIPLIER, FileId, Metadata, RequestModel, ResponseModel, TrainingSeed
+from peltier_client.protocol import (
+    MAX_MULTIPLIER,
+    Column,
+    FileId,
+    Metadata,
+    RequestModel,
+    ResponseModel,
+    TextColumns,
+    TrainedType,
+    TrainingSeed,
+)
 from pydantic import Field, StrictInt
 
 Auto = Literal["auto"]
@@ -33,7 +43,9 @@ class FineTuningMethod(RequestModel):
 
 class FineTuningRequest(RequestModel):
     """A job to begin. `model` is the name of the server's backbone or of a preset. `suffix` becomes the name of the
-    task; without it, the name of the file does."""
+    task; without it, the name of the file does. The last three are not OpenAI's; its client sends them in
+    `extra_body`.
+    """
 
     model: Annotated[str, Field(min_length=1, max_length=256)]
     training_file: FileId
@@ -43,6 +55,9 @@ class FineTuningRequest(RequestModel):
     method: FineTuningMethod | None = None
     hyperparameters: FineTuningHyperparameters | None = None
     metadata: Metadata | None = None
+    task_type: TrainedType | None = None
+    text_columns: TextColumns | None = None
+    label_column: Column | None = None
 
 
 class FineTuningError(ResponseModel):

@@ -40,10 +40,12 @@ def training_request(body: FineTuningRequest, file_name: str, backbone: Backbone
     multiplier = numbers.get("learning_rate_multiplier")
     wanted = {
         "task": _task(body.suffix, file_name),
-        "task_type": "text2text" if backbone.config.generates else "classification",
+        "task_type": body.task_type or ("text2text" if backbone.config.generates else "classification"),
         "format": "chat",
         "file_id": body.training_file,
         "validation_file_id": body.validation_file,
+        "text_columns": body.text_columns,
+        "label_column": body.label_column,
         "preset": None if body.model == backbone.name else body.model,
         "settings": settings,
         "learning_rate_multiplier": multiplier,
