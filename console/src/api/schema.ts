@@ -2654,7 +2654,8 @@ export interface components {
         /**
          * FineTuningRequest
          * @description A job to begin. `model` is the name of the server's backbone or of a preset. `suffix` becomes the name of the
-         *     task; without it, the name of the file does.
+         *     task; without it, the name of the file does. The last three are not OpenAI's; its client sends them in
+         *     `extra_body`.
          */
         FineTuningRequest: {
             /** Model */
@@ -2673,6 +2674,12 @@ export interface components {
             metadata?: {
                 [key: string]: string;
             } | null;
+            /** Task Type */
+            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking") | null;
+            /** Text Columns */
+            text_columns?: string[] | null;
+            /** Label Column */
+            label_column?: string | null;
         };
         /**
          * HealthResponse
