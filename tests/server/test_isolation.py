@@ -37,6 +37,7 @@ CALLS: list[tuple[str, str, object]] = [
     ("GET", "/v1/models/{reference}", None),
     ("POST", "/predict", {"adapter_id": "{reference}", "inputs": "good"}),
     ("POST", "/classify", {"model": "{reference}", "input": "good"}),
+    ("POST", "/embed_sparse", {"adapter_id": "{reference}", "inputs": "good"}),
     ("POST", "/similarity", {"adapter_id": "{reference}", "inputs": {"source_sentence": "a", "sentences": ["b"]}}),
     ("POST", "/v2/models/{reference}/infer", {"inputs": TENSORS}),
     ("GET", "/v2/models/{reference}", None),

@@ -141,7 +141,8 @@ class LiveQuarantine(QuarantinedVersion):
 
 
 class LiveSnapshot(ResponseModel):
-    """One replica at the moment `at`. Counters begin at 0 at `started_at`; the difference between two snapshots is what
+    """The replica that answers, at the moment `at`. `replica` is its name in the metrics of a cluster of Ray, and null
+    elsewhere. Counters begin at 0 at `started_at`; the difference between two snapshots of one replica is what
     happened between them. `reason` says why the replica is not ready.
 
     `adapters` has the versions with most requests, `loads` the adapters that came to the device, `lookups` where
@@ -150,6 +151,7 @@ class LiveSnapshot(ResponseModel):
     """
 
     at: datetime
+    replica: str | None = None
     started_at: datetime
     ready: bool
     reason: str | None = None

@@ -371,6 +371,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/embed_sparse": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Embed Sparse
+         * @description Refused with 424, as text-embeddings-inference does for models without SPLADE pooling: no task has sparse
+         *     embeddings.
+         */
+        post: operations["embed_sparse"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/similarity": {
         parameters: {
             query?: never;
@@ -1447,7 +1468,7 @@ export interface paths {
          * Get Live
          * @description What this replica did since its start and what it holds now: requests, queue, batches, tiers, quarantine.
          *
-         *     Poll it every second or more, and take differences.
+         *     Of several replicas it shows the one that answers. Poll it every second or more, and take differences.
          */
         get: operations["get_live"];
         put?: never;
@@ -3052,7 +3073,8 @@ export interface components {
         };
         /**
          * LiveSnapshot
-         * @description One replica at the moment `at`. Counters begin at 0 at `started_at`; the difference between two snapshots is what
+         * @description The replica that answers, at the moment `at`. `replica` is its name in the metrics of a cluster of Ray, and null
+         *     elsewhere. Counters begin at 0 at `started_at`; the difference between two snapshots of one replica is what
          *     happened between them. `reason` says why the replica is not ready.
          *
          *     `adapters` has the versions with most requests, `loads` the adapters that came to the device, `lookups` where
@@ -3065,6 +3087,8 @@ export interface components {
              * Format: date-time
              */
             at: string;
+            /** Replica */
+            replica?: string | null;
             /**
              * Started At
              * Format: date-time
@@ -4260,6 +4284,45 @@ export interface components {
             gates?: {
                 [key: string]: (number | null)[];
             } | null;
+        };
+        /**
+         * SparseErrorBody
+         * @description The error of text-embeddings-inference.
+         */
+        SparseErrorBody: {
+            /** Error */
+            error: string;
+            /**
+             * Error Type
+             * @enum {string}
+             */
+            error_type: "Backend" | "Overloaded" | "Unhealthy" | "Validation";
+        };
+        /**
+         * SparseRequest
+         * @description The request of text-embeddings-inference for sparse embeddings. `prompt_name` must be null.
+         */
+        SparseRequest: {
+            /** Inputs */
+            inputs: string | string[];
+            /**
+             * Adapter Id
+             * @default _backbone
+             */
+            adapter_id: string;
+            /**
+             * Truncate
+             * @default false
+             */
+            truncate: boolean | null;
+            /**
+             * Truncation Direction
+             * @default right
+             * @enum {string}
+             */
+            truncation_direction: "right" | "Right";
+            /** Prompt Name */
+            prompt_name?: null;
         };
         /**
          * StreamOptions
@@ -7179,6 +7242,120 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    embed_sparse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SparseRequest"];
+            };
+        };
+        responses: {
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `adapter_not_found`: No adapter has this name. · `version_not_found`: The adapter exists, but has no such version or alias. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `inference_failed`: The model failed on this input. */
+            424: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `queue_full`: A queue or a pool of connections, bodies or answers is full. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `deadline_passed`: The answer was not ready before the request's deadline. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
                 };
             };
         };

@@ -89,6 +89,10 @@ def load_failure(entry: Entry, request_id: str, error: AdapterError) -> PeltierE
     return Unavailable(f"{what} just now; {reason}", retry_after=retry_hints.SOON)
 
 
+class _Purged(Exception):
+    """The version of a request has been purged since it was resolved, and its reference names another one."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """The limits of one request: inputs, windows of long texts, new tokens per input, bytes of the answer, and scores
@@ -261,14 +265,20 @@ class Predictor:
         while True:
             try:
                 with self._limits.quarantine.attempt(context.tenant, entry):
-                    return await self._predict(entry, request)
-            except BlobNotFound as error:
-                successor = self._catalog.resolve(target.reference, context)
-                if successor.digest == entry.digest:
-                    raise load_failure(entry, context.request_id, error) from error
-                entry = successor
-            except AdapterError as error:
-                raise load_failure(entry, context.request_id, error) from error
+                    return await self._predict_version(entry, request)
+            except _Purged:
+                entry = self._catalog.resolve(target.reference, context)
+
+    async def _predict_version(self, entry: Entry, request: PredictionRequest) -> Prediction:
+        """The answer of a version. Raises `_Purged` if another one may answer instead."""
+        target, context = request.target, request.target.context
+        try:
+            return await self._predict(entry, request)
+        except AdapterError as error:
+            missing = isinstance(error, BlobNotFound)
+            if missing and self._catalog.resolve(target.reference, context).digest != entry.digest:
+                raise _Purged from None
+            raise load_failure(entry, context.request_id, error) from error
 
     async def _predict(self, entry: Entry, request: PredictionRequest) -> Prediction:
         """The answer of a version."""

@@ -37,6 +37,7 @@ ROWS = read_limits()
 NO_BOUNDS = frozenset(
     {
         *("backbone", "store", "registry", "publish", "host", "port", "grpc_port", "insecure", "device", "dtype"),
+        *("grpc_certificate", "grpc_private_key"),
         *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads", "warm"),
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
         *("log_format", "log_level", "access_log"),
