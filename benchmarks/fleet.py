@@ -391,9 +391,9 @@ def main() -> None:
         reports = measure_faults(faulty, ledger, golden[-NUM_WRITERS:], logs / "haproxy.log") if faulty else []
         lost = count_lost(faulty, ledger)
         report_faults(reports, ledger, lost)
-    write_json(asked, {"throughput": [asdict(one) for one in found], "faults": [asdict(one) for one in reports],
-                       "callers": CALLERS, "alpha": ALPHA, "lost": lost, "changes": len(ledger.acknowledged)},
-               )  # fmt: skip
+    own = {"callers": CALLERS, "alpha": ALPHA, "rate": RATE, "lost": lost, "changes": len(ledger.acknowledged)}
+    measured = {"throughput": [asdict(one) for one in found], "faults": [asdict(one) for one in reports]}
+    write_json(asked, measured | own)
     assert lost == 0, f"{lost} acknowledged changes are lost"
     assert not sum(one.later for one in reports), "requests failed that were not in flight"
 

@@ -4,8 +4,10 @@
 
 The simulation (`common/fleet_model.py`) has HAProxy's rule and replicas that compute batches. `--measured` is what
 `fleet.py --json` wrote: the simulation takes the CPU time of a batch and of a row from it, and is compared with it in
-what does not depend on the speed of the machine: the copies of an adapter and the largest replica's share. Then it
-answers the three questions for replicas with a core each. It takes a minute of one core.
+the copies of an adapter, the largest replica's share, and the latencies of requests by a Poisson process. The first two
+do not depend on the speed of the machine. Latencies can be compared if the machine was quiet and had a core for each
+replica; those of the benchmark have HTTP and the balancer too. Then it answers the three questions for replicas with a
+core each. It takes a minute of one core.
 """
 
 import json
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from common.fleet_model import FleetModel, FleetSimulation, SimulatedFleet
-from common.harness import Table, add_json, create_parser, write_json
+from common.harness import Table, add_json, create_parser, percentile, write_json
 
 RATES = (10, 50, 100, 200, 400, 800)
 CROWDS = (10, 1_000, 100_000)
@@ -47,7 +49,8 @@ def measured_model(found: Mapping[str, Any]) -> FleetModel:
 
 def compare(found: Mapping[str, Any], model: FleetModel) -> Iterator[dict[str, float]]:
     """The simulation beside the benchmark, for each number of replicas."""
-    table = Table("replicas", "copies", "simulated", "largest", "simulated", first=10)
+    heads = [head for name in ("copies", "largest", "p50 ms", "p99 ms") for head in (name, "simulated")]
+    table = Table("replicas", *heads, first=10)
     for one in found["throughput"]:
         runs = [
             FleetSimulation(replace(model, replicas=one["replicas"]), seed).run_closed(
@@ -57,9 +60,12 @@ def compare(found: Mapping[str, Any], model: FleetModel) -> Iterator[dict[str, f
         ]
         copies = sum(run.copies for run in runs) / len(runs)
         largest = sum(run.largest_share for run in runs) / len(runs)
-        shares = f"{one['largest_share']:.2f}", f"{largest:.2f}"
-        table.row(one["replicas"], f"{one['copies']:.2f}", f"{copies:.2f}", *shares)
-        yield {"replicas": one["replicas"], "copies": copies, "largest_share": largest}
+        opened = filled(replace(model, replicas=one["replicas"])).run_open(found["rate"], NUM_REQUESTS)
+        p50, p99 = opened.quantile(0.5), opened.quantile(0.99)
+        shares = f"{one['copies']:.2f}", f"{copies:.2f}", f"{one['largest_share']:.2f}", f"{largest:.2f}"
+        pairs = ((percentile(one["latencies"], 50), p50), (percentile(one["latencies"], 99), p99))
+        table.row(one["replicas"], *shares, *(f"{1000 * time:.1f}" for pair in pairs for time in pair))
+        yield {"replicas": one["replicas"], "copies": copies, "largest_share": largest, "p50": p50, "p99": p99}
 
 
 def filled(model: FleetModel) -> FleetSimulation:

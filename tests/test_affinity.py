@@ -102,11 +102,14 @@ ROUTES: list[tuple[str, str, Callable[[str], dict[str, Any]]]] = [
 def test_a_task_in_the_body_goes_to_its_replica(
     pair: Pair, path: str, kinds: str, body: Callable[[str], dict[str, Any]]
 ) -> None:
-    """The body names the task, and the replica is that of the path of a native prediction."""
+    """The body names the task, and the replica is that of the path of a native prediction. A session in the header
+    comes before it."""
     for task in (task for task in TASKS if task[0] in kinds):
         home, answer = pair.ask(path, body(task))
         assert home == pair.home(task)
         assert answer.status_code == (400 if path == "/v1/completions" else 200), answer.text
+    for other in TASKS:
+        assert pair.ask(path, body(task), x_session_id=f"default/{other}")[0] == pair.home(other)
 
 
 def test_a_task_in_the_path_or_a_header_goes_to_its_replica(pair: Pair) -> None:

@@ -41,6 +41,7 @@ RUN = {
     "docs/guides/many-tasks.md",
     "docs/guides/protocols.md",
     "docs/guides/publish.md",
+    "docs/guides/rollouts.md",
     "docs/guides/score.md",
     "docs/guides/tenants.md",
     "docs/guides/t5.md",
@@ -235,6 +236,9 @@ def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone
     assert '"better":"banking77@2 is better: accuracy 1.0000' in run_page("docs/guides/score.md", clone, server.url)
     assert "pinned, so it is never evicted" in run_page("docs/operations.md", clone, server.url)
     assert '"status":"cancelled"' in run_page("docs/guides/trainings.md", clone, server.url)
+    assert re.search(
+        '"request_id":"letter-1","row":1,.*"counted":true', run_page("docs/guides/rollouts.md", clone, server.url)
+    )
     output = run_page("docs/guides/publish.md", clone, server.url)
     assert re.search(r"^x-adapter-version: [12]", output, flags=re.MULTILINE)
     audit = server.client.get("/v1/audit", params={"limit": 11}).json()["records"]

@@ -1,12 +1,16 @@
 """The chart as Helm itself renders it, and the manifests of deploy/kubernetes, against the schemas of Kubernetes.
 
 Helm comes as a library in the package helm-python-sdk, the schemas in kubernetes-validate. The definitions of custom
-resources are in no package: `deploy/kubernetes/validate.py` checks manifests against files of them.
+resources are in no package: tests/support/custom_resources.py has those of the fields in use, and
+`deploy/kubernetes/validate.py` checks manifests against the projects' own files.
 """
 
+import copy
+import functools
 import json
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from peltier_server.settings import SETTINGS, Settings, is_secret
 from peltier_store.commands import app
 
 from deploy.kubernetes.validate import faults, read_definitions
+from tests.support.custom_resources import SCHEMAS, pieces_of
 from tests.support.endpoint_picker import VLLM
 
 helm_python: Any = pytest.importorskip("helm_python", reason="Helm's library has no build for this machine")
@@ -35,11 +40,10 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside the pod
 # What the chart itself sets.
 OWN = {
     *("host", "port", "insecure", "admin_key", "metrics_key", "secret", "store", "registry", "rate_store", "publish"),
-    *("routing_host", "routing_port"),
-    # A worker would take the cores of its server, the Service has no port for gRPC, and the chart replaces Ray Serve.
+    *("routing_host", "routing_port", "grpc_port", "grpc_certificate", "grpc_private_key"),
+    # A worker would take the cores of its server, and the chart replaces Ray Serve.
     *(
         "worker",
-        "grpc_port",
         "ray",
         "min_replicas",
         "max_replicas",
@@ -63,6 +67,7 @@ EVERYTHING = {
     "worker": {"enabled": True, "replicas": 2},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "routing": {"enabled": True},
+    "grpc": {"enabled": True, "tlsSecret": "grpc-certificate"},
     "networkPolicy": {
         "from": [{"namespaceSelector": {"matchLabels": {"name": "apps"}}}],
         "pickers": [{"podSelector": {"matchLabels": {"app": "peltier-picker"}}}],
@@ -131,24 +136,46 @@ def test_helm_finds_nothing(values: Values) -> None:
     assert [one for one in report["messages"] if one["severity"] > 1] == []
 
 
+def faults_of(manifests: Iterable[Manifest], version: str = VERSIONS[-1]) -> list[str]:
+    return [fault for one in manifests for piece in pieces_of(one) for fault in faults(piece, SCHEMAS, version)]
+
+
 @RELEASES
 @pytest.mark.parametrize("version", VERSIONS)
 def test_manifests_are_those_of_kubernetes(values: Values, version: str) -> None:
-    """Every field has a name and a type that this version knows, but for the operator's ServiceMonitor."""
-    manifests = render(values).values()
-    found = [fault for one in manifests for fault in faults(one, {}, version)]
-    assert [one for one in found if "no definition names monitoring.coreos.com/v1 ServiceMonitor" not in one] == []
+    """Every field has a name and a type that this version knows, or the Prometheus operator for its ServiceMonitor."""
+    assert faults_of(render(values).values(), version) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_samples_are_those_of_kubernetes(version: str) -> None:
-    """The kinds of other projects have no schema here."""
-    found = [
-        fault for name in ("gateway.yaml", "kserve.yaml") for one in sample(name) for fault in faults(one, {}, version)
-    ]
-    others = {"Gateway", "HTTPRoute", "InferencePool", "ServingRuntime", "InferenceService"}
-    assert {fault.split(" ", 1)[0] for fault in found if ": no definition names " in fault} == others
-    assert len(found) == len(others)
+    """And of the projects whose resources they are."""
+    assert faults_of([*sample("gateway.yaml"), *sample("kserve.yaml")], version) == []
+
+
+def _fields(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The path of each field of a manifest below its `spec`, but for names that the user chooses."""
+    for name, below in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        if isinstance(value, dict):
+            yield (*path, name)
+        if name not in {"matchLabels", "requests", "limits"}:
+            yield from _fields(below, (*path, name))
+
+
+def test_a_misspelled_field_of_a_custom_resource_is_a_fault() -> None:
+    """Each field of each of them, with a letter more."""
+    monitor = render(EVERYTHING)["ServiceMonitor"]
+    ours = [one for one in [*sample("gateway.yaml"), *sample("kserve.yaml"), monitor] if "." in one["apiVersion"]]
+    kinds = {one["kind"] for one in ours if (one["apiVersion"], one["kind"]) in SCHEMAS}
+    assert kinds == {kind for _, kind in SCHEMAS}
+    for one in (one for one in ours if one["kind"] in kinds):
+        for *above, name in _fields(one["spec"]):
+            wrong = copy.deepcopy(one)
+            place = functools.reduce(operator.getitem, above, wrong["spec"])
+            place[f"{name}x"] = place.pop(name)
+            assert faults_of([wrong]), (one["kind"], *above, name)
 
 
 def test_unknown_fields_of_custom_resources_are_named(tmp_path: Path) -> None:
@@ -188,6 +215,7 @@ def test_the_server_accepts_its_environment(values: Values, monkeypatch: pytest.
         assert settings.queue.max_shared_batch_seconds == 0.25
         assert settings.logs.access_log
         assert settings.store.store == "s3://bucket/peltier"
+        assert settings.network.grpc_port == 9000
         assert (settings.routing.routing_host, settings.routing.routing_port) == (EVERYWHERE, 8001)
 
 
@@ -271,7 +299,7 @@ def test_containers_are_hardened_as_the_image_allows(values: Values) -> None:
             "capabilities": {"drop": ["ALL"]},
         }
     mounts = {one["mountPath"] for one in pod_of(manifests["Deployment"])["containers"][0]["volumeMounts"]}
-    assert mounts == {volume, "/tmp"}  # noqa: S108 - a volume of the pod
+    assert mounts - {"/etc/peltier/grpc"} == {volume, "/tmp"}  # noqa: S108 - a volume of the pod
 
 
 def test_the_cluster_sets_no_settings() -> None:
@@ -366,6 +394,24 @@ def test_autoscaling_follows_a_metric_of_the_server() -> None:
     assert "replicas" not in manifests["Deployment"]["spec"]
 
 
+def test_callers_reach_grpc_if_it_is_enabled() -> None:
+    """Through the Service and the policy, at a port of the server; with the certificate of a Secret if it is named."""
+    for grpc, protocol in (({"enabled": True}, "kubernetes.io/h2c"), (EVERYTHING["grpc"], "https")):
+        manifests = render({**ONE, "grpc": grpc})
+        (container,) = pod_of(manifests["Deployment"])["containers"]
+        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        service = {one["name"]: one for one in manifests["Service"]["spec"]["ports"]}["grpc"]
+        assert (service["targetPort"], service["appProtocol"]) == ("grpc", protocol)
+        assert str(ports["grpc"]) == env_of(manifests["Deployment"])["PELTIER_GRPC_PORT"] == str(service["port"])
+        assert manifests["NetworkPolicy"]["spec"]["ingress"] == [{"ports": [{"port": "http"}, {"port": "grpc"}]}]
+    env, (mount,) = env_of(manifests["Deployment"]), (one for one in container["volumeMounts"] if "grpc" in one["name"])
+    files = [env["PELTIER_GRPC_CERTIFICATE"], env["PELTIER_GRPC_PRIVATE_KEY"]]
+    assert files == [f"{mount['mountPath']}/{name}" for name in ("tls.crt", "tls.key")]
+    (volume,) = (one for one in pod_of(manifests["Deployment"])["volumes"] if one["name"] == mount["name"])
+    assert volume["secret"] == {"secretName": "grpc-certificate"}
+    assert "grpc" not in json.dumps(render(ONE))
+
+
 def test_only_pickers_reach_the_gauges() -> None:
     """The port has no rule without them, and is closed to all others."""
     ports = [
@@ -392,6 +438,11 @@ def test_only_pickers_reach_the_gauges() -> None:
         ({**ONE, "serviceAccount": {"create": False}}, "serviceAccount.name is empty"),
         ({**ONE, "settings": {"max_batch": 3}}, "max_batch"),
         ({**ONE, "replica": 3}, "replica"),
+        ({**ONE, "grpc": {"enabled": True, "ports": 9000}}, "ports"),
+        (
+            {**ONE, "grpc": {"enabled": True, "port": 8001}, "routing": {"enabled": True}},
+            "grpc.port and routing.port are both 8001",
+        ),
     ],
 )
 def test_values_that_cannot_work_are_refused(values: Values, sentence: str) -> None:

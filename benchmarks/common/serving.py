@@ -38,6 +38,12 @@ _CPU_CLOCK = 2
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
+def cpu_seconds_of(pid: int) -> float:
+    """What a process has used of the cores until now, in user and kernel mode."""
+    # The number of the clock of another process, as `clock_getcpuclockid` computes it. /proc counts ticks of 10 ms.
+    return time.clock_gettime((~pid << 3) | _CPU_CLOCK)
+
+
 @dataclass(frozen=True)
 class Server:
     """A process that answers at `url`."""
@@ -64,8 +70,7 @@ class Server:
     @property
     def cpu_seconds(self) -> float:
         """What the whole process has used of the cores until now, in user and kernel mode."""
-        # The number of the clock of another process, as `clock_getcpuclockid` computes it. /proc counts ticks of 10 ms.
-        return time.clock_gettime((~self.process.pid << 3) | _CPU_CLOCK)
+        return cpu_seconds_of(self.process.pid)
 
     def core_share(self, seconds: float) -> float:
         """The CPU time that the process uses in the next `seconds`, as a share of one core."""

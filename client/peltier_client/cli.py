@@ -20,6 +20,7 @@ from peltier_client.commands import (
     doctor,
     placement,
     predict,
+    rollouts,
     top,
     trainings,
 )
@@ -37,6 +38,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "undelete": aliases.undelete,
     "alias": aliases.alias,
     "rollback": aliases.rollback,
+    "feedback": rollouts.feedback,
     "deprecate": aliases.deprecate,
     "pin": placement.pin,
     "unpin": placement.unpin,
@@ -49,6 +51,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
 _GROUPS: Mapping[str, typer.Typer] = {
     "explain": placement.explain,
     "keys": administration.keys,
+    "rollout": rollouts.rollout,
     "tenants": administration.tenants,
     "trainings": trainings.trainings,
 }

@@ -9,6 +9,7 @@ PeltierError
     - VersionNotFound     404 version_not_found
     - TrainingNotFound    404 training_not_found
     - FileNotFound        404 file_not_found
+    - AnswerNotFound      404 answer_not_found
   x MethodNotAllowed      405 method_not_allowed
   x TooSlow               408 too_slow
   x Conflict              409 conflict
@@ -126,6 +127,12 @@ class FileNotFound(NotFound):
     """No file of the tenant has this id."""
 
     code = "file_not_found"
+
+
+class AnswerNotFound(NotFound):
+    """No answer to the tenant is recorded for this request and row."""
+
+    code = "answer_not_found"
 
 
 class MethodNotAllowed(PeltierError):

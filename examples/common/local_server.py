@@ -11,13 +11,14 @@ from pathlib import Path
 
 
 @contextmanager
-def local_server(folder: Path, backbone: str, admin_key: str = "") -> Iterator[str]:
+def local_server(folder: Path, backbone: str, admin_key: str = "", *options: str) -> Iterator[str]:
     """The address of a ready `peltier serve` on a free port of loopback, which ends with the block.
 
     Its store and its log are in `folder`. Without an admin key the server is open, to this machine alone.
+    `options` are more words of its command.
     """
     log = folder / "server.log"
-    words = ["serve", "--backbone", backbone, "--store", str(folder / "store"), "--port", "0"]
+    words = ["serve", "--backbone", backbone, "--store", str(folder / "store"), "--port", "0", *options]
     # The settings of the caller's own server have no part in an example.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PELTIER_")}
     if admin_key:

@@ -34,6 +34,7 @@ from peltier_server.routes import (
     audit,
     compare,
     console,
+    feedback,
     files,
     keys,
     live,
@@ -53,6 +54,7 @@ from peltier_server.trainings.worker_process import require_training
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
+    feedback.router,
     compare.router,
     openai.router,
     fine_tuning.router,
@@ -88,10 +90,10 @@ _ROUTERS = (
 )
 
 
-def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) -> FastAPI:
+def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, replica: str | None = None) -> FastAPI:
     """The ASGI app. After its start it loads in the background: `/health` succeeds at once, `/ready` after the load.
 
-    With `metrics_pages`, `/metrics` has the pages of all replicas.
+    With `metrics_pages`, `/metrics` has the pages of all replicas, among which this one is `replica`.
     """
     lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.limits.max_metric_versions), Keyring()
     authenticator = create_authenticator(settings.auth, settings.network, keyring)
@@ -101,7 +103,15 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None) ->
     telemetry = create_telemetry(metrics)
     metrics.follow_readiness(lambda: lifecycle.problem is None)
     state = AppState(
-        lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS, OIP_ERRORS), metrics_pages
+        lifecycle,
+        metrics,
+        keyring,
+        enforcer,
+        upload_turns,
+        preparation,
+        (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS),
+        metrics_pages,
+        replica,
     )
     app = Application(
         state,

@@ -39,8 +39,6 @@ def serve(**flags: Any) -> None:
 
 
 def _serve_on_ray(settings: Settings) -> None:
-    if settings.training.worker:
-        raise SettingsError("setting 'worker' is for a single server; beside Ray, start peltier worker by itself")
     set_variables()
     try:
         from peltier_server.cluster.run import run

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError, first_of
 from peltier_client.errors import (
     AdapterNotFound,
+    AnswerNotFound,
     ArtifactRefused,
     BadRequest,
     Conflict,
@@ -37,6 +38,7 @@ from peltier_client.errors import (
 from peltier_store.blobs.blobs import BlobError, BlobStoreFull, BlobStoreGone
 from peltier_store.registry import (
     AdapterUnknown,
+    AnswerUnknown,
     BlobBusy,
     FileUnknown,
     InvalidRecord,
@@ -77,6 +79,7 @@ _REGISTRY_ERRORS: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (VersionUnknown, VersionNotFound),
     (FileUnknown, FileNotFound),
     (TrainingUnknown, TrainingNotFound),
+    (AnswerUnknown, AnswerNotFound),
     (NotRegistered, NotFound),
     (RegistryConflict, Conflict),
     (InvalidRecord, InvalidInput),

@@ -37,6 +37,8 @@ from peltier_server.residency.loader import ProvingLoader, StoreLoader
 from peltier_server.residency.pins import Pins
 from peltier_server.residency.slots import Slots
 from peltier_server.residency.warm_list import WarmList
+from peltier_server.rollouts.recorder import Recorder
+from peltier_server.rollouts.rollouts import Rollouts
 from peltier_server.runner.supervisor import WorkerSupervisor
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
@@ -116,6 +118,9 @@ class Service:
         self.event_feed = EventFeed(store.registry, lambda: store.sync.revision)
         self._training_publisher = TrainingPublisher(store, self.publisher, metrics)
         self._worker_process = WorkerProcess.of(settings)
+        recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics)
+        self.predictor.follow(recorder.observe)
+        self.rollouts = Rollouts(store, recorder, settings.feedback, metrics)
 
     @classmethod
     async def open(
@@ -156,6 +161,7 @@ class Service:
                 )
             service._start_memory()
             service._training_publisher.start()
+            service.rollouts.start_reporting()
             if service._worker_process is not None:
                 service._worker_process.start()
             opened.pop_all()
@@ -188,6 +194,7 @@ class Service:
         if self._worker_process is not None:
             await self._worker_process.close()
         await self._training_publisher.close()
+        await self.rollouts.close()
         await self.warm_list.close()
         await self.pins.close()
         await self._idle_unload.close()

@@ -133,7 +133,19 @@ class NetworkSettings(SettingsGroup):
     grpc_port: int | None = setting(
         None, "Port for the Open Inference Protocol over gRPC; 0 chooses a free one. Default: none.", ge=0, le=65535
     )
+    grpc_certificate: Path | None = setting(
+        None, "Certificate chain of the gRPC port, a PEM file; needs grpc_private_key. Default: no TLS."
+    )
+    grpc_private_key: Path | None = setting(None, "Private key of grpc_certificate, a PEM file.")
     insecure: bool = setting(False, "Bind any address although there is no key.")
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.grpc_certificate is None) != (self.grpc_private_key is None):
+            raise ValueError("TLS of the gRPC port needs both grpc_certificate and grpc_private_key")
+        if self.grpc_certificate is not None and self.grpc_port is None:
+            raise ValueError("grpc_certificate is for the gRPC port: set grpc_port")
+        return self
 
     @property
     def is_private(self) -> bool:
@@ -308,6 +320,15 @@ class TrainingSettings(SettingsGroup):
     max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
 
 
+class FeedbackSettings(SettingsGroup):
+    """What is kept of answers during guarded changes of aliases, until feedback arrives."""
+
+    feedback_seconds: float = setting(
+        24 * 3600.0, "How long feedback to an answer of a guarded change is accepted.", gt=0, le=_YEAR_SECONDS
+    )
+    max_recorded_answers: Count = setting(100_000, "Maximum answers of a tenant that wait for feedback.")
+
+
 class ClusterSettings(SettingsGroup):
     """The replicas on Ray Serve."""
 
@@ -355,6 +376,7 @@ class Settings(SettingsGroup):
     memory: MemorySettings = Field(default_factory=MemorySettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     training: TrainingSettings = Field(default_factory=TrainingSettings)
+    feedback: FeedbackSettings = Field(default_factory=FeedbackSettings)
 
 
 GROUPS: Mapping[str, type[SettingsGroup]] = {name: field.annotation for name, field in Settings.model_fields.items()}  # type: ignore[misc]

@@ -37,6 +37,7 @@ CALLS: list[tuple[str, str, object]] = [
     ("GET", "/v1/models/{reference}", None),
     ("POST", "/predict", {"adapter_id": "{reference}", "inputs": "good"}),
     ("POST", "/classify", {"model": "{reference}", "input": "good"}),
+    ("POST", "/embed_sparse", {"adapter_id": "{reference}", "inputs": "good"}),
     ("POST", "/similarity", {"adapter_id": "{reference}", "inputs": {"source_sentence": "a", "sentences": ["b"]}}),
     ("POST", "/v2/models/{reference}/infer", {"inputs": TENSORS}),
     ("GET", "/v2/models/{reference}", None),
@@ -57,6 +58,9 @@ NAMED: list[tuple[str, str, object]] = [
     ("POST", "/v2/repository/models/{name}/load", None),
     ("POST", "/v2/repository/models/{name}/unload", None),
     ("GET", "/v1/adapters/{name}/aliases/live/history", None),
+    ("GET", "/v1/adapters/{name}/aliases/live", None),
+    ("PUT", "/v1/adapters/{name}/aliases/live", {"candidate": 1, "guard": {"share": 0.5}}),
+    ("POST", "/v1/adapters/{name}/aliases/live/stop", None),
     ("PATCH", "/v1/adapters/{name}", {"public": True}),
     ("PUT", "/v1/adapters/{name}/aliases/live", {"version": 1}),
     ("POST", "/v1/adapters/{name}/aliases/live/rollback", None),
@@ -183,6 +187,31 @@ async def test_another_tenants_trainings_and_files_do_not_exist(street: Street) 
     assert (await street.ask("b", "GET", "/v1/trainings")).json() == {"trainings": [], "next_cursor": None}
     assert (await street.ask("b", "GET", "/v1/files")).json()["data"] == []
     assert (await street.ask("a", "GET", f"/v1/trainings/{made['id']}")).json() == made
+
+
+async def test_another_tenants_answers_do_not_exist(
+    street: Street, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Feedback to them is as that to a request that nobody sent, and does not count."""
+    await street.ask("a", "PATCH", f"/v1/adapters/{PRIVATE}", {"public": True})
+    headers = {"authorization": f"Bearer {street.keys['a']}"}
+    files = {"file": ("a.safetensors", make_artifact(bert, "bitfit", seed=7))}
+    form = {"name": PRIVATE}
+    await street.running.client.post("/v1/adapters", files=files, data=form, headers=headers)
+    guard = {"candidate": 2, "guard": {"share": 0.5}}
+    assert (await street.ask("a", "PUT", f"/v1/adapters/{PRIVATE}/aliases/live", guard)).status_code == 200
+    body = {"inputs": "good"}
+    await street.ask("a", "POST", f"/v1/tasks/{PRIVATE}@live/predict", body, **{"x-request-id": "theirs00"})
+    await street.ask("b", "POST", f"/v1/tasks/a:{PRIVATE}@live/predict", body, **{"x-request-id": "ofb00000"})
+    answers = [
+        await street.ask("b", "POST", "/v1/feedback", {"request_id": request_id, "right": False})
+        for request_id in ("theirs00", "unknown0", "ofb00000")
+    ]
+    assert [one.status_code for one in answers] == [404] * 3
+    assert answers[0].text.replace("theirs00", "unknown0") == answers[1].text
+    assert (await street.ask("a", "POST", "/v1/feedback", {"request_id": "theirs00", "right": True})).status_code == 200
+    state = (await street.ask("a", "GET", f"/v1/adapters/{PRIVATE}/aliases/live")).json()["rollout"]
+    assert sum(arm.get("answers", 0) for arm in state["counts"].values()) == 1
 
 
 async def test_no_route_shows_one_tenant_the_metrics_of_all(street: Street) -> None:

@@ -1,8 +1,12 @@
 """A server whose bytes are in a bucket, over the real S3 protocol."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
+import httpx2
 import huggingface_hub
 import pytest
 from peltier_backbone.backbone import Backbone
@@ -12,7 +16,7 @@ from peltier_server.settings import Settings
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.blobs.location import locate
 
-from tests.server.conftest import Running, make_client
+from tests.server.conftest import Running, make_client, until
 from tests.support.artifacts import MakeArtifact
 
 
@@ -50,6 +54,90 @@ async def test_a_server_keeps_its_adapters_in_a_bucket(
     await started(settings, look)
     assert max(abs(one - other) for one, other in zip(*scores, strict=True)) < 1e-6
     assert digest_of(data) in {entry.digest async for entry in Blobs.open(s3_store).entries()}
+
+
+class Gate:
+    """A proxy of an S3 server. While it is closed, requests for the bytes of objects wait in it; others pass."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.waiting = set[str]()
+        self._target = ("", 0)
+        self._connections = set[asyncio.Task[None]]()
+
+    @asynccontextmanager
+    async def before(self, store: str) -> AsyncIterator[str]:
+        """The URL of a blob store through the proxy."""
+        endpoint = httpx2.URL(dict(parse_qsl(urlsplit(store).query))["endpoint"])
+        assert endpoint.port is not None
+        self._target = endpoint.host, endpoint.port
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            yield store.replace(f":{endpoint.port}", f":{port}")
+        finally:
+            server.close()
+            for one in self._connections:
+                one.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        answers, requests = await asyncio.open_connection(*self._target)
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pass(reader, requests))
+                both.create_task(self._pass(answers, writer))
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            requests.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            method, _, path = data.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+            if method == "GET" and "list-type" not in path and not self.open.is_set():
+                self.waiting.add(path)
+                await self.open.wait()
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+async def test_adapters_load_from_a_slow_bucket_side_by_side(
+    tmp_path: Path, s3_store: str, bert: Backbone, bert_directory: Path, make_artifact: MakeArtifact
+) -> None:
+    """While the bucket sends nothing, both loads have begun, and requests for an adapter in memory are answered."""
+    gate, names = Gate(), ("warm", "cold", "colder")
+
+    async def fill(running: Running) -> None:
+        for seed, name in enumerate(names):
+            assert (await running.upload(make_artifact(bert, name=name, seed=seed))).status_code == 201
+
+    async def look(running: Running) -> None:
+        assert (await running.predict("warm", "a good film")).status_code == 200
+        gate.open.clear()
+        async with asyncio.TaskGroup() as calls:
+            loading = [calls.create_task(running.predict(name, "a good film")) for name in names[1:]]
+            await until(lambda: len(gate.waiting) == 2)
+            for text in ("a good film", "bad"):
+                answer = await running.predict("warm", text)
+                assert (answer.status_code, answer.headers["x-adapter-tier"]) == (200, "device")
+            assert not any(one.done() for one in loading)
+            gate.open.set()
+        assert [one.result().status_code for one in loading] == [200, 200]
+        assert {one.result().headers["x-adapter-tier"] for one in loading} == {"store"}
+
+    async with gate.before(s3_store) as store:
+        settings = load_settings(
+            {"backbone": str(bert_directory), "device": "cpu", "threads": 1, "store": store}
+            | {"registry": f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"}
+        )
+        await started(settings, fill)
+        await started(settings, look)
 
 
 async def test_a_server_publishes_the_artifacts_of_a_bucket(

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import require_adapter, require_live
-from peltier_store.registry.records import AliasHistoryEntry, AliasRecord, check_name
-from peltier_store.registry.tables import AliasRow
+from peltier_store.registry.records import AliasHistoryEntry, AliasRecord, StoredRollout, check_name
+from peltier_store.registry.tables import AliasRow, RolloutRow
 from peltier_store.registry.transactions import WriteTransaction
 
 VersionShares: TypeAlias = Mapping[int, float]
@@ -33,7 +33,7 @@ def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, spl
     _require_room(writing.connection, adapter_id, name, alias)
     current = _current(writing.connection, adapter_id, alias)
     previous_id = None if current is None else current.previous_id if current.split is None else current.id
-    changed = _change(writing, adapter_id, alias, split, previous_id)
+    changed = change(writing, adapter_id, alias, split, previous_id)
     writing.audit(tenant, "set_alias", f"{name}@{alias}", split=_stored(split))
     return changed
 
@@ -46,7 +46,7 @@ def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str
         raise _unknown(name, alias)
     if current.previous_id is None:
         raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no earlier split")
-    target = writing.connection.execute(select_changes().where(AliasRow.id == current.previous_id)).one()
+    target = find_change(writing.connection, current.previous_id)
     split = split_of(target.split)
     try:
         require_live(writing.connection, adapter_id, name, *split)
@@ -55,29 +55,29 @@ def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str
             f"alias {alias!r} cannot go back to {_shown(split)}: {error}; undelete it or set the alias again"
         ) from error
     _require_room(writing.connection, adapter_id, name, alias)
-    changed = _change(writing, adapter_id, alias, split, target.previous_id)
+    changed = change(writing, adapter_id, alias, split, target.previous_id)
     writing.audit(tenant, "rollback_alias", f"{name}@{alias}", split=_stored(split))
     return changed
 
 
 def delete_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> None:
     adapter_id = require_adapter(writing.connection, tenant, name)
-    current = _current(writing.connection, adapter_id, alias)
-    if current is None or current.split is None:
-        raise _unknown(name, alias)
-    _change(writing, adapter_id, alias, None, current.id)
+    current = require_current(writing.connection, adapter_id, name, alias)
+    change(writing, adapter_id, alias, None, current.id)
     writing.audit(tenant, "delete_alias", f"{name}@{alias}")
 
 
 def delete_all(writing: WriteTransaction, adapter_id: int) -> None:
     for current in _all_current(writing.connection, adapter_id):
-        _change(writing, adapter_id, current.alias, None, current.id)
+        change(writing, adapter_id, current.alias, None, current.id)
 
 
 def aliases_of_version(connection: Connection, adapter_id: int, number: int) -> list[str]:
-    """The aliases that name this version, in order."""
+    """The aliases that name this version, or have a guarded change to it in progress, in order."""
     current = _all_current(connection, adapter_id)
-    return sorted(row.alias for row in current if str(number) in row.split)
+    is_candidate = (RolloutRow.adapter_id == adapter_id, RolloutRow.candidate == number, RolloutRow.state == "running")
+    guarded = connection.execute(select(RolloutRow.alias).where(*is_candidate)).scalars()
+    return sorted({row.alias for row in current if str(number) in row.split} | set(guarded))
 
 
 def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
@@ -101,8 +101,8 @@ def select_changes() -> Select[*tuple[object, ...]]:
     return select(AliasRow.__table__)
 
 
-def alias_of(row: Row[*tuple[object, ...]]) -> AliasRecord:
-    return AliasRecord(row.alias, split_of(row.split), row.created_at, row.created_by)
+def alias_of(row: Row[*tuple[object, ...]], rollout: StoredRollout | None = None) -> AliasRecord:
+    return AliasRecord(row.alias, split_of(row.split), row.created_at, row.created_by, rollout)
 
 
 def split_of(stored: Mapping[str, float]) -> dict[int, float]:
@@ -130,6 +130,18 @@ def _current(connection: Connection, adapter_id: int, alias: str) -> Row[*tuple[
     return connection.execute(mine).one_or_none()
 
 
+def require_current(connection: Connection, adapter_id: int, name: str, alias: str) -> Row[*tuple[object, ...]]:
+    """The current state of an alias that is not deleted; raises VersionUnknown."""
+    current = _current(connection, adapter_id, alias)
+    if current is None or current.split is None:
+        raise _unknown(name, alias)
+    return current
+
+
+def find_change(connection: Connection, change_id: int) -> Row[*tuple[object, ...]]:
+    return connection.execute(select_changes().where(AliasRow.id == change_id)).one()
+
+
 def _all_current(connection: Connection, adapter_id: int) -> list[Row[*tuple[object, ...]]]:
     return list(connection.execute(select_aliases().where(AliasRow.adapter_id == adapter_id)).all())
 
@@ -142,11 +154,16 @@ def _require_room(connection: Connection, adapter_id: int, name: str, alias: str
         )
 
 
-def _change(
+def change(
     writing: WriteTransaction, adapter_id: int, alias: str, split: VersionShares | None, previous_id: int | None
 ) -> AliasRecord:
+    """Makes the alias mean `split`. A guarded change of it in progress ends."""
     mine = (AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
     writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
+    reason = f"the alias was changed by {writing.actor}"
+    ended = {"state": "stopped", "reason": reason, "ended_at": writing.at}
+    running = (RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias, RolloutRow.state == "running")
+    writing.connection.execute(update(RolloutRow).where(*running).values(**ended))
     row = (
         insert(AliasRow)
         .inline()

@@ -13,6 +13,7 @@ from peltier_store.registry.database import MIGRATIONS
 from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
 from peltier_store.registry.tables import (
     BLOB_COLUMNS,
+    AnswerRow,
     Base,
     CollectionRow,
     ReservationRow,
@@ -22,8 +23,8 @@ from peltier_store.registry.tables import (
 )
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
 
-# Not dumped, because they belong to one database: its revision, and claims of uploads and collectors.
-_LOCAL = {row.__tablename__ for row in (RevisionRow, ReservationRow, CollectionRow)}
+# Not dumped: the revision, and claims of uploads and collectors, belong to one database; answers are kept for a day.
+_LOCAL = {row.__tablename__ for row in (RevisionRow, ReservationRow, CollectionRow, AnswerRow)}
 # Each table after those that it refers to.
 _TABLES: dict[str, Table] = {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
 # A report has up to a mebibyte.

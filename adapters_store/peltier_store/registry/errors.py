@@ -8,6 +8,7 @@ RegistryError           the database itself failed, or cannot be used
     - KeyUnknown
     - FileUnknown
     - TrainingUnknown
+    - AnswerUnknown
   x RegistryConflict    an existing record forbids the change
   x InvalidRecord       a given value breaks a rule
   x RegistryGone        the database is missing, replaced, older than before, or damaged
@@ -50,6 +51,10 @@ class FileUnknown(NotRegistered):
 
 class TrainingUnknown(NotRegistered):
     """The tenant has no training of this id."""
+
+
+class AnswerUnknown(NotRegistered):
+    """No answer to the tenant is recorded for this request and row."""
 
 
 class RegistryConflict(RegistryError):

@@ -17,6 +17,8 @@ PINNED_TIERS = ("device", "host")
 # The states of a training. The last three are final.
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 STATES = ("queued", "running", "paused", "evaluating", "publishing", *FINAL_STATES)
+# The states of a rollout; only the first is not final.
+ROLLOUT_STATES = ("running", "promoted", "rolled_back", "stopped")
 # The kinds of a training's events.
 EVENTS = ("state", "preflight", "progress", "checkpoint", "message")
 # Bounds of a tenant's weight.
@@ -45,13 +47,59 @@ class VersionRecord:
 
 
 @dataclass(frozen=True)
+class StoredRollout:
+    """A guarded change of an alias from the version `incumbent` to the version `candidate`.
+
+    The candidate answers `share` of the alias's requests; without a share it shadows. `guard` has the bounds of the
+    decision, `counts` what all replicas have counted (`rollout_counts`). `state` is one of `ROLLOUT_STATES`; `reason`
+    says why it ended, and `numbers` has what the decision was made by.
+    """
+
+    id: str
+    tenant: str
+    name: str
+    alias: str
+    incumbent: int
+    candidate: int
+    share: float | None
+    guard: Mapping[str, Any]
+    counts: Mapping[str, Any]
+    state: str
+    started_at: datetime
+    started_by: str
+    ends_at: datetime
+    ended_at: datetime | None = None
+    reason: str | None = None
+    numbers: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """What a version answered to a row of a request during a rollout. `answer` is a label, or a digest of a text, and
+    `shadow` that of a candidate which shadows. `text_hash` is a digest of the input. `was_right` is its feedback."""
+
+    tenant: str
+    request_id: str
+    row: int
+    rollout_id: str
+    version: int
+    answer: str
+    shadow: str | None
+    text_hash: str
+    answered_at: datetime
+    was_right: bool | None = None
+
+
+@dataclass(frozen=True)
 class AliasRecord:
-    """A name for one version, or for several with the share of requests that each gets; the shares sum to 1."""
+    """A name for one version, or for several with the share of requests that each gets; the shares sum to 1. `rollout`
+    is the guarded change in progress."""
 
     alias: str
     split: Mapping[int, float]
     created_at: datetime
     created_by: str
+    rollout: StoredRollout | None = None
 
 
 @dataclass(frozen=True)

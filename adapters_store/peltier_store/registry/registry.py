@@ -1,4 +1,4 @@
-"""The registry: all operations on tenants, keys, adapters, versions and aliases, and of files and trainings."""
+"""The registry: operations on tenants, keys, adapters, versions and aliases, and of files, trainings and rollouts."""
 
 import asyncio
 from collections import defaultdict
@@ -39,7 +39,8 @@ from peltier_store.registry.records import (
     TenantRecord,
     VersionRecord,
 )
-from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
+from peltier_store.registry.rollouts import RolloutRegistry, rollout_of, select_rollouts
+from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, RolloutRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
 from peltier_store.registry.trainings import TrainingRegistry
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
@@ -52,6 +53,7 @@ _VERSIONS = select_versions(_UNREAD).where(_CHANGED).order_by(VersionRow.adapter
 _ALIASES = (
     select_aliases().join(AdapterRow, AdapterRow.id == AliasRow.adapter_id).where(_CHANGED).order_by(AliasRow.alias)
 )
+_ROLLOUTS = select_rollouts().where(_CHANGED, RolloutRow.state == "running")
 _ADAPTERS = select(AdapterRow.__table__).where(_CHANGED).order_by(AdapterRow.tenant, AdapterRow.name)
 _TENANTS = select_tenants().where(TenantRow.revision > _SINCE)
 _KEYS = select_keys().where(KeyRow.revision > _SINCE)
@@ -79,9 +81,10 @@ def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterR
     versions: dict[tuple[str, str], list[VersionRecord]] = defaultdict(list)
     for row in connection.execute(_VERSIONS, changed):
         versions[row.tenant, row.name].append(version_of(row))
+    guarded = {(row.adapter_id, row.alias): rollout_of(row) for row in connection.execute(_ROLLOUTS, changed)}
     aliases: dict[int, list[AliasRecord]] = defaultdict(list)
     for row in connection.execute(_ALIASES, changed):
-        aliases[row.adapter_id].append(alias_of(row))
+        aliases[row.adapter_id].append(alias_of(row, guarded.get((row.adapter_id, row.alias))))
     return tuple(
         AdapterRecord(
             row.tenant,
@@ -100,7 +103,7 @@ class Registry:
 
     Tasks may share a registry, and processes may share its database. Each change is one transaction, which also adds an
     entry with its `actor` to the audit log. Every failure is a RegistryError of one sentence. `contents` are its rows,
-    for backups; `files` and `trainings` are the operations on these.
+    for backups; `files`, `trainings` and `rollouts` are the operations on these.
     """
 
     def __init__(self, url: URL) -> None:
@@ -108,6 +111,7 @@ class Registry:
         self.contents = Contents(self._transactions)
         self.files = FileRegistry(self._transactions)
         self.trainings = TrainingRegistry(self._transactions)
+        self.rollouts = RolloutRegistry(self._transactions)
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:

@@ -262,6 +262,61 @@ class TrainingEventRow(Base):
 
 
 Index("ix_training_events_training_id", TrainingEventRow.training_id, TrainingEventRow.id)
+
+
+class RolloutRow(Base):
+    """A guarded change of an alias; `records.StoredRollout` describes the columns."""
+
+    __tablename__ = "rollouts"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    adapter_id: Mapped[int] = mapped_column(ForeignKey(AdapterRow.id))
+    alias: Mapped[str] = mapped_column(Text)
+    incumbent: Mapped[int]
+    candidate: Mapped[int]
+    share: Mapped[float | None]
+    guard: Mapped[dict[str, Any]] = mapped_column(JSON)
+    counts: Mapped[dict[str, Any]] = mapped_column(JSON)
+    state: Mapped[str] = mapped_column(Text)
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    started_by: Mapped[str] = mapped_column(Text)
+    ends_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reason: Mapped[str | None] = mapped_column(Text)
+    numbers: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+
+
+Index("ix_rollouts_alias", RolloutRow.adapter_id, RolloutRow.alias, RolloutRow.started_at)
+Index(
+    "uq_rollouts_running",
+    RolloutRow.adapter_id,
+    RolloutRow.alias,
+    unique=True,
+    sqlite_where=RolloutRow.state == "running",
+    postgresql_where=RolloutRow.state == "running",
+)
+
+
+class AnswerRow(Base):
+    """An answer during a rollout, kept for feedback; `records.StoredAnswer` describes the columns."""
+
+    __tablename__ = "answers"
+    __table_args__ = (UniqueConstraint("tenant", "request_id", "row"),)
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    tenant: Mapped[str] = mapped_column(Text)
+    request_id: Mapped[str] = mapped_column(Text)
+    row: Mapped[int]
+    rollout_id: Mapped[str] = mapped_column(ForeignKey(RolloutRow.id))
+    version: Mapped[int]
+    answer: Mapped[str] = mapped_column(Text)
+    shadow: Mapped[str | None] = mapped_column(Text)
+    text_hash: Mapped[str] = mapped_column(Text)
+    answered_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    was_right: Mapped[bool | None]
+
+
+Index("ix_answers_tenant_id", AnswerRow.tenant, AnswerRow.id)
 # Every column that names a blob which must be kept.
 BLOB_COLUMNS = (VersionRow.digest, FileRow.digest, TrainingRow.checkpoint_digest, TrainingRow.artifact_digest)
 

@@ -59,9 +59,12 @@ class PredictionBody(Provenance):
 
 @dataclass(frozen=True)
 class Predictions(Sequence[Prediction]):
-    """One prediction per input, in the order of the inputs. `body` is the whole response."""
+    """One prediction per input, in the order of the inputs. `body` is the whole response. Feedback names the
+    `request_id` and the row: `row` for the first input, and so on."""
 
     body: PredictionBody
+    request_id: str = ""
+    row: int = 0
 
     @property
     def task(self) -> str:

@@ -2,13 +2,13 @@
 what it holds now."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from peltier_client.protocol.adapters import Digest
 from peltier_client.protocol.operations import QuarantinedVersion
-from peltier_client.protocol.predict import Tier
+from peltier_client.protocol.predict import Tier, is_none
 from peltier_client.protocol.wire import ResponseModel
 
 
@@ -17,6 +17,9 @@ class VersionActivity(ResponseModel):
     the seconds from a request to the end of its answer.
 
     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
+    `answer_drift` and `input_drift` compare recent labels and lengths of inputs with the first ones of this replica, as
+    population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
+    thousand rows.
     """
 
     name: str
@@ -26,6 +29,8 @@ class VersionActivity(ResponseModel):
     errors: int
     p50_seconds: float
     p99_seconds: float
+    answer_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
+    input_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
 
 
 class Resident(ResponseModel):
@@ -136,7 +141,8 @@ class LiveQuarantine(QuarantinedVersion):
 
 
 class LiveSnapshot(ResponseModel):
-    """One replica at the moment `at`. Counters begin at 0 at `started_at`; the difference between two snapshots is what
+    """The replica that answers, at the moment `at`. `replica` is its name in the metrics of a cluster of Ray, and null
+    elsewhere. Counters begin at 0 at `started_at`; the difference between two snapshots of one replica is what
     happened between them. `reason` says why the replica is not ready.
 
     `adapters` has the versions with most requests, `loads` the adapters that came to the device, `lookups` where
@@ -145,6 +151,7 @@ class LiveSnapshot(ResponseModel):
     """
 
     at: datetime
+    replica: str | None = None
     started_at: datetime
     ready: bool
     reason: str | None = None

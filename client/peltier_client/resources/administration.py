@@ -26,6 +26,7 @@ from peltier_client.protocol import (
     TenantUsage,
     check_name,
 )
+from peltier_client.protocol.session import SESSION_HEADER
 
 
 class QuotaOptions(TypedDict, total=False):
@@ -119,8 +120,13 @@ def info() -> Request[InfoResponse]:
 
 
 def live(max_versions: int) -> Request[LiveSnapshot]:
-    """What the replica did since its start and holds now. Not retried, because the answer is about now."""
-    return Request("GET", "/v1/live", reader(LiveSnapshot), query={"adapters": max_versions}, retried=False)
+    """What the replica did since its start and holds now. Not retried, because the answer is about now.
+
+    All callers are of one session, so that a balancer that knows sessions shows them the same replica each time.
+    """
+    own = {SESSION_HEADER: "peltier/live"}
+    query = {"adapters": max_versions}
+    return Request("GET", "/v1/live", reader(LiveSnapshot), query=query, headers=own, retried=False)
 
 
 def activity() -> Request[ActivityResponse]:

@@ -60,7 +60,7 @@ def predict(
     def read(response: httpx2.Response) -> Predictions:
         body = read_body(response, PredictionBody)
         _check_count(len(body.predictions), 1 if isinstance(sent, str) else len(sent))
-        return Predictions(body)
+        return Predictions(body, response.headers.get("x-request-id", ""))
 
     return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json, task=task)
 
@@ -100,7 +100,7 @@ def predict_mixed(
     def read(response: httpx2.Response) -> list[Predictions | PeltierError]:
         body = read_body(response, _MixedBody)
         _check_count(len(body.results), len(requests))
-        return _results(body)
+        return _results(body, response)
 
     json = to_json(MixedPredictRequest, {"requests": requests})
     return Request("POST", "/v1/predict", read, json=json, task=str(requests[0]["task"]))
@@ -116,13 +116,17 @@ def predict_tasks(
     def read(response: httpx2.Response) -> dict[str, Predictions | PeltierError]:
         body = read_body(response, _MixedBody)
         _check_count(len(body.results), len(body.tasks))
-        return dict(zip(body.tasks, _results(body), strict=True))
+        return dict(zip(body.tasks, _results(body, response), strict=True))
 
     return Request("POST", "/v1/predict", read, json=to_json(MixedPredictRequest, sent), task=named[0])
 
 
-def _results(body: _MixedBody) -> list[Predictions | PeltierError]:
-    return [error_from_detail(r.error) if isinstance(r, ErrorBody) else Predictions(r) for r in body.results]
+def _results(body: _MixedBody, response: httpx2.Response) -> list[Predictions | PeltierError]:
+    request_id = response.headers.get("x-request-id", "")
+    return [
+        error_from_detail(one.error) if isinstance(one, ErrorBody) else Predictions(one, request_id, row)
+        for row, one in enumerate(body.results)
+    ]
 
 
 def _check_count(num_answers: int, num_inputs: int) -> None:

@@ -45,6 +45,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/feedback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give Feedback
+         * @description Tell the right answer to a row of a request that an alias with a guarded change has answered. Any replica takes
+         *     it, once for each row.
+         */
+        post: operations["give_feedback"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/compare": {
         parameters: {
             query?: never;
@@ -344,6 +365,27 @@ export interface paths {
          * @description Embed texts in the shape of text-embeddings-inference, by the backbone alone or by a task.
          */
         post: operations["embed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/embed_sparse": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Embed Sparse
+         * @description Refused with 424, as text-embeddings-inference does for models without SPLADE pooling: no task has sparse
+         *     embeddings.
+         */
+        post: operations["embed_sparse"];
         delete?: never;
         options?: never;
         head?: never;
@@ -955,10 +997,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Get Alias
+         * @description One alias, with its newest guarded change: what is counted, the evidence, and the decision.
+         */
+        get: operations["get_alias"];
         /**
          * Set Alias
-         * @description Make an alias mean a version, or several with the share of requests that each gets, in one step.
+         * @description Make an alias mean a version, or several with the share of requests that each gets, in one step; or begin a
+         *     guarded change to a candidate, which the server promotes or rolls back.
          *
          *     Every request that arrives after the answer follows it; those under way keep the version that they began with.
          */
@@ -988,6 +1035,26 @@ export interface paths {
          * @description Make an alias mean what it meant before; again, and it goes one more step back.
          */
         post: operations["rollback_alias"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/adapters/{name}/aliases/{alias}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop Rollout
+         * @description End the guarded change of an alias; the version that the alias meant before answers every request.
+         */
+        post: operations["stop_rollout"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1048,8 +1115,8 @@ export interface paths {
         };
         /**
          * Read Activity
-         * @description Requests, errors, latency and tier of the caller's adapters on this replica since it started. Requests are those
-         *     of all callers, also of other tenants where an adapter is public.
+         * @description Requests, errors, latency, drift and tier of the caller's adapters on this replica since it started. They are
+         *     of the requests of all callers, also of other tenants where an adapter is public.
          */
         get: operations["read_activity"];
         put?: never;
@@ -1401,7 +1468,7 @@ export interface paths {
          * Get Live
          * @description What this replica did since its start and what it holds now: requests, queue, batches, tiers, quarantine.
          *
-         *     Poll it every second or more, and take differences.
+         *     Of several replicas it shows the one that answers. Poll it every second or more, and take differences.
          */
         get: operations["get_live"];
         put?: never;
@@ -1697,7 +1764,8 @@ export interface components {
         };
         /**
          * Alias
-         * @description An alias: the share of requests that each version gets, and who set it when.
+         * @description An alias: the share of requests that each version gets, and who set it when. `rollout` is its newest guarded
+         *     change.
          */
         Alias: {
             /** Alias */
@@ -1713,6 +1781,7 @@ export interface components {
             created_at: string;
             /** Created By */
             created_by: string;
+            rollout?: components["schemas"]["Rollout"] | null;
         };
         /**
          * AliasChange
@@ -1749,7 +1818,8 @@ export interface components {
         };
         /**
          * AliasRequest
-         * @description One version for an alias, or several with the share of requests that each gets.
+         * @description One version for an alias, or several with the share of requests that each gets; or a `candidate` that the server
+         *     compares with the version that the alias means, and then promotes or rolls back, as its `guard` says.
          *
          *     The shares are above 0 and sum to 1. The request's `x-request-id` decides which version answers.
          */
@@ -1760,6 +1830,9 @@ export interface components {
             versions?: {
                 [key: string]: number;
             } | null;
+            /** Candidate */
+            candidate?: number | null;
+            guard?: components["schemas"]["RolloutGuard"] | null;
         };
         /**
          * AnsweredEntity
@@ -2323,6 +2396,51 @@ export interface components {
             details?: string[];
         };
         /**
+         * Feedback
+         * @description The version that answered the row, whether its answer was right, and the SHA-256 of the row's input as JSON, its
+         *     first 32 digits. `counted` says whether the guarded change was still in progress, `state` how it is now.
+         */
+        Feedback: {
+            /** Request Id */
+            request_id: string;
+            /** Row */
+            row: number;
+            /** Adapter */
+            adapter: string;
+            /** Version */
+            version: number;
+            /** Right */
+            right: boolean;
+            /** Counted */
+            counted: boolean;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "running" | "promoted" | "rolled_back" | "stopped";
+            /** Input Hash */
+            input_hash: string;
+        };
+        /**
+         * FeedbackRequest
+         * @description What is known about the answer to a row of an earlier request: the right `label` (of a multilabel task the list
+         *     of labels, of one that generates texts the text), or whether the answer was `right`. `request_id` is the
+         *     `x-request-id` of the answer, `row` the place of the input in the request.
+         */
+        FeedbackRequest: {
+            /** Request Id */
+            request_id: string;
+            /**
+             * Row
+             * @default 0
+             */
+            row: number;
+            /** Label */
+            label?: string | string[] | null;
+            /** Right */
+            right?: boolean | null;
+        };
+        /**
          * File
          * @description An uploaded file of examples, in the shape of OpenAI's API: `created_at` is in seconds since 1970.
          *
@@ -2633,7 +2751,8 @@ export interface components {
         /**
          * FineTuningRequest
          * @description A job to begin. `model` is the name of the server's backbone or of a preset. `suffix` becomes the name of the
-         *     task; without it, the name of the file does.
+         *     task; without it, the name of the file does. The last three are not OpenAI's; its client sends them in
+         *     `extra_body`.
          */
         FineTuningRequest: {
             /** Model */
@@ -2652,6 +2771,12 @@ export interface components {
             metadata?: {
                 [key: string]: string;
             } | null;
+            /** Task Type */
+            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking") | null;
+            /** Text Columns */
+            text_columns?: string[] | null;
+            /** Label Column */
+            label_column?: string | null;
         };
         /**
          * HealthResponse
@@ -2948,7 +3073,8 @@ export interface components {
         };
         /**
          * LiveSnapshot
-         * @description One replica at the moment `at`. Counters begin at 0 at `started_at`; the difference between two snapshots is what
+         * @description The replica that answers, at the moment `at`. `replica` is its name in the metrics of a cluster of Ray, and null
+         *     elsewhere. Counters begin at 0 at `started_at`; the difference between two snapshots of one replica is what
          *     happened between them. `reason` says why the replica is not ready.
          *
          *     `adapters` has the versions with most requests, `loads` the adapters that came to the device, `lookups` where
@@ -2961,6 +3087,8 @@ export interface components {
              * Format: date-time
              */
             at: string;
+            /** Replica */
+            replica?: string | null;
             /**
              * Started At
              * Format: date-time
@@ -3957,6 +4085,109 @@ export interface components {
             tier: "device" | "host";
         };
         /**
+         * Rollout
+         * @description A guarded change of an alias. `evidence` grows with the data; a decision is made when one value reaches the one
+         *     of the same name in `needed`. `reason` says why it ended. `counts` has what all replicas have counted.
+         */
+        Rollout: {
+            /** Id */
+            id: string;
+            /** Alias */
+            alias: string;
+            /** Incumbent */
+            incumbent: number;
+            /** Candidate */
+            candidate: number;
+            /** Share */
+            share: number | null;
+            /** Guard */
+            guard: {
+                [key: string]: unknown;
+            };
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "running" | "promoted" | "rolled_back" | "stopped";
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /** Started By */
+            started_by: string;
+            /**
+             * Ends At
+             * Format: date-time
+             */
+            ends_at: string;
+            /** Ended At */
+            ended_at?: string | null;
+            /** Reason */
+            reason?: string | null;
+            /** Counts */
+            counts?: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            /** Evidence */
+            evidence?: {
+                [key: string]: number;
+            };
+            /** Needed */
+            needed?: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * RolloutGuard
+         * @description How a candidate is tried, and what decides about it.
+         *
+         *     It answers `share` of the alias's requests, or with `shadow` it answers none and is computed beside the incumbent. A
+         *     candidate that is not worse is rolled back with probability `alpha` at most, and one whose accuracy is lower by
+         *     `margin` or more is promoted with probability `alpha` at most. `max_slowdown` is how much longer a comparison may
+         *     take before it counts as slower. `max_disagreement` is the largest share of rows that both may answer differently,
+         *     under shadow. What is undecided after `max_hours` is decided by `at_end`.
+         */
+        RolloutGuard: {
+            /** Share */
+            share?: number | null;
+            /**
+             * Shadow
+             * @default false
+             */
+            shadow: boolean;
+            /**
+             * Alpha
+             * @default 0.05
+             */
+            alpha: number;
+            /**
+             * Margin
+             * @default 0.02
+             */
+            margin: number;
+            /**
+             * Max Slowdown
+             * @default 1.5
+             */
+            max_slowdown: number;
+            /** Max Disagreement */
+            max_disagreement?: number | null;
+            /**
+             * Max Hours
+             * @default 72
+             */
+            max_hours: number;
+            /**
+             * At End
+             * @default roll_back
+             * @enum {string}
+             */
+            at_end: "promote" | "roll_back";
+        };
+        /**
          * ServerLive
          * @description The server is alive.
          */
@@ -4053,6 +4284,45 @@ export interface components {
             gates?: {
                 [key: string]: (number | null)[];
             } | null;
+        };
+        /**
+         * SparseErrorBody
+         * @description The error of text-embeddings-inference.
+         */
+        SparseErrorBody: {
+            /** Error */
+            error: string;
+            /**
+             * Error Type
+             * @enum {string}
+             */
+            error_type: "Backend" | "Overloaded" | "Unhealthy" | "Validation";
+        };
+        /**
+         * SparseRequest
+         * @description The request of text-embeddings-inference for sparse embeddings. `prompt_name` must be null.
+         */
+        SparseRequest: {
+            /** Inputs */
+            inputs: string | string[];
+            /**
+             * Adapter Id
+             * @default _backbone
+             */
+            adapter_id: string;
+            /**
+             * Truncate
+             * @default false
+             */
+            truncate: boolean | null;
+            /**
+             * Truncation Direction
+             * @default right
+             * @enum {string}
+             */
+            truncation_direction: "right" | "Right";
+            /** Prompt Name */
+            prompt_name?: null;
         };
         /**
          * StreamOptions
@@ -4723,6 +4993,9 @@ export interface components {
          *     the seconds from a request to the end of its answer.
          *
          *     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
+         *     `answer_drift` and `input_drift` compare recent labels and lengths of inputs with the first ones of this replica, as
+         *     population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
+         *     thousand rows.
          */
         VersionActivity: {
             /** Name */
@@ -4742,6 +5015,10 @@ export interface components {
             p50_seconds: number;
             /** P99 Seconds */
             p99_seconds: number;
+            /** Answer Drift */
+            answer_drift?: number | null;
+            /** Input Drift */
+            input_drift?: number | null;
         };
         /**
          * VersionList
@@ -5057,6 +5334,120 @@ export interface operations {
                 };
             };
             /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `queue_full`: A queue or a pool of connections, bodies or answers is full. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    give_feedback: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FeedbackRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Feedback"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `answer_not_found`: No answer to the tenant is recorded for this request and row. · `adapter_not_found`: No adapter has this name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6851,6 +7242,120 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    embed_sparse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SparseRequest"];
+            };
+        };
+        responses: {
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `adapter_not_found`: No adapter has this name. · `version_not_found`: The adapter exists, but has no such version or alias. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `inference_failed`: The model failed on this input. */
+            424: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `queue_full`: A queue or a pool of connections, bodies or answers is full. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
+                };
+            };
+            /** @description `deadline_passed`: The answer was not ready before the request's deadline. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseErrorBody"];
                 };
             };
         };
@@ -10331,6 +10836,110 @@ export interface operations {
             };
         };
     };
+    get_alias: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alias"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `adapter_not_found`: No adapter has this name. · `version_not_found`: The adapter exists, but has no such version or alias. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     set_alias: {
         parameters: {
             query?: never;
@@ -10394,6 +11003,15 @@ export interface operations {
             };
             /** @description `too_slow`: The request body stalled or came too slowly. */
             408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10542,6 +11160,119 @@ export interface operations {
         };
     };
     rollback_alias: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alias"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `adapter_not_found`: No adapter has this name. · `version_not_found`: The adapter exists, but has no such version or alias. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    stop_rollout: {
         parameters: {
             query?: never;
             header?: never;

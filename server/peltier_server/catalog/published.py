@@ -5,7 +5,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
@@ -25,7 +25,7 @@ from peltier_client.protocol import (
     TaskSummary,
     VersionSummary,
 )
-from peltier_store.registry import AdapterRecord, AliasRecord, Pin, VersionRecord
+from peltier_store.registry import AdapterRecord, AliasRecord, Pin, StoredRollout, VersionRecord
 from pydantic_core import to_json
 
 from peltier_server.context import VersionLabels
@@ -210,6 +210,8 @@ class Published:
     newest: Entry
     preferred: Entry
     pin: Pin | None = None
+    # The guarded changes in progress, by alias.
+    rollouts: Mapping[str, StoredRollout] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: AdapterRecord, known: Self | None = None) -> Self | None:
@@ -232,6 +234,7 @@ class Published:
             newest=entries[max(entries)],
             preferred=max(current or entries.values(), key=lambda entry: entry.number),
             pin=record.pin,
+            rollouts={alias.alias: alias.rollout for alias in record.aliases if alias.rollout is not None},
         )
 
     def version(self, number: int) -> Entry:

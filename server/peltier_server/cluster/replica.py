@@ -14,12 +14,21 @@ from peltier_backbone.machine.heap import keep_freed_memory
 from ray import serve
 from ray.serve._private import replica as ray_replica
 from ray.serve.context import _get_global_client
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.cluster.autoscaling import QUEUED_TOKENS
-from peltier_server.settings import ClusterSettings, Settings
+from peltier_server.settings import ClusterSettings, Settings, TrainingSettings
+from peltier_server.trainings.worker_process import (
+    WorkerProcess,
+    require_training,
+    worker_command,
+    worker_environment,
+)
 
 NAME = "peltier"
-_REPLICA = "replica"
+# With the value 1 HAProxy takes the place of Ray's own proxies.
+HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
+_REPLICA, _WORKER = "replica", "worker"
 # A replica that was killed is replaced after the next check.
 _CHECK_SECONDS = 2.0
 _CHECK_TIMEOUT_SECONDS = 30.0
@@ -37,11 +46,11 @@ class Replica:
     `directory` is where relative paths of the settings begin.
     """
 
-    def __init__(self, settings: Settings, directory: str) -> None:
+    def __init__(self, settings: Settings, directory: str, worker: Any = None) -> None:
+        """`worker` is a handle of the `Worker`, which Ray starts because of it."""
         wait_passively()
         _listen_on_loopback()
-        if Path(directory).is_dir():
-            os.chdir(directory)
+        _change_to(directory)
         self._settings = settings
 
     def __serve_build_asgi_app__(self) -> Any:
@@ -55,7 +64,9 @@ class Replica:
         sys.setswitchinterval(SWITCH_SECONDS)
         # A server without keys refuses any address but loopback, so it must know where the proxies listen.
         network = settings.network.model_copy(update={"host": http_options().host})
-        app = create_app(settings.model_copy(update={"network": network}), self._pages)
+        app = create_app(settings.model_copy(update={"network": network}), self._pages, _replica_id())
+        if os.environ.get(HAPROXY) != "1":
+            app.add_middleware(_WithoutRequestId)
         self._state: Any = app.state
         return app
 
@@ -72,13 +83,55 @@ class Replica:
     def metrics_page(self) -> tuple[str, bytes]:
         """The id of this replica, and its page of metrics as text."""
         page, _ = self._state.metrics.exposition("text/plain")
-        return serve.get_replica_context().replica_id.unique_id, page
+        return _replica_id(), page
 
     async def _pages(self) -> dict[str, bytes]:
         """The page of every replica, by the replica's id."""
         context = serve.get_replica_context()
         handle = serve.get_deployment_handle(context.deployment, context.app_name)
         return dict(await handle.broadcast("metrics_page").results_async())
+
+
+class Worker:
+    """Runs `peltier worker` with one thread, and starts it again if it ends. It ends with this process.
+
+    Ray moves it to another node if this one is lost.
+    """
+
+    async def __init__(self, settings: Settings, directory: str) -> None:  # type: ignore[misc]  # Ray awaits it
+        _listen_on_loopback()
+        _change_to(directory)
+        self._process = WorkerProcess([*worker_command(settings), "--threads", "1"], worker_environment(settings))
+        self._process.start()
+
+    async def __del__(self) -> None:
+        await self._process.close()
+
+
+def _change_to(directory: str) -> None:
+    if Path(directory).is_dir():
+        os.chdir(directory)
+
+
+class _WithoutRequestId:
+    """Leaves `x-request-id` out of answers. Ray's proxy gives every request an id, and adds the header itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_rest(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = [(name, value) for name, value in message["headers"] if name != b"x-request-id"]
+                message = {**message, "headers": kept}
+            await send(message)
+
+        await self._app(scope, receive, send_rest)
+
+
+def _replica_id() -> str:
+    own: str = serve.get_replica_context().replica_id.unique_id
+    return own
 
 
 def http_options() -> Any:
@@ -101,12 +154,20 @@ def _add_port_on(address: str, add_port: Callable[[Any, str], int], server: Any,
 
 
 def deploy(settings: Settings) -> Any:
-    """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU."""
-    compute = settings.compute
+    """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU; the worker,
+    if there is one, a core and on CUDA a GPU."""
+    compute, directory = settings.compute, os.getcwd()
+    num_gpus = int(compute.device == "cuda")
+    arguments: list[Any] = [settings.model_copy(update={"training": _without_worker(settings)}), directory]
+    if settings.training.worker:
+        require_training()
+        options = {"num_cpus": 1, "num_gpus": num_gpus}
+        worker: Any = serve.deployment(Worker, name=_WORKER, num_replicas=1, ray_actor_options=options)
+        arguments.append(worker.bind(settings, directory))
     deployment: Any = serve.deployment(
         serve.ingress()(Replica),
         name=_REPLICA,
-        ray_actor_options={"num_cpus": compute.threads, "num_gpus": int(compute.device == "cuda")},
+        ray_actor_options={"num_cpus": compute.threads, "num_gpus": num_gpus},
         autoscaling_config=_scaling(settings.cluster),
         request_router_config={
             "request_router_class": "peltier_server.cluster.router:BoundedLoadRouter",
@@ -121,7 +182,11 @@ def deploy(settings: Settings) -> Any:
         max_constructor_retry_count=_MAX_STARTS,
         logging_config={"enable_access_log": False},
     )
-    return deployment.bind(settings, os.getcwd())
+    return deployment.bind(*arguments)
+
+
+def _without_worker(settings: Settings) -> TrainingSettings:
+    return settings.training.model_copy(update={"worker": False})
 
 
 def _scaling(cluster: ClusterSettings) -> dict[str, Any]:

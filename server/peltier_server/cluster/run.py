@@ -11,14 +11,13 @@ from peltier_backbone.machine.cores import usable_cores
 from peltier_backbone.machine.ray_cluster import join_cluster
 from ray import serve
 
-from peltier_server.cluster.replica import NAME, deploy, http_options
+from peltier_server.cluster.replica import HAPROXY, NAME, deploy, http_options
 from peltier_server.settings import Settings, SettingsError
 
 logger = logging.getLogger(__name__)
 
 # The last line of a traceback.
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception): (.+)")
-_HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
 
 
 def run(settings: Settings) -> None:
@@ -27,11 +26,12 @@ def run(settings: Settings) -> None:
     host, port = settings.network.host, settings.network.port
     if not port:
         raise SettingsError("port is 0, and Ray Serve cannot choose a port: name one")
-    if settings.network.is_private and os.environ.get(_HAPROXY) == "1":
-        raise SettingsError(f"with {_HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
+    if settings.network.is_private and os.environ.get(HAPROXY) == "1":
+        raise SettingsError(f"with {HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
     stopped = threading.Event()
     try:
-        join_cluster(max(usable_cores(), settings.cluster.max_replicas * settings.compute.threads))
+        wanted = settings.cluster.max_replicas * settings.compute.threads + int(settings.training.worker)
+        join_cluster(max(usable_cores(), wanted))
     except RuntimeError as error:
         raise SettingsError(str(error)) from None
     try:

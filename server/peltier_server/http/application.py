@@ -42,6 +42,8 @@ class AppState:
     error_shapes: Sequence[ErrorShape] = ()
     # Only where one address has several replicas.
     metrics_pages: MetricsPages | None = None
+    # The id of this one.
+    replica: str | None = None
     watches: Watches = field(default_factory=Watches)
 
 

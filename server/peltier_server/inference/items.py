@@ -175,7 +175,7 @@ class MixedAnswer:
         item = self._items[number]
         try:
             self._results[number] = await self._predictor.predict_item(
-                target, item, self._arrived_at, self.budget, self._reader
+                target, item, self._arrived_at, self.budget, self._reader, row=number
             )
             status = HTTPStatus.OK
         except PeltierError as error:

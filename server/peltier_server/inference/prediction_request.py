@@ -52,7 +52,8 @@ class PredictionRequest:
 
     `arrived_at` is in seconds of `time.monotonic`, and `stream` gets the text while it is generated. The `reader` also
     serves other tasks of the same HTTP request. `is_counted` says that the caller has counted the inputs as in
-    progress.
+    progress. `first_row` is the place of the first input in the HTTP request. A shadow's answer is for nobody, so it
+    counts for no quota.
     """
 
     target: ResolvedTask
@@ -63,6 +64,8 @@ class PredictionRequest:
     stream: StreamedText | None = None
     reader: InputReader | None = None
     is_counted: bool = False
+    first_row: int = 0
+    is_shadow: bool = False
 
     @property
     def tenant(self) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,15 @@ from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
-from peltier_client.protocol import BACKBONE_TASK, Input, MixedItem, Parameters, TaskReference, group_prefix
+from peltier_client.protocol import (
+    BACKBONE_TASK,
+    MAX_PRIORITY,
+    Input,
+    MixedItem,
+    Parameters,
+    TaskReference,
+    group_prefix,
+)
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
 from peltier_server import retry_hints
@@ -60,6 +68,9 @@ from peltier_server.tracing import RequestTrace
 
 logger = logging.getLogger(__name__)
 
+# Gets a request with its answer, or with the error that it failed with.
+OnAnswer = Callable[[PredictionRequest, Prediction | Exception], None]
+
 
 def load_failure(entry: Entry, request_id: str, error: AdapterError) -> PeltierError:
     """The error for the caller. The log alone says where the store is and how it fails."""
@@ -76,6 +87,10 @@ def load_failure(entry: Entry, request_id: str, error: AdapterError) -> PeltierE
     if isinstance(error, BlobNotFound | BlobDamaged):
         return InferenceFailed(f"{what}, as its stored bytes are missing or damaged; {reason}")
     return Unavailable(f"{what} just now; {reason}", retry_after=retry_hints.SOON)
+
+
+class _Purged(Exception):
+    """The version of a request has been purged since it was resolved, and its reference names another one."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,12 @@ class Predictor:
         token_bytes = backbone.tokenizer.max_token_bytes if backbone.config.generates else 0
         self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
         self._reader = AnswerReader(backbone, limits.preparation)
+        self._on_answer: OnAnswer | None = None
+
+    def follow(self, on_answer: OnAnswer) -> None:
+        """Calls `on_answer` for each answered request while aliases have guarded changes, before its caller gets the
+        answer."""
+        self._on_answer = on_answer
 
     def expand_groups(self, context: RequestContext, tasks: Sequence[str]) -> list[str]:
         """`tasks` with the members of each group in its place; a group without members stays. Raises `InvalidInput` if
@@ -157,25 +178,28 @@ class Predictor:
         budget = budget or self.open_answer(target.context)
         return await self._attempt(PredictionRequest(target, inputs, parameters, budget))
 
-    async def predict_item(
+    async def predict_item(  # noqa: PLR0913 - what an item of a mixed request has
         self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget,
-        reader: InputReader | None = None,
+        reader: InputReader | None = None, *, row: int = 0,
     ) -> Prediction:  # fmt: skip
-        """The prediction for an item of a mixed request that arrived at `arrived_at`. The caller has already counted
-        all inputs of the request as in progress. With a `reader`, all items have the same input and parameters."""
+        """The prediction for the item `row` of a mixed request that arrived at `arrived_at`. The caller has already
+        counted all inputs of the request as in progress. With a `reader`, all items have the same input and
+        parameters."""
         inputs, parameters = (item.input,), item.parameters
         return await self._attempt(
-            PredictionRequest(target, inputs, parameters, budget, arrived_at, reader=reader, is_counted=True)
+            PredictionRequest(target, inputs, parameters, budget, arrived_at, None, reader, True, row)
         )
 
     def stream(
-        self, target: ResolvedTask, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
-    ) -> StreamedText:
-        """The answer to one input, as a stream. With `budget`, it is one of several answers that share the budget, and
-        the caller has already counted their inputs as in progress."""
+        self, target: ResolvedTask, text: Input, parameters: Parameters, budget: AnswerBudget | None = None,
+        *, row: int = 0,
+    ) -> StreamedText:  # fmt: skip
+        """The answer to one input, as a stream. With `budget`, it is the answer `row` of several that share the budget,
+        and the caller has already counted their inputs as in progress."""
         stream, is_counted = StreamedText(self._backbone.tokenizer), budget is not None
         budget = budget or self.open_answer(target.context)
         request = PredictionRequest(target, (text,), parameters, budget, stream=stream, is_counted=is_counted)
+        request.first_row = row
         stream.start(self._attempt(request))
         return stream
 
@@ -192,7 +216,32 @@ class Predictor:
         if count > self._limits.max_inputs:
             raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
 
+    async def shadow(self, entry: Entry, request: PredictionRequest) -> Prediction:
+        """The answer of another version to an answered request. It counts for no quota, and every other row of the
+        tenant goes first."""
+        context = RequestContext(request.target.context.request_id, known_caller=request.target.context.known_caller)
+        parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
+        target = ResolvedTask(request.target.reference, context, entry)
+        copy = PredictionRequest(target, request.inputs, parameters, self.open_answer(context), is_shadow=True)
+        try:
+            with self._limits.quarantine.attempt(request.tenant, entry):
+                return await self._predict(entry, copy)
+        except AdapterError as error:
+            raise load_failure(entry, context.request_id, error) from error
+
     async def _attempt(self, request: PredictionRequest) -> Prediction:
+        """The answer to inputs, which `on_answer` gets too."""
+        if self._on_answer is None or not self._catalog.guarded:
+            return await self._answer(request)
+        try:
+            prediction = await self._answer(request)
+        except Exception as error:
+            self._on_answer(request, error)
+            raise
+        self._on_answer(request, prediction)
+        return prediction
+
+    async def _answer(self, request: PredictionRequest) -> Prediction:
         """The answer to inputs that are counted as in progress, within the deadline."""
         counted = self._limits.preparation.inputs
         holding = nullcontext() if request.is_counted else counted.hold(request.tenant, len(request.inputs))
@@ -216,14 +265,20 @@ class Predictor:
         while True:
             try:
                 with self._limits.quarantine.attempt(context.tenant, entry):
-                    return await self._predict(entry, request)
-            except BlobNotFound as error:
-                successor = self._catalog.resolve(target.reference, context)
-                if successor.digest == entry.digest:
-                    raise load_failure(entry, context.request_id, error) from error
-                entry = successor
-            except AdapterError as error:
-                raise load_failure(entry, context.request_id, error) from error
+                    return await self._predict_version(entry, request)
+            except _Purged:
+                entry = self._catalog.resolve(target.reference, context)
+
+    async def _predict_version(self, entry: Entry, request: PredictionRequest) -> Prediction:
+        """The answer of a version. Raises `_Purged` if another one may answer instead."""
+        target, context = request.target, request.target.context
+        try:
+            return await self._predict(entry, request)
+        except AdapterError as error:
+            missing = isinstance(error, BlobNotFound)
+            if missing and self._catalog.resolve(target.reference, context).digest != entry.digest:
+                raise _Purged from None
+            raise load_failure(entry, context.request_id, error) from error
 
     async def _predict(self, entry: Entry, request: PredictionRequest) -> Prediction:
         """The answer of a version."""
@@ -237,7 +292,8 @@ class Predictor:
                 self._slots.prefetch(entry.owned, tenant)
             encoded = await self._encode(request, task)
             num_tokens = sum(len(row) for rows in encoded for row in rows)
-            spending = self._limits.preparation.enforcer.spend(tenant, num_tokens + _max_written(decoding, encoded))
+            enforcer, num_written = self._limits.preparation.enforcer, _max_written(decoding, encoded)
+            spending = nullcontext() if request.is_shadow else enforcer.spend(tenant, num_tokens + num_written)
             async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
                 opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
                 self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
@@ -253,6 +309,8 @@ class Predictor:
             _trace_work(context.trace, leased_at, lease, outcome)
         outputs = group_windows(request.inputs, encoded, outcome.outputs) if task.reads_tokens else outcome.outputs
         predictions, num_bytes = await self._reader.read(outputs, form, request, size)
+        if artifact is None and not request.is_shadow:
+            self._limits.metrics.windows.observe(entry.labels, num_tokens, predictions)
         num_new_tokens, timings = count_new_tokens(outputs), create_timings(lease, outcome, time.monotonic() - started)
         batch = outcome.batch_rows, outcome.batch_adapters
         return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes)

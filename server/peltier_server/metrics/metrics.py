@@ -21,6 +21,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
+from peltier_server.metrics.drift import DriftMetrics
 from peltier_server.metrics.series import (
     FINE_SECONDS,
     BusyVersions,
@@ -29,6 +30,7 @@ from peltier_server.metrics.series import (
     Series,
     TenantLabels,
     VersionMetrics,
+    VersionWindows,
 )
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.ticket import Ticket
@@ -129,8 +131,11 @@ class Metrics:
         self._add_texts()
         self._add_adapters()
         self.versions = VersionMetrics(self._registry, max_versions)
+        self.windows = VersionWindows(max_versions)
+        self.drift = DriftMetrics(self._registry, self.windows)
         self._add_tenants()
         self._add_trainings()
+        self._add_rollouts()
         self._add_failures()
 
     def _add_requests(self) -> None:
@@ -241,6 +246,15 @@ class Metrics:
         self.training_publications = self._counter(
             "peltier_training_publications_total", "Trained adapters: published by this replica, or refused", "result"
         )
+
+    def _add_rollouts(self) -> None:
+        self.rollouts = self._counter(
+            "peltier_rollouts_total", "Guarded changes that this replica decided: promoted or rolled_back", "result"
+        )
+        self.shadows = self._counter(
+            "peltier_shadows_total", "Requests for shadowing candidates: computed, failed, or dropped", "result"
+        )
+        self.feedback = self._counter("peltier_feedback_total", "Feedback to answers: right or wrong", "result")
 
     def _add_failures(self) -> None:
         self._ready = self._gauge("peltier_ready", "1 while /ready is 200, else 0")

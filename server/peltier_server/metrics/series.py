@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from itertools import accumulate
 from operator import itemgetter
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import HistogramMetricFamily
@@ -45,6 +45,10 @@ VERSION_SECONDS = tuple(bound for bound in FINE_SECONDS if 0.001 <= bound <= 10)
 # Few buckets, because every version has a series for each.
 _SHOWN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
+# Rows of the first window of a version, and of each half of the recent one.
+WINDOW_ROWS = 500
+# A version that was not asked for so long has no need of windows; looked for once a turn.
+_IDLE_SECONDS = 600.0
 _HALF_LIFE_SECONDS = 600.0
 
 # Never the labels of a version, because its number is no integer.
@@ -319,3 +323,77 @@ class _VersionSeries:
         for code in self._of_code:
             self._requests.remove(*self._labels, code)
         self._seconds.remove(*self._labels)
+
+
+class Window:
+    """Counts of values: of the first `WINDOW_ROWS` rows, and of the last ones, up to twice as many."""
+
+    __slots__ = ("_before", "_num_rows", "_recent", "first")
+
+    def __init__(self) -> None:
+        self.first: dict[str | int, int] = {}
+        self._before: dict[str | int, int] | None = None
+        self._recent: dict[str | int, int] = {}
+        self._num_rows = 0
+
+    def add(self, value: str | int, rows: int = 1) -> None:
+        """Counts a value of so many rows."""
+        counts = self._recent
+        counts[value] = counts.get(value, 0) + rows
+        self._num_rows += rows
+        if self._num_rows >= WINDOW_ROWS:
+            if self.first:
+                self._before = counts
+            else:
+                self.first = counts
+            self._recent, self._num_rows = {}, 0
+
+    @property
+    def recent(self) -> dict[str | int, int] | None:
+        """The counts of the last rows; None before they are as many as the first ones."""
+        before, last = self._before, self._recent
+        return None if before is None else {key: before.get(key, 0) + last.get(key, 0) for key in {*before, *last}}
+
+
+class _Followed:
+    __slots__ = ("answers", "inputs", "used_at")
+
+    def __init__(self) -> None:
+        self.answers, self.inputs, self.used_at = Window(), Window(), 0.0
+
+
+class VersionWindows:
+    """The answered labels and the lengths of inputs of at most `max_versions` versions since the start of this replica.
+    A version that was not asked for ten minutes gives its place to another. Belongs to the event loop; any thread may
+    read."""
+
+    def __init__(self, max_versions: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_versions = max_versions
+        self._clock = clock
+        self._swept_at = 0.0
+        self.followed: dict[VersionLabels, _Followed] = {}
+
+    def observe(self, labels: VersionLabels, num_tokens: int, predictions: Sequence[Any]) -> None:
+        """Counts the answers to a request, whose inputs have so many tokens together. Called for every request."""
+        followed, rows = self.followed.get(labels) or self._follow(labels), len(predictions)
+        if followed is None or not rows:
+            return
+        followed.used_at = self._clock()
+        # Lengths by powers of two.
+        followed.inputs.add((num_tokens // rows).bit_length(), rows)
+        add = followed.answers.add
+        for one in predictions:
+            if type(one) is dict and (label := one.get("label")) is not None:
+                add(label)
+
+    def _follow(self, labels: VersionLabels) -> _Followed | None:
+        """A place for a version. If all are taken, unused ones are looked for, once a minute."""
+        if len(self.followed) >= self._max_versions:
+            now = self._clock()
+            if now - self._swept_at < _TURN_SECONDS:
+                return None
+            self._swept_at = now
+            self.followed = {key: own for key, own in self.followed.items() if now - own.used_at <= _IDLE_SECONDS}
+            if len(self.followed) >= self._max_versions:
+                return None
+        return self.followed.setdefault(labels, _Followed())

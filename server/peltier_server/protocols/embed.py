@@ -1,4 +1,4 @@
-"""The routes `/embed` and `/similarity` of text-embeddings-inference."""
+"""The routes `/embed`, `/embed_sparse` and `/similarity` of text-embeddings-inference."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import Request, Response
-from peltier_client.protocol import BACKBONE_TASK, Parameters, RequestModel, Text
+from peltier_client.errors import InferenceFailed, PeltierError
+from peltier_client.protocol import BACKBONE_TASK, Parameters, RequestModel, ResponseModel, Text
 from peltier_client.protocol.predict import state_rule
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import BaseModel, Field, StrictBool, StrictInt
 from pydantic_core import to_json
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
-from peltier_server.http.application import accept, resolve_embedding
+from peltier_server.http.application import accept, resolve, resolve_embedding
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.prediction import (
@@ -30,6 +31,11 @@ TruncationDirection = Annotated[
 # An embedding of unit length has no larger values than 1.
 _DIGITS = 9
 
+_Texts = Annotated[
+    Text | Annotated[list[Text], Field(min_length=1)],
+    state_rule("must be a text or a non-empty list of texts, in valid Unicode; token ids are not served"),
+]
+
 _RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
 
 router = scoped_router("predict", "embed")
@@ -42,10 +48,7 @@ class TextEmbedRequest(RequestModel):
     too long is refused, unless `truncate` is set. `prompt_name` must be null, because tasks have no prompts.
     """
 
-    inputs: Annotated[
-        Text | Annotated[list[Text], Field(min_length=1)],
-        state_rule("must be a text or a non-empty list of texts, in valid Unicode; token ids are not served"),
-    ]
+    inputs: _Texts
     adapter_id: str = BACKBONE_TASK
     normalize: StrictBool = True
     truncate: StrictBool | None = False
@@ -62,6 +65,48 @@ class TextEmbedRequest(RequestModel):
     def parameters(self) -> Parameters:
         """Those of a prediction."""
         return Parameters(dimensions=self.dimensions, truncate=bool(self.truncate), raw_scores=not self.normalize)
+
+
+class SparseRequest(RequestModel):
+    """The request of text-embeddings-inference for sparse embeddings. `prompt_name` must be null."""
+
+    inputs: _Texts
+    adapter_id: str = BACKBONE_TASK
+    truncate: StrictBool | None = False
+    truncation_direction: TruncationDirection = "right"
+    prompt_name: Annotated[None, state_rule("must be null: tasks have no prompts")] = None
+
+
+class SparseErrorBody(ResponseModel):
+    """The error of text-embeddings-inference."""
+
+    error: str
+    error_type: Literal["Backend", "Overloaded", "Unhealthy", "Validation"]
+
+
+class SparseErrors:
+    """The form of errors at `/embed_sparse`. The older routes of the protocol answer in the server's own form."""
+
+    model: type[BaseModel] = SparseErrorBody
+
+    def speaks(self, path: str) -> bool:
+        """Whether errors at `path` have this form."""
+        return path == "/embed_sparse"
+
+    def status(self, error: type[PeltierError] | PeltierError) -> int:
+        """The error's own status."""
+        return error.status
+
+    def body(self, error: PeltierError) -> SparseErrorBody:
+        """The message, and the type that the protocol gives its status."""
+        types: dict[int, Literal["Overloaded", "Unhealthy"]] = {429: "Overloaded", 503: "Unhealthy"}
+        other: Literal["Backend", "Validation"] = (
+            "Backend" if error.status >= 500 or error.status == 424 else "Validation"
+        )
+        return SparseErrorBody(error=error.message, error_type=types.get(error.status, other))
+
+
+SPARSE_ERRORS = SparseErrors()
 
 
 class SimilarityInputs(RequestModel):
@@ -114,6 +159,19 @@ async def embed(body: TextEmbedRequest, request: Request) -> Response:
     pieces = embedding_pieces(done, normalize=body.normalize and not target.entry.task.normalized)
     answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+
+
+@router.post(
+    "/embed_sparse",
+    status_code=InferenceFailed.status,
+    response_model=SparseErrorBody,
+    responses=describe_errors(*TASK_ERRORS, shape=SPARSE_ERRORS),
+)
+async def embed_sparse(body: SparseRequest, request: Request) -> Response:
+    """Refused with 424, as text-embeddings-inference does for models without SPLADE pooling: no task has sparse
+    embeddings."""
+    resolve(request, accept(request), body.adapter_id)
+    raise InferenceFailed(f"model {body.adapter_id!r} has no sparse embeddings: no task of this server has them")
 
 
 @router.post("/similarity", response_model=list[float], responses=_RESPONSES)

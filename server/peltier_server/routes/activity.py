@@ -24,8 +24,8 @@ router = scoped_router("predict", "operations", "/v1/activity")
 
 @router.get("", response_model=ActivityResponse, responses=describe_errors(*_ERRORS))
 async def read_activity(context: Context, service: Accepted, threads: Threads, limit: Limit = MAX_PAGE) -> Response:
-    """Requests, errors, latency and tier of the caller's adapters on this replica since it started. Requests are those
-    of all callers, also of other tenants where an adapter is public."""
+    """Requests, errors, latency, drift and tier of the caller's adapters on this replica since it started. They are
+    of the requests of all callers, also of other tenants where an adapter is public."""
     tenant = context.tenant
     busiest = service.metrics.busiest(service.settings.limits.max_metric_versions + 1)
     # To look up the tier of an adapter takes as long as to tokenise a few characters.
@@ -56,6 +56,7 @@ def _versions(
         entry = _find(service, tenant, labels)
         if entry is not None:
             tier: Tier = tiers.get(entry.digest, "store")
+            drift = service.metrics.drift.of(labels)
             yield VersionActivity(
                 name=labels.adapter,
                 version=entry.number,
@@ -64,6 +65,8 @@ def _versions(
                 errors=sum(count for code, count in answers.items() if int(code) >= HTTPStatus.BAD_REQUEST),
                 p50_seconds=latency.quantile(0.5),
                 p99_seconds=latency.quantile(0.99),
+                answer_drift=drift.answers,
+                input_drift=drift.inputs,
             )
 
 

@@ -14,11 +14,12 @@ from peltier_client.errors import (
     VersionNotFound,
 )
 from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, check_alias
-from peltier_store.registry import AliasRecord
+from peltier_store.registry import AliasRecord, StoredRollout
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, Changing, Context
 from peltier_server.http.scoped_route import scoped_router
+from peltier_server.rollouts.rollouts import rollout_on_the_wire
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
 _OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)
@@ -50,12 +51,28 @@ async def alias_history(name: str, alias: str, context: Context, service: Accept
     )
 
 
-@changes.put("/{alias}", responses=describe_errors(*_OF_CHANGES))
+@router.get("/{alias}", responses=describe_errors(*_SHARED, VersionNotFound, Unavailable))
+async def get_alias(name: str, alias: str, context: Context, service: Accepted) -> Alias:
+    """One alias, with its newest guarded change: what is counted, the evidence, and the decision."""
+    published = service.catalog.get(context.tenant, name)
+    if check_alias(alias) not in published.aliases:
+        raise VersionNotFound(f"adapter {name!r} has no alias {alias!r}")
+    rollout = await service.rollouts.find(context.tenant, name, alias)
+    # A decision may have changed the alias meanwhile.
+    current = service.catalog.get(context.tenant, name).aliases.get(alias, published.aliases[alias])
+    return _on_the_wire(current, rollout)
+
+
+@changes.put("/{alias}", responses=describe_errors(*_OF_CHANGES, Conflict))
 async def set_alias(name: str, alias: str, body: AliasRequest, context: Context, service: Changing) -> Alias:
-    """Make an alias mean a version, or several with the share of requests that each gets, in one step.
+    """Make an alias mean a version, or several with the share of requests that each gets, in one step; or begin a
+    guarded change to a candidate, which the server promotes or rolls back.
 
     Every request that arrives after the answer follows it; those under way keep the version that they began with.
     """
+    if body.candidate is not None and body.guard is not None:
+        rollout = await service.rollouts.start(context.caller, name, check_alias(alias), body.candidate, body.guard)
+        return _on_the_wire(service.catalog.get(context.tenant, name).aliases[alias], rollout)
     return _on_the_wire(await service.version_admin.set_alias(context.caller, name, check_alias(alias), body.split))
 
 
@@ -65,13 +82,24 @@ async def rollback_alias(name: str, alias: str, context: Context, service: Chang
     return _on_the_wire(await service.version_admin.roll_back(context.caller, name, check_alias(alias)))
 
 
+@changes.post("/{alias}/stop", responses=describe_errors(*_OF_CHANGES, Conflict))
+async def stop_rollout(name: str, alias: str, context: Context, service: Changing) -> Alias:
+    """End the guarded change of an alias; the version that the alias meant before answers every request."""
+    rollout = await service.rollouts.stop(context.caller, name, check_alias(alias))
+    return _on_the_wire(service.catalog.get(context.tenant, name).aliases[alias], rollout)
+
+
 @changes.delete("/{alias}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
 async def delete_alias(name: str, alias: str, context: Context, service: Changing) -> None:
     """Make an alias mean nothing; a rollback brings it back."""
     await service.version_admin.delete_alias(context.caller, name, check_alias(alias))
 
 
-def _on_the_wire(alias: AliasRecord) -> Alias:
+def _on_the_wire(alias: AliasRecord, rollout: StoredRollout | None = None) -> Alias:
     return Alias(
-        alias=alias.alias, versions=dict(alias.split), created_at=alias.created_at, created_by=alias.created_by
+        alias=alias.alias,
+        versions=dict(alias.split),
+        created_at=alias.created_at,
+        created_by=alias.created_by,
+        rollout=None if rollout is None else rollout_on_the_wire(rollout),
     )

@@ -34,7 +34,7 @@ router = scoped_router("metrics", "operations", "/v1/live")
 async def get_live(request: Request, service: Accepted, max_versions: MaxVersions = 100) -> Response:
     """What this replica did since its start and what it holds now: requests, queue, batches, tiers, quarantine.
 
-    Poll it every second or more, and take differences.
+    Of several replicas it shows the one that answers. Poll it every second or more, and take differences.
     """
     body = _snapshot(request, service, max_versions).model_dump_json()
     return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
@@ -45,6 +45,7 @@ def _snapshot(request: Request, service: Service, max_versions: int) -> LiveSnap
     reason = get_lifecycle(request).problem
     return LiveSnapshot(
         at=datetime.now(UTC),
+        replica=request.app.state.replica,
         started_at=metrics.started_at,
         ready=reason is None,
         reason=reason,

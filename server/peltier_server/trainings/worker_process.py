@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -37,6 +37,7 @@ def worker_command(settings: Settings) -> list[str]:
     compute = settings.compute
     options = {"backbone": compute.backbone, "device": compute.device, "nice": _LOWEST_PRIORITY}
     flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    flags.append("--end-with-input")
     return [sys.executable, "-m", "peltier_client", "worker", *flags]
 
 
@@ -91,9 +92,10 @@ class WorkerProcess:
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     async def _run_once(self) -> int:
-        # In a session of its own: Ctrl-C in a terminal reaches the server alone, which then ends the worker.
+        # In a session of its own: Ctrl-C in a terminal reaches the server alone, which then ends the worker. If the
+        # server is killed, the system closes the pipe, and the worker ends by that.
         process = await asyncio.create_subprocess_exec(
-            *self._command, env=self._environment, stdin=DEVNULL, start_new_session=True
+            *self._command, env=self._environment, stdin=PIPE, start_new_session=True
         )
         self.pid, self.num_starts = process.pid, self.num_starts + 1
         logger.info("a worker runs beside the server", extra={"fields": {"pid": process.pid}})

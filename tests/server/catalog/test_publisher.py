@@ -261,7 +261,7 @@ async def test_deleting_while_predicting_fails_no_accepted_row(
 async def test_a_damaged_blob_fails_its_adapter_alone(
     serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:
-    """A disk error in one file is a clear error for one task."""
+    """A disk error in one file is a clear error for one task, whose bytes are not read again for each request."""
     async with serve() as running:
         for seed, name in enumerate("ab"):
             await running.upload(make_artifact(bert, name=name, seed=seed))
@@ -273,6 +273,11 @@ async def test_a_damaged_blob_fails_its_adapter_alone(
         answer = await running.predict("a", "bad")
         assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
         assert "adapter 'a' version 1 cannot be loaded" in answer.json()["error"]["message"]
+        for _ in range(2):
+            await running.predict("a", "bad")
+        answer = await running.predict("a", "bad")
+        assert answer.status_code == 424
+        assert "is in quarantine on this replica after 3 failures in a row" in answer.json()["error"]["message"]
         assert (await running.predict("b", "bad")).status_code == 200
 
 

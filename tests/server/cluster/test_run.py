@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client import Client
@@ -100,6 +101,17 @@ def test_each_adapter_is_on_one_replica(fleet: Fleet) -> None:
     assert len(resident) == 2
     assert sum(resident.values()) == len(TASKS)
     assert all(resident.values())
+
+
+def test_an_answer_has_one_id_and_a_snapshot_one_replica(fleet: Fleet) -> None:
+    """The caller's id, or one of Ray's. Snapshots of one session are of one replica, which they name."""
+    for sent in ({}, {"x_request_id": "mine"}):
+        (found,) = ask(fleet.cluster, TASKS[0], **sent).headers.get_list("x-request-id")
+        assert found == sent.get("x_request_id", found)
+    with Client(fleet.cluster.url) as client:
+        shown = {client.live().replica for _ in range(8)}
+    assert len(shown) == 1
+    assert shown <= fleet.cluster.metric("peltier_ready").keys()
 
 
 def test_answers_are_those_of_a_single_server(fleet: Fleet, tmp_path: Path) -> None:
@@ -266,6 +278,34 @@ def test_a_rolling_update_fails_no_request(fleet: Fleet, tmp_path: Path) -> None
             update.process.kill()
             update.end()
     wait_for(lambda: load.acknowledged <= published(fleet), 10)
+
+
+def test_a_worker_of_the_cluster_trains(bert_directory: Path, tmp_path: Path) -> None:
+    """In a process of Ray's with a core of its own, on the store of the replicas, which publish what it delivers. Ray
+    starts another if it is killed."""
+    flags = ["--worker", "--backbone", str(bert_directory), "--store", str(tmp_path / "store")]
+    cluster = RayCluster(tmp_path / "log", free_port(), *flags, **SECRET)
+    try:
+        cluster.wait_until_ready()
+        (first,) = workers(cluster)
+        first.parent().kill()
+        wait_for(lambda: not first.is_running() and bool(workers(cluster)))
+        examples = [{"text": f"{word} film {n}", "label": word} for word in ("good", "bad") for n in range(20)]
+        settings = {"max_length": 32, "epochs": 1}
+        body = {"task": "moods", "examples": examples, "preset": "bitfit", "settings": settings, "seed": 1}
+        made = cluster.client.post("/v1/trainings", json=body).raise_for_status().json()
+        shown = partial(cluster.client.get, f"/v1/trainings/{made['id']}")
+        wait_for(lambda: shown().json()["status"] in {"succeeded", "failed"})
+        assert shown().json()["status"] == "succeeded", shown().text
+        assert ask(cluster, "moods").json()["predictions"][0].keys() >= {"label"}
+    finally:
+        cluster.end()
+
+
+def workers(cluster: RayCluster) -> list[psutil.Process]:
+    """The processes of `peltier worker` whose parent is a replica of Ray Serve."""
+    below = [child for one in cluster.replicas.values() for child in one.children()]
+    return [one for one in below if "--end-with-input" in one.cmdline()]
 
 
 def test_a_replica_that_cannot_load_ends_the_command(tmp_path: Path) -> None:

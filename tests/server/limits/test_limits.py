@@ -20,6 +20,7 @@ from tests.server.limits import (  # noqa: F401 - each registers its probes
     of_life,
     of_memory,
     of_requests,
+    of_rollouts,
     of_stores,
     of_tenants,
     of_texts,
@@ -36,6 +37,7 @@ ROWS = read_limits()
 NO_BOUNDS = frozenset(
     {
         *("backbone", "store", "registry", "publish", "host", "port", "grpc_port", "insecure", "device", "dtype"),
+        *("grpc_certificate", "grpc_private_key"),
         *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads", "warm"),
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
         *("log_format", "log_level", "access_log"),
@@ -56,6 +58,10 @@ PACKAGES = (
 UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
+        "peltier_store.registry.rollouts.MAX_WAITING",
+        "peltier_server.rollouts.answers._MAX_SHOWN_LABELS",
+        "peltier_server.rollouts.decision._MAX_LOG",
+        "peltier_server.rollouts.recorder._MAX_UNMATCHED",
         "peltier_store.registry.files._MAX_CREATING",
         "peltier_store.registry.tenants._MAX_COUNT",
         "peltier_store.backup._MAX_SUMMARY_BYTES",

@@ -79,6 +79,25 @@ def test_what_is_truncated_is_said(listening: Listening) -> None:
     assert (answer.status_code, answer.headers["x-truncated-inputs"]) == (200, "1")
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "error_type", "message"),
+    [
+        ({}, 424, "Backend", "model '_backbone' has no sparse embeddings: no task of this server has them"),
+        ({"adapter_id": "film"}, 424, "Backend", "model 'film' has no sparse embeddings"),
+        ({"adapter_id": "none"}, 404, "Validation", "adapter 'none' does not exist"),
+        ({"inputs": []}, 422, "Validation", "inputs: must be a text or a non-empty list of texts"),
+    ],
+)
+def test_sparse_embeddings_are_refused_as_the_protocol_refuses_them(
+    body: dict[str, object], status: int, error_type: str, message: str, listening: Listening
+) -> None:
+    """By the status and the body that text-embeddings-inference has for models without them."""
+    answer = httpx2.post(f"{listening.url}/embed_sparse", json={"inputs": "a", **body}, timeout=30)
+    assert (answer.status_code, answer.json()["error_type"]) == (status, error_type)
+    assert answer.json().keys() == {"error", "error_type"}
+    assert answer.json()["error"].startswith(message)
+
+
 @pytest.mark.parametrize("task", ["unit", "raw", "_backbone"])
 def test_similarity_is_the_cosine(task: str, listening: Listening) -> None:
     """Of the first text with each other, whatever the length of the vectors; by Hugging Face's client too."""

@@ -1,7 +1,9 @@
 """The worker beside the server."""
 
+import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +16,7 @@ from peltier_server.trainings import worker_process
 from peltier_server.trainings.worker_process import WorkerProcess, worker_command, worker_environment
 
 from tests.server.conftest import until
+from tests.support.server_process import Server
 
 _WAITS = "import signal; signal.pause()"
 # It has a child, and neither obeys.
@@ -98,6 +101,27 @@ async def test_one_that_does_not_end_is_killed(
     await until(lambda: not any(pid is not None and is_alive(pid) for pid in pids))
 
 
+async def in_time(condition: Callable[[], object]) -> None:
+    """Returns once `condition` holds, which takes a worker's imports."""
+    async with asyncio.timeout(300):
+        while not condition():  # noqa: ASYNC110 - there is no event in another process's log
+            await asyncio.sleep(0.05)
+
+
+async def test_a_killed_server_takes_its_worker_along(bert_directory: Path, tmp_path: Path) -> None:
+    """A real one that waits for trainings, whose server could not end it."""
+    server = Server(tmp_path / "log", "--worker", "--backbone", str(bert_directory), "--store", str(tmp_path / "store"))
+    try:
+        server.wait_until_ready()
+        await in_time(lambda: "trains on" in server.log)
+        (pid,) = map(int, re.findall(r"a worker runs beside the server pid=(\d+)", server.log))
+        assert is_alive(pid)
+        server.kill()
+        await in_time(lambda: not is_alive(pid))
+    finally:
+        server.end()
+
+
 def test_it_works_on_the_servers_store_at_the_lowest_priority(
     settings_of: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +130,7 @@ def test_it_works_on_the_servers_store_at_the_lowest_priority(
     settings = settings_of(worker=True)
     command, environment = worker_command(settings), worker_environment(settings)
     assert command[1:4] == ["-m", "peltier_client", "worker"]
-    assert command[-2:] == ["--nice", "19"]
+    assert command[-3:] == ["--nice", "19", "--end-with-input"]
     assert command[command.index("--backbone") + 1] == settings.compute.backbone
     assert {name for name in environment if name.startswith("PELTIER_")} == {"PELTIER_STORE", "PELTIER_REGISTRY"}
     assert environment["PELTIER_REGISTRY"] == settings.store.registry

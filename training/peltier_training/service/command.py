@@ -38,6 +38,10 @@ def worker(  # noqa: PLR0913 - one parameter a flag
         typer.Option(min=1, max=64, help="Trainings at a time; several share a process, its backbone and its steps."),
     ] = 1,
     once: Annotated[bool, typer.Option("--once", help="End when no training waits.")] = False,
+    end_with_input: Annotated[
+        bool,
+        typer.Option("--end-with-input", help="End when the standard input does, a pipe of the process that owns it."),
+    ] = False,
 ) -> None:
     """Train what tenants send to a server. SIGTERM gives the current trainings back."""
     os.nice(nice)
@@ -48,18 +52,30 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     called = name or f"{socket.gethostname()}-{os.getpid()}"
-    asyncio.run(_work(StoreLocation.of(store, registry), machine, called, once=once, trainings=trainings))
+    location = StoreLocation.of(store, registry)
+    asyncio.run(_work(location, machine, called, once=once, trainings=trainings, end_with_input=end_with_input))
 
 
-async def _work(location: StoreLocation, machine: Machine, name: str, *, once: bool, trainings: int) -> None:
+async def _work(
+    location: StoreLocation, machine: Machine, name: str, *, once: bool, trainings: int, end_with_input: bool
+) -> None:
     blobs = await asyncio.to_thread(Blobs.open, location.blobs)
     registry = await Registry.open(location.registry)
     try:
         await require_own(registry, blobs)
         running = TrainingWorker(Place(registry, blobs, name), machine, once=once, trainings=trainings)
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, running.stop)
+            loop.add_signal_handler(number, running.stop)
+        if end_with_input:
+            loop.add_reader(0, _end_of_input, running)
         logging.getLogger(__name__).info("worker %s trains on %s", name, machine.backbone)
         await running.run()
     finally:
         await registry.close()
+
+
+def _end_of_input(running: TrainingWorker) -> None:
+    """Nothing is ever written to the pipe, so it is readable once its other end is closed, and stays so."""
+    asyncio.get_running_loop().remove_reader(0)
+    running.stop()

@@ -20,7 +20,8 @@ export function usePolling() {
 
 async function poll(signal: AbortSignal): Promise<true> {
   try {
-    addSnapshot(await answer(api.GET("/v1/live", { signal })));
+    // Balancers send a session to one replica, so that differences of snapshots are of that one.
+    addSnapshot(await answer(api.GET("/v1/live", { signal, headers: { "x-session-id": "peltier/live" } })));
   } catch (failure) {
     if (!signal.aborted) addFailure();
     throw failure;

@@ -45,6 +45,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.persistence.enabled $isLocal (not (include "peltier.isReplicated" .)) -}}true{{- end -}}
 {{- end -}}
 
+{{/* "true" if the port of gRPC has a certificate. */}}
+{{- define "peltier.hasGrpcTls" -}}
+{{- if and .Values.grpc.enabled .Values.grpc.tlsSecret -}}true{{- end -}}
+{{- end -}}
+
 {{- define "peltier.check" -}}
 {{- if not .Values.auth.existingSecret -}}
 {{- fail "auth.existingSecret is empty: name a Secret with the key PELTIER_ADMIN_KEY" -}}
@@ -57,6 +62,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
 {{- fail "serviceAccount.name is empty: name an account, or set serviceAccount.create" -}}
+{{- end -}}
+{{- if and .Values.grpc.enabled .Values.routing.enabled (eq (int .Values.grpc.port) (int .Values.routing.port)) -}}
+{{- fail (printf "grpc.port and routing.port are both %v: choose different ports" .Values.grpc.port) -}}
 {{- end -}}
 {{- $drain := addf (.Values.settings.lame_duck_seconds | default 2) (.Values.settings.drain_seconds | default 30) -}}
 {{- if le (float64 .Values.terminationGracePeriodSeconds) $drain -}}

@@ -85,7 +85,8 @@ class _StoppedAnswer:
         return Completed(choices, CompletionUsage.of(self._num_prompt_tokens, self._num_completion_tokens))
 
     async def _write(self, number: int) -> None:
-        stream = self._predictor.stream(self._target, self._asked.prompts[number], self._parameters, self._budget)
+        prompt = self._asked.prompts[number]
+        stream = self._predictor.stream(self._target, prompt, self._parameters, self._budget, row=number)
         text = StopSequenceStream(stream, self._asked.stops)
         try:
             whole = await text.whole()

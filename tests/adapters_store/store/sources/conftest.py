@@ -1,5 +1,5 @@
-"""A directory of PEFT, as the importers' tests write it."""
+"""Directories of PEFT and AdapterHub, as the importers' tests write them."""
 
-from tests.adapters_store.importers.conftest import save_peft
+from tests.adapters_store.importers.conftest import save_adapterhub, save_peft
 
-__all__ = ["save_peft"]
+__all__ = ["save_adapterhub", "save_peft"]

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from peltier_backbone.backbone import Backbone
 
 from tests.support.artifacts import MakeArtifact
 from tests.support.hub_server import TOKEN, Hub
+from tests.support.server_process import Server
 
 PROGRAM = """
 from importlib.metadata import EntryPoint
@@ -22,9 +24,10 @@ cli.main()
 """
 
 
-def peltier(hub: Hub, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+def peltier(hub: Hub, *arguments: str | Path, xet: bool = False) -> "subprocess.CompletedProcess[str]":
     """Runs a command with the hub's address and a token in the environment."""
-    environment = {**os.environ, "HF_ENDPOINT": hub.endpoint, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN}
+    own = {"HF_ENDPOINT": hub.endpoint, "HF_HUB_DISABLE_XET": str(int(not xet)), "HF_TOKEN": TOKEN}
+    environment = {**os.environ, **own}
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
@@ -42,6 +45,46 @@ def test_what_is_pushed_is_pulled_again(hub: Hub, tmp_path: Path, bert: Backbone
     assert (unit["version"], unit["state"], unit["files"]) == (commit, "new", ["demo.safetensors"])
     assert (mirror / "demo.safetensors").read_bytes() == artifact.read_bytes()
     assert TOKEN not in pushed.stdout + pushed.stderr + pulled.stdout + pulled.stderr
+
+
+def test_a_hub_without_xet_gets_the_artifact_by_http(
+    hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact
+) -> None:
+    """huggingface_hub itself would only try xet, because hf_xet is installed."""
+    pytest.importorskip("hf_xet", reason="hf_xet has no build for this machine")
+    artifact = tmp_path / "demo.safetensors"
+    artifact.write_bytes(make_artifact(bert))
+    pushed = peltier(hub, "push", artifact, "hf://acme/demo", "--json", xet=True)
+    assert pushed.returncode == 0, pushed.stderr
+    assert [path for _, path, _ in hub.requests if "xet-write-token" in path]
+    found = hub.repositories["acme/demo"].commits[json.loads(pushed.stdout)["commit"]]
+    assert found["demo.safetensors"] == artifact.read_bytes()
+    assert "README.md" in found
+
+
+def test_what_is_pulled_is_published(hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact) -> None:
+    """A collection with `--upload`: what the server does not have becomes a version, and nothing becomes one twice."""
+    artifacts = {name: make_artifact(bert, name=name) for name in ("intents", "moods")}
+    for name, data in artifacts.items():
+        hub.add(f"acme/{name}", {f"{name}.safetensors": data})
+    hub.collections["acme/tasks"] = [("model", f"acme/{name}") for name in artifacts]
+    server = Server(tmp_path / "log", "--backbone", bert.name, "--store", str(tmp_path / "store")).wait_until_ready()
+    try:
+        flags = ("--output", tmp_path / "mirror", "--backbone", bert.name, "--upload", "--url", server.url, "--json")
+
+        def published() -> list[str]:
+            done = peltier(hub, "pull", "hf://collections/acme/tasks", *flags)
+            assert done.returncode == 0, done.stderr
+            found: list[str] = json.loads(done.stdout)["published"]
+            return found
+
+        assert published() == published() == ["intents@1", "moods@1"]
+        artifact = server.client.get("/v1/adapters/intents/versions/1/artifact")
+        assert artifact.content == artifacts["intents"]
+        hub.add("acme/intents", {"intents.safetensors": make_artifact(bert, name="intents", seed=1)})
+        assert published() == ["intents@2", "moods@1"]
+    finally:
+        server.end()
 
 
 def test_what_is_refused_sets_the_exit_status(hub: Hub, tmp_path: Path, bert: Backbone) -> None:

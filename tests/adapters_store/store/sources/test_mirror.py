@@ -6,14 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from obstore.store import S3Store
 from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.errors import AdapterError
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.location import locate
 from peltier_store.sources.mirror import RECORD, Mirror, Pulled
+from safetensors.torch import save
 
-from tests.adapters_store.importers.conftest import SavePeft
+from tests.adapters_store.importers.conftest import SaveAdapterHub, SavePeft
 from tests.support.artifacts import MakeArtifact
 from tests.support.hub_server import Hub
 
@@ -110,6 +112,26 @@ def test_a_repository_of_peft_is_imported(
     hub.add("acme/old", {"adapter_config.json": files["adapter_config.json"], "adapter_model.bin": b"pickle"})
     assert "weights are downloaded as safetensors only" in pull("hf://acme/old")[0].reason
     assert not [path for path in hub.downloads() if path.endswith(".bin")]
+
+
+def test_a_repository_of_adapterhub_is_imported(
+    hub: Hub, pull: Pull, bert: Backbone, save_adapterhub: SaveAdapterHub, tmp_path: Path
+) -> None:
+    """With the labels of its head, whose weights are beside the adapter's."""
+    folder, hidden = save_adapterhub(), bert.config.hidden_size
+    weights = {
+        "adapter.safetensors": torch.load(folder / "pytorch_adapter.bin"),
+        "model_head.safetensors": {"classifier.weight": torch.ones(2, hidden), "classifier.bias": torch.zeros(2)},
+    }
+    head = {"name": "intents", "num_labels": 2, "label2id": {"no": 0, "yes": 1}}
+    files = {name: save(tensors) for name, tensors in weights.items()}
+    files |= {"adapter_config.json": (folder / "adapter_config.json").read_bytes()}
+    commit = hub.add("acme/Intents", {**files, "head_config.json": json.dumps(head).encode()})
+    assert states(pull("hf://acme/Intents@main")) == {"acme/Intents@main": "new"}
+    artifact = load_artifact(tmp_path / "mirror" / "intents.safetensors", bert)
+    assert artifact.manifest.task.labels == ("no", "yes")
+    assert artifact.manifest.training.data["imported"]["source"] == f"hf://acme/Intents@{commit}"
+    assert [part.kind for part in artifact.manifest.parts] == ["lora", "head"]
 
 
 def test_objects_of_a_bucket_are_mirrored(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
@@ -14,6 +15,11 @@ import httpx2
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from fastapi import FastAPI
 from peltier_backbone.backbone import Backbone
 from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
 from peltier_server.protocols.oip.grpc import server as grpc_server
@@ -210,6 +216,55 @@ def test_calls_beyond_the_most_are_refused(
             calls.ServerLive(service_pb2.ServerLiveRequest())
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
         call.cancel()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed certificate of `localhost` and its key."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "tls.crt", folder / "tls.key"
+    files[0].write_bytes(certificate.public_bytes(Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
+
+
+def test_the_port_has_the_certificate_of_the_settings(
+    listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """A client that trusts it gets answers; one that trusts others, and one without TLS, get none."""
+    certificate, key = make_certificate(tmp_path)
+    own = free_port()
+    with listen(grpc_port=own, grpc_certificate=certificate, grpc_private_key=key, admin_key=KEY) as started:
+        started.upload(make_artifact(bert, "compacter", name="film"), KEY)
+        secure = {"ssl": True, "root_certificates": str(certificate)}
+        with triton.InferenceServerClient(f"localhost:{own}", **secure) as client:
+            assert client.is_server_ready()
+            found = client.infer("film", [texts()], headers=HEADERS)
+        right = post(started, "/v1/tasks/film/predict", {"inputs": list(TEXTS)}).json()["predictions"]
+        assert [one.decode() for one in found.as_numpy("label")] == [one["label"] for one in right]
+        for others in ({}, {"ssl": True}):
+            with triton.InferenceServerClient(f"localhost:{own}", **others) as client:
+                assert code_of(client.is_server_live)[0] == "StatusCode.UNAVAILABLE"
+
+
+async def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path, settings_of: Callable[..., object]) -> None:
+    """In one sentence before the server listens: no file, another key, and a certificate alone."""
+    certificate, key = make_certificate(tmp_path)
+    (tmp_path / "other").mkdir()
+    _, other = make_certificate(tmp_path / "other")
+    for wrong, reason in ((tmp_path / "none", "No such file or directory"), (other, "KEY_VALUES_MISMATCH")):
+        settings = settings_of(grpc_port=0, grpc_certificate=certificate, grpc_private_key=wrong)
+        with pytest.raises(SettingsError, match=rf"^TLS of gRPC cannot use {certificate} with .*{wrong}: {reason}$"):
+            await GrpcServer(FastAPI(), settings).start()  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="needs both grpc_certificate and grpc_private_key"):
+        settings_of(grpc_port=0, grpc_private_key=key)
 
 
 # Triton's client makes the same calls in `make test`, over HTTP in test_clients.py.

@@ -80,10 +80,10 @@ async def test_others_have_the_loop_between_prompts(writing: Running, monkeypatc
     predictor = writing.service.predictor
     begin, num_begun = predictor.stream, 0
 
-    def count(*given: Any) -> Any:
+    def count(*given: Any, row: int) -> Any:
         nonlocal num_begun
         num_begun += 1
-        return begin(*given)
+        return begin(*given, row=row)
 
     monkeypatch.setattr(predictor, "stream", count)
     answer, most = complete(writing, ["bad"] * 100), 0

@@ -1,6 +1,7 @@
 """The gRPC server of the Open Inference Protocol."""
 
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -60,6 +61,7 @@ class GrpcServer:
         self.port = settings.network.grpc_port or 0
         self._app = app
         self._host = settings.network.host
+        self._certificate, self._private_key = settings.network.grpc_certificate, settings.network.grpc_private_key
         limits = settings.limits
         self._options = (
             ("grpc.max_receive_message_length", limits.max_body_bytes + _MESSAGE_BYTES),
@@ -70,22 +72,37 @@ class GrpcServer:
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Listens. Raises `SettingsError` if the port is taken."""
+        """Listens. Raises `SettingsError` if the port is taken, or if the certificate or its key cannot be used."""
         server = grpc.aio.server(options=self._options, maximum_concurrent_rpcs=_MAX_CALLS)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, self._handlers),))
         host = f"[{self._host}]" if ":" in self._host else self._host
         try:
-            self.port = server.add_insecure_port(f"{host}:{self.port}")
+            self.port = self._bind(server, f"{host}:{self.port}")
         except RuntimeError:
             raise SettingsError(f"grpc_port {self.port} cannot be bound on {self._host}: it may be in use") from None
         await server.start()
         self._server = server
-        logger.info("gRPC at %s:%d", host, self.port)
+        logger.info("gRPC at %s:%d%s", host, self.port, " with TLS" if self._certificate else "")
 
     async def stop(self) -> None:
         """Ends calls in progress and stops listening. The app has drained before."""
         if self._server is not None:
             await self._server.stop(None)
+
+    def _bind(self, server: grpc.aio.Server, address: str) -> int:
+        """Returns the port. Raises `RuntimeError` if it is taken."""
+        if self._certificate is None or self._private_key is None:
+            return int(server.add_insecure_port(address))
+        try:
+            # gRPC would only say that it cannot bind. An encrypted key would ask the terminal for its password.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._private_key, password="")
+            pair = self._private_key.read_bytes(), self._certificate.read_bytes()
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error.strerror
+            raise SettingsError(
+                f"TLS of gRPC cannot use {self._certificate} with the key {self._private_key}: {reason}"
+            ) from None
+        return int(server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
 
     @property
     def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:

@@ -1,0 +1,301 @@
+"""Guarded changes of aliases: the candidate, what all replicas have counted, the answers that feedback refers to, and
+the decision, which one writing transaction makes.
+
+Replicas add what they count to the counts of the rollout, and any of them may settle it. Writing transactions are
+serialised, so no count is lost, and only the first of several decisions finds the rollout running.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from peltier_store.registry import aliases
+from peltier_store.registry.errors import AnswerUnknown, InvalidRecord, RegistryConflict
+from peltier_store.registry.lookup import require_adapter, require_live
+from peltier_store.registry.records import StoredAnswer, StoredRollout
+from peltier_store.registry.tables import AdapterRow, AnswerRow, RolloutRow
+from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
+
+# Judged answers of one arm that wait for one of the other; the oldest is dropped.
+MAX_WAITING = 64
+_ACTIONS = {"promoted": "promote_candidate", "rolled_back": "roll_back_candidate", "stopped": "stop_rollout"}
+_OWN_COLUMNS = tuple(column for column in RolloutRow.__table__.columns if column.name != "adapter_id")
+_KEY = ("tenant", "request_id", "row")
+
+
+@dataclass(frozen=True)
+class RolloutDraft:
+    """A rollout to be started; `StoredRollout` describes the fields."""
+
+    candidate: int
+    share: float | None
+    guard: Mapping[str, Any]
+    duration: timedelta
+
+
+class Retention(NamedTuple):
+    """How long answers are kept, and how many of a tenant."""
+
+    duration: timedelta
+    max_answers: int
+
+
+class Judgement(NamedTuple):
+    """What the caller knows about a row: the right answer, or only whether the given one is right."""
+
+    right_answer: str | None
+    is_right: bool | None
+
+
+class RolloutRegistry:
+    """Rollouts of a registry's tenants. Each failure is a RegistryError of one sentence."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def start(self, tenant: str, name: str, alias: str, draft: RolloutDraft, *, actor: str) -> StoredRollout:
+        """Begins a guarded change of an alias. Raises AdapterUnknown, VersionUnknown, or RegistryConflict if the alias
+        means several versions or the candidate alone, or if a guarded change of it is in progress."""
+        return await self._transactions.write(actor, lambda writing: _start(writing, tenant, name, alias, draft))
+
+    async def find(self, tenant: str, name: str, alias: str) -> StoredRollout | None:
+        """The newest rollout of an alias; None if it never had one. Raises AdapterUnknown."""
+        return await self._transactions.read(lambda connection: _newest(connection, tenant, name, alias))
+
+    async def stop(self, tenant: str, name: str, alias: str, *, actor: str) -> StoredRollout:
+        """Ends the rollout in progress; the incumbent gets every request. Raises AdapterUnknown, or RegistryConflict
+        if none is in progress."""
+
+        def work(writing: WriteTransaction) -> StoredRollout:
+            rollout = _newest(writing.connection, tenant, name, alias)
+            if rollout is None or rollout.state != "running":
+                raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no guarded change in progress")
+            return _settle(writing, rollout, "stopped", f"it was stopped by {actor}", {})
+
+        return await self._transactions.write(actor, work)
+
+    async def settle(
+        self, rollout_id: str, state: str, reason: str, numbers: Mapping[str, Any], *, actor: str
+    ) -> StoredRollout | None:
+        """Decides a rollout: `promoted` or `rolled_back`, with the reason and the numbers behind it. Returns it as
+        decided; None if it has ended before."""
+
+        def work(writing: WriteTransaction) -> StoredRollout | None:
+            rollout = _by_id(writing.connection, rollout_id)
+            return _settle(writing, rollout, state, reason, numbers) if rollout.state == "running" else None
+
+        return await self._transactions.write(actor, work)
+
+    async def report(
+        self, counts: Mapping[str, Mapping[str, Any]], answers: Sequence[StoredAnswer], keep: Retention
+    ) -> list[StoredRollout]:
+        """Adds what a replica has counted of each rollout, by id, and the answers that it gave; returns these rollouts.
+
+        A newer answer replaces that of an earlier request with the same id. A power loss may undo this.
+        """
+
+        def work(writing: WriteTransaction) -> list[StoredRollout]:
+            _record(writing, answers)
+            _forget(writing, {answer.tenant for answer in answers}, keep)
+            return [_count(writing, _by_id(writing.connection, one), more) for one, more in counts.items()]
+
+        return await self._transactions.write(NO_ACTOR, work, durable=False)
+
+    async def answer(self, tenant: str, request_id: str, row: int) -> tuple[StoredAnswer, StoredRollout]:
+        """The recorded answer to a row, and its rollout. Raises AnswerUnknown."""
+
+        def work(connection: Connection) -> tuple[StoredAnswer, StoredRollout]:
+            found = _answer(connection, tenant, request_id, row)
+            return found, _by_id(connection, found.rollout_id)
+
+        return await self._transactions.read(work)
+
+    async def judge(
+        self, tenant: str, request_id: str, row: int, judgement: Judgement
+    ) -> tuple[StoredAnswer, StoredRollout]:
+        """Records the feedback for a row, and counts it while the rollout is in progress. Raises AnswerUnknown, or
+        RegistryConflict if the row has feedback."""
+        return await self._transactions.write(
+            NO_ACTOR, lambda writing: _judge(writing, tenant, request_id, row, judgement)
+        )
+
+
+def select_rollouts() -> Select[*tuple[object, ...]]:
+    """Selects every rollout, with the id of its adapter first."""
+    own = select(RolloutRow.adapter_id, AdapterRow.tenant, AdapterRow.name, *_OWN_COLUMNS)
+    return own.join(AdapterRow, AdapterRow.id == RolloutRow.adapter_id)
+
+
+def rollout_of(row: Row[*tuple[object, ...]]) -> StoredRollout:
+    return StoredRollout(**{name: value for name, value in row._mapping.items() if name != "adapter_id"})
+
+
+def _start(writing: WriteTransaction, tenant: str, name: str, alias: str, draft: RolloutDraft) -> StoredRollout:
+    adapter_id, candidate = require_adapter(writing.connection, tenant, name), draft.candidate
+    require_live(writing.connection, adapter_id, name, candidate)
+    newest = _newest(writing.connection, tenant, name, alias)
+    if newest is not None and newest.state == "running":
+        raise RegistryConflict(
+            f"alias {alias!r} of adapter {name!r} has a guarded change to version {newest.candidate} in progress: stop "
+            "it first"
+        )
+    current = aliases.require_current(writing.connection, adapter_id, name, alias)
+    incumbents = list(aliases.split_of(current.split))
+    if len(incumbents) != 1:
+        raise RegistryConflict(
+            f"alias {alias!r} of adapter {name!r} means {len(incumbents)} versions; a guarded change needs one"
+        )
+    if incumbents == [candidate]:
+        raise RegistryConflict(f"alias {alias!r} of adapter {name!r} means version {candidate} already")
+    rollout = StoredRollout(
+        f"rol_{secrets.token_hex(12)}", tenant, name, alias, incumbents[0], candidate, draft.share, draft.guard, {},
+        "running", writing.at, writing.actor, writing.at + draft.duration,
+    )  # fmt: skip
+    if draft.share is not None:
+        split = {rollout.incumbent: 1 - draft.share, candidate: draft.share}
+        aliases.change(writing, adapter_id, alias, split, current.id)
+    values = {key: value for key, value in asdict(rollout).items() if key not in ("tenant", "name")}
+    writing.connection.execute(insert(RolloutRow).values(adapter_id=adapter_id, **values))
+    writing.stamp_adapter(adapter_id)
+    detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": candidate, "share": draft.share}
+    writing.audit(tenant, "start_rollout", f"{name}@{alias}", **detail, guard=dict(draft.guard))
+    return rollout
+
+
+def _settle(
+    writing: WriteTransaction, rollout: StoredRollout, state: str, reason: str, numbers: Mapping[str, Any]
+) -> StoredRollout:
+    connection = writing.connection
+    ended = replace(rollout, state=state, reason=reason, numbers=dict(numbers), ended_at=writing.at)
+    values = {"state": state, "reason": reason, "numbers": dict(numbers), "ended_at": writing.at}
+    connection.execute(update(RolloutRow).where(RolloutRow.id == rollout.id).values(**values))
+    adapter_id = require_adapter(connection, rollout.tenant, rollout.name)
+    current = aliases.require_current(connection, adapter_id, rollout.name, rollout.alias)
+    # With a share, the alias has meant the incumbent alone until the change before.
+    before = current if rollout.share is None else aliases.find_change(connection, current.previous_id)
+    if state == "promoted":
+        aliases.change(writing, adapter_id, rollout.alias, {rollout.candidate: 1.0}, before.id)
+    elif rollout.share is not None:
+        aliases.change(writing, adapter_id, rollout.alias, aliases.split_of(before.split), before.previous_id)
+    writing.stamp_adapter(adapter_id)
+    detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": rollout.candidate, "reason": reason}
+    subject = f"{rollout.name}@{rollout.alias}"
+    writing.audit(rollout.tenant, _ACTIONS[state], subject, **detail, numbers=dict(numbers))
+    return ended
+
+
+def _judge(
+    writing: WriteTransaction, tenant: str, request_id: str, row: int, judgement: Judgement
+) -> tuple[StoredAnswer, StoredRollout]:
+    answer = _answer(writing.connection, tenant, request_id, row)
+    rollout = _by_id(writing.connection, answer.rollout_id)
+    if answer.was_right is not None:
+        raise RegistryConflict(f"row {row} of request {request_id!r} has feedback already")
+    wanted, is_right = judgement
+    if wanted is None and rollout.share is None:
+        raise InvalidRecord("the candidate shadows, so the feedback must have the right answer")
+    was_right = is_right if wanted is None else answer.answer == wanted
+    assert was_right is not None, "a judgement has a right answer or says whether the given one is right"
+    own = (AnswerRow.tenant == tenant, AnswerRow.request_id == request_id, AnswerRow.row == row)
+    writing.connection.execute(update(AnswerRow).where(*own).values(was_right=was_right))
+    if rollout.state == "running":
+        if rollout.share is not None:
+            more, waiting = _matched(rollout, answer.version == rollout.candidate, was_right)
+        else:
+            more, waiting = _paired(answer, was_right, wanted), {}
+        rollout = _count(writing, rollout, more, waiting)
+    return replace(answer, was_right=was_right), rollout
+
+
+def _paired(answer: StoredAnswer, was_right: bool, wanted: str | None) -> dict[str, Any]:
+    """The counts of a row that both versions have answered."""
+    counts: dict[str, Any] = {"incumbent": {"judged": 1, "right": int(was_right)}}
+    if answer.shadow is not None:
+        other = answer.shadow == wanted
+        counts |= {"candidate": {"judged": 1, "right": int(other)}, "accuracy": compared(other, was_right)}
+    return counts
+
+
+def _matched(rollout: StoredRollout, is_candidate: bool, was_right: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The counts of a row that one version has answered: it is compared with the newest unmatched row of the other.
+    Returns the rows that wait, too."""
+    arm = "candidate" if is_candidate else "incumbent"
+    counts: dict[str, Any] = {arm: {"judged": 1, "right": int(was_right)}}
+    waiting = rollout.counts.get("waiting") or {"arm": arm, "right": []}
+    if waiting["arm"] == arm or not waiting["right"]:
+        return counts, {"arm": arm, "right": [*waiting["right"], was_right][-MAX_WAITING:]}
+    *rest, other = waiting["right"]
+    counts["accuracy"] = compared(was_right, other) if is_candidate else compared(other, was_right)
+    return counts, {"arm": waiting["arm"], "right": rest}
+
+
+def compared(candidate: float, incumbent: float) -> dict[str, int]:
+    """One comparison of two values, of which the higher one is better, as counts."""
+    return {"wins" if candidate > incumbent else "losses" if candidate < incumbent else "ties": 1}
+
+
+def added(counts: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The sums of two nested mappings of counts."""
+    sums = dict(counts)
+    for name, value in more.items():
+        is_nested = isinstance(value, Mapping)
+        sums[name] = added(counts.get(name, {}), value) if is_nested else counts.get(name, 0) + value
+    return sums
+
+
+def _count(
+    writing: WriteTransaction, rollout: StoredRollout, more: Mapping[str, Any], waiting: Mapping[str, Any] | None = None
+) -> StoredRollout:
+    if rollout.state != "running":
+        return rollout
+    counts = added(rollout.counts, more) | ({"waiting": dict(waiting)} if waiting else {})
+    writing.connection.execute(update(RolloutRow).where(RolloutRow.id == rollout.id).values(counts=counts))
+    return replace(rollout, counts=counts)
+
+
+def _record(writing: WriteTransaction, answers: Sequence[StoredAnswer]) -> None:
+    if not answers:
+        return
+    # Both take the same clauses; the general statement has none for a row that exists.
+    new = (sqlite if writing.connection.dialect.name == "sqlite" else postgresql).insert(AnswerRow)
+    rest = {name: new.excluded[name] for name in asdict(answers[0]) if name not in _KEY}
+    newest = {(one.tenant, one.request_id, one.row): asdict(one) for one in answers}
+    replacing = new.on_conflict_do_update(index_elements=_KEY, set_=rest)
+    writing.connection.execute(replacing, list(newest.values()))
+
+
+def _forget(writing: WriteTransaction, tenants: set[str], keep: Retention) -> None:
+    writing.connection.execute(delete(AnswerRow).where(AnswerRow.answered_at < writing.at - keep.duration))
+    for tenant in tenants:
+        own = select(AnswerRow.id).where(AnswerRow.tenant == tenant).order_by(AnswerRow.id.desc())
+        limit = writing.connection.execute(own.offset(keep.max_answers).limit(1)).scalar_one_or_none()
+        if limit is not None:
+            writing.connection.execute(delete(AnswerRow).where(AnswerRow.tenant == tenant, AnswerRow.id <= limit))
+
+
+def _answer(connection: Connection, tenant: str, request_id: str, row: int) -> StoredAnswer:
+    own = (AnswerRow.tenant == tenant, AnswerRow.request_id == request_id, AnswerRow.row == row)
+    columns = (column for column in AnswerRow.__table__.columns if column.name != "id")
+    found = connection.execute(select(*columns).where(*own)).one_or_none()
+    if found is None:
+        raise AnswerUnknown(
+            f"no answer is recorded for row {row} of request {request_id!r}: no guarded change was in progress, or the "
+            "answer is forgotten"
+        )
+    return StoredAnswer(**found._mapping)
+
+
+def _by_id(connection: Connection, rollout_id: str) -> StoredRollout:
+    return rollout_of(connection.execute(select_rollouts().where(RolloutRow.id == rollout_id)).one())
+
+
+def _newest(connection: Connection, tenant: str, name: str, alias: str) -> StoredRollout | None:
+    adapter_id = require_adapter(connection, tenant, name)
+    own = select_rollouts().where(RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias)
+    row = connection.execute(own.order_by(RolloutRow.started_at.desc()).limit(1)).one_or_none()
+    return None if row is None else rollout_of(row)

@@ -1,0 +1,1 @@
+"""Guarded changes of aliases: what is counted, shadows, feedback, and the decision."""

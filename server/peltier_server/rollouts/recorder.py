@@ -1,0 +1,210 @@
+"""Counts the answers of guarded changes on this replica, and computes shadows."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from peltier_client.errors import InferenceFailed, PeltierError, ServerError
+from peltier_store.registry import StoredAnswer, StoredRollout, added, compared
+
+from peltier_server.catalog.catalog import Catalog
+from peltier_server.catalog.published import PRODUCTION, Entry, Published
+from peltier_server.inference.prediction import Prediction
+from peltier_server.inference.prediction_request import PredictionRequest
+from peltier_server.inference.predictor import Predictor
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.queue.batcher import Batcher
+from peltier_server.rollouts.answers import answer_of, hash_input
+
+logger = logging.getLogger(__name__)
+
+MAX_SHADOWS = 4
+MAX_SHADOW_ROWS = 32
+MAX_SHADOW_SECONDS = 30.0
+# Between two reports to the registry.
+MAX_BUFFERED_ANSWERS = 5_000
+_MAX_UNMATCHED = 64
+
+_Key = tuple[str, str, int]
+
+
+class Trial(NamedTuple):
+    """How one request went: whether the version failed, and how long its batch was computed, in milliseconds."""
+
+    has_failed: bool
+    compute_ms: float
+
+
+class Recorder:
+    """What this replica has seen of guarded changes since the last `take`.
+
+    Only requests of the adapter's own tenant count, so that nobody else can decide about a candidate. Belongs to the
+    event loop.
+    """
+
+    def __init__(self, catalog: Catalog, predictor: Predictor, batcher: Batcher, metrics: Metrics) -> None:
+        self._catalog = catalog
+        self._predictor = predictor
+        self._batcher = batcher
+        self._metrics = metrics
+        self._counts: dict[str, dict[str, Any]] = {}
+        self._answers: dict[_Key, StoredAnswer] = {}
+        # Under a share: trials of one arm that wait for one of the other, by rollout.
+        self._unmatched = defaultdict[str, list[tuple[bool, Trial]]](list)
+        self._shadows: dict[asyncio.Task[None], tuple[str, str]] = {}
+
+    def observe(self, request: PredictionRequest, outcome: Prediction | Exception) -> None:
+        """Counts an answered or failed request, if its alias has a guarded change in progress."""
+        if (found := self._find(request)) is not None:
+            try:
+                self._observe(*found, request, outcome)
+            except Exception:
+                # The caller has an answer.
+                logger.exception("an answer of rollout %s cannot be counted", found[1].id)
+
+    def take(self) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[StoredAnswer]]:
+        """What was counted of each rollout, and the answers, since the last call."""
+        counts, answers = self._counts, list(self._answers.values())
+        self._counts, self._answers = {}, {}
+        return counts, answers
+
+    def give_back(self, counts: Mapping[str, Mapping[str, Any]], answers: Sequence[StoredAnswer]) -> None:
+        """Takes back what could not be reported."""
+        for rollout_id, more in counts.items():
+            self._count(rollout_id, more)
+        older = {(one.tenant, one.request_id, one.row): one for one in answers[:MAX_BUFFERED_ANSWERS]}
+        self._answers = older | self._answers
+
+    async def settle(self, tenant: str, request_id: str) -> None:
+        """Returns once the shadows of a request are computed."""
+        own = [task for task, key in self._shadows.items() if key == (tenant, request_id)]
+        await asyncio.gather(*own, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Drops the shadows in progress."""
+        tasks = list(self._shadows)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _find(self, request: PredictionRequest) -> tuple[Published, StoredRollout] | None:
+        reference, version = request.target.reference, request.target.entry.version
+        if reference.version is not None or version.tenant != request.tenant:
+            return None
+        published = self._catalog.guarded.get((version.tenant, version.name))
+        rollout = None if published is None else published.rollouts.get(reference.alias or PRODUCTION)
+        return None if published is None or rollout is None else (published, rollout)
+
+    def _observe(
+        self, published: Published, rollout: StoredRollout, request: PredictionRequest, outcome: Prediction | Exception
+    ) -> None:
+        failed = isinstance(outcome, Exception)
+        number = request.target.entry.number if isinstance(outcome, Exception) else outcome.opening.adapter.version
+        if number not in (rollout.incumbent, rollout.candidate) or (failed and not is_failure(outcome)):
+            return
+        is_candidate = number == rollout.candidate
+        arm = "candidate" if is_candidate else "incumbent"
+        self._count(rollout.id, {arm: {"answers": 1, "failed": int(failed)}})
+        if rollout.share is not None:
+            self._match(rollout, is_candidate, _trial(outcome))
+        if isinstance(outcome, Exception):
+            return
+        answers = _answers(rollout, published.entries[number], request, outcome)
+        if rollout.share is not None or rollout.candidate not in published.entries:
+            self._keep(answers)
+        elif self._is_busy or len(request.inputs) > MAX_SHADOW_ROWS:
+            self._drop(rollout, answers)
+        else:
+            work = self._shadow(rollout, published.entries[rollout.candidate], request, _trial(outcome), answers)
+            task = asyncio.create_task(work)
+            self._shadows[task] = (request.tenant, request.target.context.request_id)
+            task.add_done_callback(self._shadows.pop)
+
+    @property
+    def _is_busy(self) -> bool:
+        return len(self._shadows) >= MAX_SHADOWS or self._batcher.queued_rows > 0
+
+    def _match(self, rollout: StoredRollout, is_candidate: bool, trial: Trial) -> None:
+        """Compares a trial with the newest one of the other version that waits."""
+        unmatched = self._unmatched[rollout.id]
+        if not unmatched or unmatched[-1][0] == is_candidate:
+            unmatched.append((is_candidate, trial))
+            del unmatched[:-_MAX_UNMATCHED]
+            return
+        other = unmatched.pop()[1]
+        candidate, incumbent = (trial, other) if is_candidate else (other, trial)
+        self._count(rollout.id, compare_trials(rollout, candidate, incumbent))
+
+    async def _shadow(
+        self, rollout: StoredRollout, entry: Entry, request: PredictionRequest, trial: Trial,
+        answers: Sequence[StoredAnswer],
+    ) -> None:  # fmt: skip
+        outcome: Prediction | Exception
+        try:
+            async with asyncio.timeout(MAX_SHADOW_SECONDS):
+                outcome = await self._predictor.shadow(entry, request)
+        except Exception as error:
+            outcome = error
+        if isinstance(outcome, Exception) and not is_failure(outcome):
+            self._drop(rollout, answers)
+            return
+        failed = isinstance(outcome, Exception)
+        self._metrics.shadows.labels("failed" if failed else "computed").inc()
+        self._count(rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}})
+        self._count(rollout.id, compare_trials(rollout, _trial(outcome), trial))
+        if isinstance(outcome, Exception):
+            self._keep(answers)
+            return
+        others = [answer_of(entry.task, one) for one in outcome.predictions]
+        num_equal = sum(one.answer == other for one, other in zip(answers, others, strict=True))
+        self._count(rollout.id, {"disagreement": {"wins": num_equal, "losses": len(others) - num_equal}})
+        pairs = zip(answers, others, strict=True)
+        self._keep([StoredAnswer(**{**vars(one), "shadow": other}) for one, other in pairs])
+
+    def _drop(self, rollout: StoredRollout, answers: Sequence[StoredAnswer]) -> None:
+        self._metrics.shadows.labels("dropped").inc()
+        self._count(rollout.id, {"candidate": {"dropped": 1}})
+        self._keep(answers)
+
+    def _keep(self, answers: Sequence[StoredAnswer]) -> None:
+        for one in answers[: MAX_BUFFERED_ANSWERS - len(self._answers)]:
+            self._answers[one.tenant, one.request_id, one.row] = one
+
+    def _count(self, rollout_id: str, more: Mapping[str, Any]) -> None:
+        self._counts[rollout_id] = added(self._counts.get(rollout_id, {}), more)
+
+
+def is_failure(error: object) -> bool:
+    """Whether an error is the version's, and not the caller's or that of a busy server."""
+    return isinstance(error, InferenceFailed | ServerError) or not isinstance(error, PeltierError | TimeoutError)
+
+
+def compare_trials(rollout: StoredRollout, candidate: Trial, incumbent: Trial) -> dict[str, Any]:
+    """One comparison of two requests, as counts."""
+    counts: dict[str, Any] = {"errors": compared(not candidate.has_failed, not incumbent.has_failed)}
+    if not (candidate.has_failed or incumbent.has_failed):
+        slowdown = float(rollout.guard.get("max_slowdown", 1.5))
+        slower = candidate.compute_ms > slowdown * incumbent.compute_ms
+        faster = incumbent.compute_ms > slowdown * candidate.compute_ms
+        counts["latency"] = compared(faster, slower)
+    return counts
+
+
+def _trial(outcome: Prediction | Exception) -> Trial:
+    return Trial(True, 0.0) if isinstance(outcome, Exception) else Trial(False, outcome.timings.compute)
+
+
+def _answers(
+    rollout: StoredRollout, entry: Entry, request: PredictionRequest, prediction: Prediction
+) -> list[StoredAnswer]:
+    now, request_id = datetime.now(UTC), request.target.context.request_id
+    return [
+        StoredAnswer(
+            request.tenant, request_id, row, rollout.id, entry.number, answer_of(entry.task, one), None,
+            hash_input(value), now,
+        )
+        for row, (value, one) in enumerate(zip(request.inputs, prediction.predictions, strict=True), request.first_row)
+    ]  # fmt: skip

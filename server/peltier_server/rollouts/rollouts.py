@@ -1,0 +1,188 @@
+"""Guarded changes of aliases on this replica: they begin here, get feedback, and are decided by any replica."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from peltier_adapters.errors import AdapterError
+from peltier_client.errors import InvalidInput
+from peltier_client.protocol import Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
+from peltier_store.registry import AnswerUnknown, Judgement, RegistryError, Retention, RolloutDraft, StoredRollout
+
+from peltier_server.auth.keyring import Caller
+from peltier_server.background import BackgroundTask
+from peltier_server.catalog.catalog import Catalog
+from peltier_server.catalog.publisher import Store
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.rollouts.answers import JUDGED, right_answer
+from peltier_server.rollouts.decision import decide
+from peltier_server.rollouts.recorder import Recorder
+from peltier_server.settings import FeedbackSettings
+
+logger = logging.getLogger(__name__)
+
+_REPORT_SECONDS = 1.0
+# A feedback may arrive before another replica has reported the answer.
+_WAIT_SECONDS = 1.25 * _REPORT_SECONDS
+_ACTOR = "guard"
+
+
+class Rollouts:
+    """Begins and stops guarded changes, and takes feedback. Every second it reports what this replica has counted, and
+    decides. Belongs to the event loop."""
+
+    def __init__(self, store: Store, recorder: Recorder, settings: FeedbackSettings, metrics: Metrics) -> None:
+        self._registry = store.registry.rollouts
+        self._catalog: Catalog = store.catalog
+        self._sync = store.sync
+        self._recorder = recorder
+        self._keep = Retention(timedelta(seconds=settings.feedback_seconds), settings.max_recorded_answers)
+        self._metrics = metrics
+        self._turn = asyncio.Lock()
+        self._task = BackgroundTask()
+
+    def start_reporting(self) -> None:
+        """Begins to report and to decide."""
+        self._task.start(self._run())
+
+    async def close(self) -> None:
+        """Reports for the last time."""
+        if await self._task.close():
+            await self._recorder.close()
+            await self.report()
+
+    async def start(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> StoredRollout:
+        """Begins a guarded change of an alias. Raises `InvalidInput` for tasks whose answers are not judged, or what
+        `RolloutRegistry.start` raises."""
+        published = self._catalog.get(caller.tenant, name)
+        versions = [candidate, *(published.aliases[alias].split if alias in published.aliases else ())]
+        kinds = {published.version(number).task.type for number in versions}
+        if not kinds <= set(JUDGED) or len(kinds) > 1:
+            rule = f"a guarded change needs two versions of one type, which is {', '.join(JUDGED)}"
+            raise InvalidInput(f"{rule}; these are {' and '.join(sorted(kinds))}")
+        fields = guard.model_dump(mode="json", exclude={"share", "shadow"})
+        draft = RolloutDraft(candidate, guard.share, fields, timedelta(hours=guard.max_hours))
+        rollout = await self._registry.start(caller.tenant, name, alias, draft, actor=caller.actor)
+        await self._sync.sync_after_write()
+        return rollout
+
+    async def stop(self, caller: Caller, name: str, alias: str) -> StoredRollout:
+        """Ends a guarded change; the incumbent gets every request."""
+        await self.report()
+        rollout = await self._registry.stop(caller.tenant, name, alias, actor=caller.actor)
+        await self._sync.sync_after_write()
+        return rollout
+
+    async def find(self, tenant: str, name: str, alias: str) -> StoredRollout | None:
+        """The newest guarded change of an alias, with what this replica has counted until now."""
+        await self.report()
+        return await self._registry.find(tenant, name, alias)
+
+    async def judge(self, tenant: str, feedback: FeedbackRequest) -> Feedback:
+        """Takes feedback to an answer of any replica. Raises AnswerUnknown, RegistryConflict for a second feedback, or
+        `InvalidInput` for a label that no version can answer."""
+        request_id, row = feedback.request_id, feedback.row
+        await self._recorder.settle(tenant, request_id)
+        await self.report()
+        try:
+            answer, rollout = await self._registry.answer(tenant, request_id, row)
+        except AnswerUnknown:
+            if not any(owner == tenant for owner, _ in self._catalog.guarded):
+                raise
+            await asyncio.sleep(_WAIT_SECONDS)
+            await self.report()
+            answer, rollout = await self._registry.answer(tenant, request_id, row)
+        judgement = Judgement(self._right_answer(rollout, feedback), feedback.right)
+        answer, rollout = await self._registry.judge(tenant, request_id, row, judgement)
+        self._metrics.feedback.labels("right" if answer.was_right else "wrong").inc()
+        state = await self._decide(rollout)
+        return Feedback(
+            request_id=request_id,
+            row=row,
+            adapter=rollout.name,
+            version=answer.version,
+            right=bool(answer.was_right),
+            counted=rollout.state == "running",
+            state=state,
+            input_hash=answer.text_hash,
+        )
+
+    def _right_answer(self, rollout: StoredRollout, feedback: FeedbackRequest) -> str | None:
+        if feedback.label is None:
+            if rollout.share is None:
+                raise InvalidInput(
+                    "the candidate shadows, so this feedback needs the right label: whether the incumbent's answer was "
+                    "right does not tell whether the candidate's was"
+                )
+            return None
+        entries = self._catalog.get(rollout.tenant, rollout.name).entries
+        tasks = [entries[one].task for one in (rollout.incumbent, rollout.candidate) if one in entries]
+        if not tasks:
+            raise AnswerUnknown("the versions of this guarded change are deleted")
+        return right_answer(tasks, feedback.label)
+
+    async def report(self) -> None:
+        """Reports what was counted, and decides the rollouts that have changed. What the registry does not take now is
+        reported later."""
+        async with self._turn:
+            counts, answers = self._recorder.take()
+            if not (counts or answers):
+                return
+            try:
+                rollouts = await self._registry.report(counts, answers, self._keep)
+            except RegistryError as error:
+                self._recorder.give_back(counts, answers)
+                logger.warning("counts of guarded changes cannot be reported now: %s", error)
+                return
+        for rollout in rollouts:
+            await self._decide(rollout)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(_REPORT_SECONDS)
+            try:
+                await self.report()
+                await self._end_late()
+            except AdapterError as error:
+                logger.warning("guarded changes cannot be decided now: %s", error)
+            except Exception:
+                # Nothing else would notice if this task ended.
+                logger.exception("guarded changes cannot be decided now")
+
+    async def _end_late(self) -> None:
+        """Decides what has no time left."""
+        now = datetime.now(UTC)
+        known = [rollout for published in self._catalog.guarded.values() for rollout in published.rollouts.values()]
+        for rollout in known:
+            if rollout.ends_at <= now:
+                newest = await self._registry.find(rollout.tenant, rollout.name, rollout.alias)
+                if newest is not None and newest.id == rollout.id:
+                    await self._decide(newest)
+
+    async def _decide(self, rollout: StoredRollout) -> RolloutState:
+        """Decides a rollout if its counts or its time allow it; returns its state."""
+        verdict = decide(rollout, datetime.now(UTC))
+        if rollout.state != "running" or verdict.state is None:
+            return rollout.state  # type: ignore[return-value]
+        settled = await self._registry.settle(rollout.id, verdict.state, verdict.reason, verdict.numbers, actor=_ACTOR)
+        if settled is not None:
+            self._metrics.rollouts.labels(settled.state).inc()
+            subject = f"{settled.tenant}:{settled.name}@{settled.alias}"
+            logger.info("the change of %s to version %d is %s: %s", subject, *_facts(settled))
+        await self._sync.sync_after_write()
+        return verdict.state
+
+
+def _facts(rollout: StoredRollout) -> tuple[int, str, str | None]:
+    return rollout.candidate, rollout.state, rollout.reason
+
+
+def rollout_on_the_wire(rollout: StoredRollout) -> Rollout:
+    """A rollout as callers see it."""
+    numbers: Mapping[str, Any] = rollout.numbers or decide(rollout, rollout.ends_at).numbers
+    own = ("id", "alias", "incumbent", "candidate", "share", "state")
+    times = ("started_at", "started_by", "ends_at", "ended_at", "reason")
+    fields = {name: getattr(rollout, name) for name in (*own, *times)}
+    return Rollout.model_validate({**fields, "guard": dict(rollout.guard), **numbers})

@@ -1,0 +1,204 @@
+"""Guarded changes of aliases in the registry."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from peltier_store.registry import (
+    AnswerUnknown,
+    Judgement,
+    Registry,
+    RegistryConflict,
+    Retention,
+    RolloutDraft,
+    StoredAnswer,
+    StoredRollout,
+    VersionUnknown,
+)
+
+from tests.adapters_store.store.registry.conftest import publish
+
+DAY = timedelta(days=1)
+KEEP = Retention(DAY, 1000)
+
+
+async def start(registry: Registry, share: float | None = 0.25, *, candidate: int = 2) -> StoredRollout:
+    """`sst2@live` means version 1, and a guarded change to version 2 begins."""
+    draft = RolloutDraft(candidate, share, {"margin": 0.02}, DAY)
+    return await registry.rollouts.start("acme", "sst2", "live", draft, actor="ann")
+
+
+@pytest.fixture(autouse=True)
+async def versions(registry: Registry) -> None:
+    """Three versions of `sst2`, of which the alias `live` means the first."""
+    for data in (b"1", b"2", b"3"):
+        await publish(registry, data)
+    await registry.set_alias("acme", "sst2", "live", {1: 1.0}, actor="ann")
+
+
+def answer(rollout: StoredRollout, request_id: str, version: int, said: str, shadow: str | None = None) -> StoredAnswer:
+    """An answer to the first row of a request."""
+    return StoredAnswer("acme", request_id, 0, rollout.id, version, said, shadow, "hash", datetime.now(UTC))
+
+
+async def meaning(registry: Registry) -> dict[int, float]:
+    """The split of `sst2@live`, as replicas see it."""
+    (adapter,) = (await registry.snapshot()).adapters
+    (alias,) = adapter.aliases
+    return dict(alias.split)
+
+
+async def test_a_share_is_a_split_until_the_decision(registry: Registry) -> None:
+    """A promoted candidate replaces the incumbent, and a rollback of the alias restores that alone."""
+    rollout = await start(registry)
+    assert await meaning(registry) == {1: 0.75, 2: 0.25}
+    decided = await registry.rollouts.settle(rollout.id, "promoted", "it is better", {"n": 3}, actor="guard")
+    assert decided is not None
+    assert (decided.state, decided.reason, decided.numbers) == ("promoted", "it is better", {"n": 3})
+    assert await meaning(registry) == {2: 1.0}
+    assert (await registry.rollback_alias("acme", "sst2", "live", actor="ann")).split == {1: 1.0}
+    newest = (await registry.audit())[1]
+    assert (newest.actor, newest.action, newest.subject) == ("guard", "promote_candidate", "sst2@live")
+    assert newest.detail["numbers"] == {"n": 3}
+
+
+async def test_a_candidate_that_is_rolled_back_leaves_no_trace(registry: Registry) -> None:
+    """The alias means what it meant, and so does a rollback of it."""
+    await registry.set_alias("acme", "sst2", "live", {3: 1.0}, actor="ann")
+    rollout = await start(registry)
+    await registry.rollouts.settle(rollout.id, "rolled_back", "it is worse", {}, actor="guard")
+    assert await meaning(registry) == {3: 1.0}
+    assert (await registry.rollback_alias("acme", "sst2", "live", actor="ann")).split == {1: 1.0}
+
+
+async def test_a_shadow_changes_the_alias_only_when_it_is_promoted(registry: Registry) -> None:
+    """Replicas learn of it by the adapter, and its version cannot be deleted."""
+    rollout = await start(registry, None)
+    (adapter,) = (await registry.snapshot()).adapters
+    assert adapter.aliases[0].split == {1: 1.0}
+    assert adapter.aliases[0].rollout == rollout
+    with pytest.raises(RegistryConflict, match="in use by its alias 'live'"):
+        await registry.delete_version("acme", "sst2", 2, actor="ann")
+    await registry.rollouts.settle(rollout.id, "promoted", "", {}, actor="guard")
+    assert await meaning(registry) == {2: 1.0}
+
+
+async def test_only_the_first_decision_counts(registry: Registry) -> None:
+    """Of several replicas that decide at the same moment."""
+    rollout = await start(registry)
+    states = ["promoted", "rolled_back"] * 4
+    decided = await asyncio.gather(
+        *(registry.rollouts.settle(rollout.id, state, "", {}, actor="guard") for state in states)
+    )
+    assert sum(one is not None for one in decided) == 1
+    found = await registry.rollouts.find("acme", "sst2", "live")
+    assert found in decided
+
+
+@pytest.mark.parametrize("change", ["set", "rollback", "delete", "stop"])
+async def test_a_change_by_hand_ends_it(registry: Registry, change: str) -> None:
+    """With the reason."""
+    await start(registry)
+    if change == "set":
+        await registry.set_alias("acme", "sst2", "live", {3: 1.0}, actor="ann")
+    elif change == "rollback":
+        await registry.rollback_alias("acme", "sst2", "live", actor="ann")
+    elif change == "delete":
+        await registry.delete_alias("acme", "sst2", "live", actor="ann")
+    else:
+        await registry.rollouts.stop("acme", "sst2", "live", actor="ann")
+        assert await meaning(registry) == {1: 1.0}
+    found = await registry.rollouts.find("acme", "sst2", "live")
+    assert found is not None
+    assert (found.state, found.ended_at is not None) == ("stopped", True)
+    assert found.reason in ("the alias was changed by ann", "it was stopped by ann")
+    with pytest.raises(RegistryConflict, match="has no guarded change in progress"):
+        await registry.rollouts.stop("acme", "sst2", "live", actor="ann")
+
+
+async def test_what_cannot_be_guarded(registry: Registry) -> None:
+    """One sentence each."""
+    with pytest.raises(VersionUnknown, match="version 9"):
+        await start(registry, candidate=9)
+    with pytest.raises(RegistryConflict, match="means version 1 already"):
+        await start(registry, candidate=1)
+    await start(registry)
+    with pytest.raises(RegistryConflict, match="a guarded change to version 2 in progress: stop it first"):
+        await start(registry, candidate=3)
+    await registry.set_alias("acme", "sst2", "live", {1: 0.5, 2: 0.5}, actor="ann")
+    with pytest.raises(RegistryConflict, match="means 2 versions; a guarded change needs one"):
+        await start(registry, candidate=3)
+    await registry.delete_alias("acme", "sst2", "live", actor="ann")
+    with pytest.raises(VersionUnknown, match="has no alias 'live'"):
+        await start(registry)
+
+
+async def test_counts_of_replicas_are_summed(registry: Registry) -> None:
+    """None is lost, whoever writes when."""
+    rollout = await start(registry)
+    more = {rollout.id: {"candidate": {"answers": 2}, "errors": {"losses": 1}}}
+    await asyncio.gather(*(registry.rollouts.report(more, [], KEEP) for _ in range(5)))
+    found = await registry.rollouts.find("acme", "sst2", "live")
+    assert found is not None
+    assert found.counts == {"candidate": {"answers": 10}, "errors": {"losses": 5}}
+
+
+async def test_feedback_of_a_share_is_compared_in_order_of_arrival(registry: Registry) -> None:
+    """Each judged answer of one version with the newest of the other that waits."""
+    rollout = await start(registry)
+    answers = [answer(rollout, f"r{n}", version, "good") for n, version in enumerate([1, 1, 2, 2, 2])]
+    await registry.rollouts.report({}, answers, KEEP)
+    for n, right in enumerate(["good", "bad", "good", "bad", "good"]):
+        judged, rollout = await registry.rollouts.judge("acme", f"r{n}", 0, Judgement(right, None))
+        assert judged.was_right == (right == "good")
+    assert rollout.counts == {
+        "incumbent": {"judged": 2, "right": 1},
+        "candidate": {"judged": 3, "right": 2},
+        "accuracy": {"wins": 1, "losses": 1},
+        "waiting": {"arm": "candidate", "right": [True]},
+    }
+
+
+async def test_feedback_of_a_shadow_is_compared_in_pairs(registry: Registry) -> None:
+    """The same row by both versions."""
+    rollout = await start(registry, None)
+    said = [("good", "good"), ("good", "bad"), ("bad", "good"), ("good", None)]
+    answers = [answer(rollout, f"r{n}", 1, one, other) for n, (one, other) in enumerate(said)]
+    await registry.rollouts.report({}, answers, KEEP)
+    for n in range(4):
+        _, rollout = await registry.rollouts.judge("acme", f"r{n}", 0, Judgement("good", None))
+    assert rollout.counts == {
+        "incumbent": {"judged": 4, "right": 3},
+        "candidate": {"judged": 3, "right": 2},
+        "accuracy": {"ties": 1, "losses": 1, "wins": 1},
+    }
+
+
+async def test_feedback_counts_once_and_for_its_tenant(registry: Registry) -> None:
+    """Other rows, other tenants and answers that are gone are unknown alike; after the end it counts no more."""
+    rollout = await start(registry)
+    await registry.rollouts.report({}, [answer(rollout, "r", 1, "good"), answer(rollout, "s", 2, "good")], KEEP)
+    judgement = Judgement(None, True)
+    for tenant, request_id, row in (("acme", "other", 0), ("acme", "r", 1), ("zenith", "r", 0)):
+        with pytest.raises(AnswerUnknown, match=f"no answer is recorded for row {row} of request '{request_id}'"):
+            await registry.rollouts.judge(tenant, request_id, row, judgement)
+    await registry.rollouts.judge("acme", "r", 0, judgement)
+    with pytest.raises(RegistryConflict, match="row 0 of request 'r' has feedback already"):
+        await registry.rollouts.judge("acme", "r", 0, judgement)
+    await registry.rollouts.report({}, [answer(rollout, "r", 1, "bad")], KEEP)
+    assert (await registry.rollouts.answer("acme", "r", 0))[0].was_right is None
+    await registry.rollouts.stop("acme", "sst2", "live", actor="ann")
+    _, ended = await registry.rollouts.judge("acme", "s", 0, judgement)
+    assert "candidate" not in ended.counts
+
+
+async def test_answers_are_forgotten(registry: Registry) -> None:
+    """By their age, and beyond the number that a tenant may have, the oldest first."""
+    rollout = await start(registry)
+    await registry.rollouts.report({}, [answer(rollout, f"r{n}", 1, "good") for n in range(5)], Retention(DAY, 3))
+    with pytest.raises(AnswerUnknown):
+        await registry.rollouts.answer("acme", "r1", 0)
+    assert (await registry.rollouts.answer("acme", "r2", 0))[0].answer == "good"
+    await registry.rollouts.report({}, [], Retention(timedelta(0), 3))
+    with pytest.raises(AnswerUnknown):
+        await registry.rollouts.answer("acme", "r4", 0)

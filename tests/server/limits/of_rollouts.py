@@ -1,0 +1,104 @@
+"""Bounds of guarded changes and feedback."""
+
+from collections.abc import Callable, Sequence
+
+import httpx2
+import pytest
+from peltier_server.rollouts import recorder, rollouts
+
+from tests.server.limits.probe import Met, probe
+from tests.server.limits.servers import TEXT, Servers, Small
+
+
+def _guard(servers: Servers, **guard: object) -> httpx2.Response:
+    body = {"candidate": 2, "guard": {"share": 0.5, **guard}}
+    return servers.bert.client.put("/v1/adapters/demo/aliases/live", json=body)
+
+
+def _tell(small: Small, request_id: str, **feedback: object) -> httpx2.Response:
+    return small.client.post("/v1/feedback", json={"request_id": request_id, **(feedback or {"right": True})})
+
+
+def _shadowed(
+    servers: Servers, see: Callable[[Small], Met], inputs: Sequence[str] = (TEXT,), **settings: object
+) -> Met:
+    """What is seen of a server of which a guarded change has answered three requests, r0, r1 and r2."""
+    with servers.start("bert", **settings) as small, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollouts, "_WAIT_SECONDS", 0.0)
+        small.upload(servers.make_artifact(servers.backbones["bert"], "bitfit", seed=3)).raise_for_status()
+        small.client.put("/v1/adapters/demo/aliases/live", json={"version": 1}).raise_for_status()
+        guard = {"candidate": 2, "guard": {"shadow": True}}
+        small.client.put("/v1/adapters/demo/aliases/live", json=guard).raise_for_status()
+        for number in range(3):
+            headers = {"x-request-id": f"r{number}"}
+            body = {"inputs": inputs}
+            small.client.post("/v1/tasks/demo@live/predict", json=body, headers=headers).raise_for_status()
+            # Takes what is recorded to the registry.
+            small.client.get("/v1/adapters/demo/aliases/live").raise_for_status()
+        return see(small)
+
+
+def _dropped(small: Small) -> Met:
+    counts = small.client.get("/v1/adapters/demo/aliases/live").json()["rollout"]["counts"]
+    return "the candidate does not answer it" if counts["candidate"] == {"dropped": 3} else str(counts)
+
+
+@probe("hours of a guarded change", "peltier_client.protocol.rollouts.MAX_ROLLOUT_HOURS")
+def _(servers: Servers) -> Met:
+    return _guard(servers, max_hours=2161)
+
+
+@probe("labels of a feedback", "peltier_client.protocol.rollouts.MAX_FEEDBACK_LABELS")
+def _(servers: Servers) -> Met:
+    return _tell(servers.bert, "r", label=["a"] * 4097)
+
+
+@probe("characters of a label of a feedback", "peltier_client.protocol.rollouts.MAX_FEEDBACK_CHARS")
+def _(servers: Servers) -> Met:
+    return _tell(servers.bert, "r", label="a" * 65_537)
+
+
+@probe("answers of a tenant that wait for feedback")
+def _(servers: Servers) -> Met:
+    def see(small: Small) -> Met:
+        small.run(small.service.rollouts._recorder.settle("default", "r2"))
+        assert _tell(small, "r2", label="positive").is_success
+        return _tell(small, "r1", label="positive")
+
+    return _shadowed(servers, see, max_recorded_answers=1)
+
+
+@probe("time in which feedback to an answer is accepted")
+def _(servers: Servers) -> Met:
+    return _shadowed(servers, lambda small: _tell(small, "r0", label="positive"), feedback_seconds=1e-6)
+
+
+@probe("answers that a replica records in a second", "peltier_server.rollouts.recorder.MAX_BUFFERED_ANSWERS")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "MAX_BUFFERED_ANSWERS", 0)
+        return _shadowed(servers, lambda small: _tell(small, "r0", label="positive"))
+
+
+@probe("requests that a shadowing candidate answers at once", "peltier_server.rollouts.recorder.MAX_SHADOWS")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "MAX_SHADOWS", 0)
+        return _shadowed(servers, _dropped)
+
+
+@probe("rows of a request that a shadowing candidate answers", "peltier_server.rollouts.recorder.MAX_SHADOW_ROWS")
+def _(servers: Servers) -> Met:
+    return _shadowed(servers, _dropped, [TEXT] * 33, max_inputs=64, max_queue_tokens=10_000)
+
+
+@probe("time that a shadowing candidate may take", "peltier_server.rollouts.recorder.MAX_SHADOW_SECONDS")
+def _(servers: Servers) -> Met:
+    def see(small: Small) -> Met:
+        for number in range(3):
+            small.run(small.service.rollouts._recorder.settle("default", f"r{number}"))
+        return _dropped(small)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "MAX_SHADOW_SECONDS", 0.0)
+        return _shadowed(servers, see)

@@ -1,0 +1,77 @@
+"""Drift of inputs and answers of versions."""
+
+import math
+
+import pytest
+from peltier_server.context import VersionLabels
+from peltier_server.metrics import series
+from peltier_server.metrics.drift import DriftMetrics, _index, stability_index
+from peltier_server.metrics.series import VersionWindows, Window
+from prometheus_client import CollectorRegistry
+
+from tests.server.conftest import Running
+from tests.server.rollouts.conftest import Shop, shop
+
+__all__ = ["shop"]
+FIRST = VersionLabels("acme", "sst2", "1")
+
+
+def answers(label: str, count: int) -> list[dict[str, str]]:
+    """Predictions with this label."""
+    return [{"label": label}] * count
+
+
+def test_the_index_is_that_of_the_formula() -> None:
+    """Computed by hand for two labels, with half a row more of each; equal distributions have none."""
+    p, q = (90.5 / 101, 10.5 / 101), (50.5 / 101, 50.5 / 101)
+    expected = sum((a - b) * math.log(a / b) for a, b in zip(p, q, strict=True))
+    assert stability_index({"a": 90, "b": 10}, {"a": 50, "b": 50}) == pytest.approx(expected)
+    assert stability_index({"a": 90, "b": 10}, {"a": 900, "b": 100}) < 0.001
+
+
+def test_a_window_needs_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first window and a recent one; what is older than the window before the last is forgotten."""
+    monkeypatch.setattr(series, "WINDOW_ROWS", 10)
+    window = Window()
+    for value in "a" * 19:
+        window.add(value)
+    assert _index(window) is None
+    window.add("a")
+    assert _index(window) == pytest.approx(0.0)
+    for value in "b" * 20:
+        window.add(value)
+    assert (_index(window) or 0) > 1
+    for value in "a" * 20:
+        window.add(value)
+    assert _index(window) == pytest.approx(0.0)
+
+
+def test_versions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is asked no more gives its place to another, after ten minutes."""
+    monkeypatch.setattr(series, "WINDOW_ROWS", 4)
+    now, registry = [0.0], CollectorRegistry()
+    windows = VersionWindows(1, lambda: now[0])
+    metrics = DriftMetrics(registry, windows)
+    second = VersionLabels("acme", "sst2", "2")
+    for at, labels in ((0.0, FIRST), (1.0, second), (700.0, second)):
+        now[0] = at
+        for _ in range(3):
+            windows.observe(labels, 40, answers("good", 4))
+    assert metrics.of(FIRST) == (None, None)
+    assert metrics.of(second) == pytest.approx((0.0, 0.0))
+    labels = {"tenant": "acme", "adapter": "sst2", "version": "2"}
+    assert registry.get_sample_value("peltier_answer_drift", labels) == pytest.approx(0.0)
+
+
+async def test_tenants_see_the_drift_of_their_adapters(
+    running: Running, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In their activity, beside the metrics of the operator; other kinds of answers have a drift of inputs alone."""
+    monkeypatch.setattr(series, "WINDOW_ROWS", 4)
+    for text in ("good", "good", "good and long and more and more of it"):
+        await shop.ask("x", [text] * 4)
+    (version,) = (await running.client.get("/v1/activity")).json()["versions"]
+    assert version["input_drift"] > 0.25
+    assert version["answer_drift"] >= 0
+    page = (await running.client.get("/metrics")).text
+    assert 'peltier_input_drift{adapter="a",tenant="default",version="1"}' in page

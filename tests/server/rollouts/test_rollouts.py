@@ -1,0 +1,199 @@
+"""Guarded changes over HTTP."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from peltier_backbone.backbone import Backbone
+from peltier_server.rollouts import rollouts
+
+from tests.server.conftest import Serve, read_again, until
+from tests.server.rollouts.conftest import TEXTS, Shop
+
+
+async def judge(shop: Shop, right_version: int, limit: int = 200) -> int:
+    """Answers and judges rows, of which only those of one version are right, until the change is decided. Returns
+    how many rows it took."""
+    for number in range(limit):
+        body = await shop.ask(f"r{number}", TEXTS[number % len(TEXTS)])
+        is_right = body["adapter"]["version"] == right_version
+        told = await shop.tell(f"r{number}", right=is_right)
+        assert told.status_code == 200, told.text
+        assert told.json()["counted"]
+        if told.json()["state"] != "running":
+            return number + 1
+    raise AssertionError(f"no decision after {limit} rows")
+
+
+async def test_a_better_candidate_is_promoted(shop: Shop) -> None:
+    """By itself; the audit log has the numbers, and a rollback of the alias restores the incumbent."""
+    begun = await shop.guard(share=0.5)
+    assert begun.status_code == 200, begun.text
+    assert begun.json()["versions"] == {"1": 0.5, "2": 0.5}
+    await judge(shop, 2)
+    state = await shop.state()
+    assert (state["state"], state["versions"]) == ("promoted", {"2": 1.0})
+    assert state["evidence"]["promotion"] >= state["needed"]["promotion"] == 20
+    assert state["reason"].startswith("the candidate is at most 0.02 less accurate: ")
+    entry = (await shop.running.client.get("/v1/audit")).json()["records"][0]
+    assert (entry["actor"], entry["action"], entry["subject"]) == ("guard", "promote_candidate", "a@production")
+    assert entry["detail"]["numbers"]["counts"] == state["counts"]
+    assert entry["detail"]["reason"] == state["reason"]
+    back = await shop.running.client.post("/v1/adapters/a/aliases/production/rollback")
+    assert back.json()["versions"] == {"1": 1.0}
+
+
+async def test_a_worse_candidate_is_rolled_back(shop: Shop) -> None:
+    """With the sentence that says why."""
+    await shop.guard(share=0.5)
+    await judge(shop, 1)
+    state = await shop.state()
+    assert (state["state"], state["versions"]) == ("rolled_back", {"1": 1.0})
+    assert state["reason"].startswith("the candidate is less accurate: 0 of ")
+    assert state["evidence"]["accuracy"] >= state["needed"]["accuracy"] == 40
+
+
+async def test_nothing_is_decided_without_a_difference(shop: Shop) -> None:
+    """While both versions are right half of the time."""
+    await shop.guard(share=0.5)
+    for number in range(24):
+        await shop.ask(f"r{number}")
+        await shop.tell(f"r{number}", right=number % 2 == 0)
+    assert (await shop.state())["state"] == "running"
+
+
+@pytest.mark.parametrize(("at_end", "state"), [("promote", "promoted"), ("roll_back", "rolled_back")])
+async def test_time_runs_out(shop: Shop, at_end: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is undecided then is decided as the guard says, also without requests."""
+    monkeypatch.setattr(rollouts, "_REPORT_SECONDS", 0.01)
+    await shop.guard(share=0.5, max_hours=1e-6, at_end=at_end)
+    await until(lambda: not shop.running.service.catalog.guarded)
+    found = await shop.state()
+    assert found["state"] == state
+    assert found["reason"] == f"nothing was proven within 1e-06 hours, and at_end is {at_end}"
+
+
+async def test_a_change_is_stopped(shop: Shop) -> None:
+    """The incumbent answers again; there is nothing to stop twice."""
+    await shop.guard(share=0.25)
+    stopped = (await shop.running.client.post("/v1/adapters/a/aliases/production/stop")).json()
+    assert (stopped["versions"], stopped["rollout"]["state"]) == ({"1": 1.0}, "stopped")
+    again = await shop.running.client.post("/v1/adapters/a/aliases/production/stop")
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
+
+
+async def test_each_row_of_each_kind_of_request_takes_feedback(shop: Shop) -> None:
+    """By its place in the request; the label is that of the answer, and the hash that of the input."""
+    await shop.guard(share=0.5)
+    predictions = (await shop.ask("many", TEXTS[:3]))["predictions"]
+    for row, one in enumerate(predictions):
+        told = (await shop.tell("many", row=row, label=one["label"])).json()
+        assert (told["row"], told["right"], told["counted"]) == (row, True, True)
+    items = [{"task": "a@2", "input": TEXTS[0]}, {"task": "a", "input": TEXTS[1]}]
+    mixed = await shop.running.client.post("/v1/predict", json={"requests": items}, headers={"x-request-id": "mixed"})
+    version = mixed.json()["results"][1]["adapter"]["version"]
+    told = (await shop.tell("mixed", row=1, right=False)).json()
+    assert (told["version"], told["right"], told["adapter"]) == (version, False, "a")
+    assert (await shop.tell("mixed", row=0, right=True)).status_code == 404  # a version by its number is not guarded
+
+
+@pytest.mark.parametrize(
+    ("feedback", "status", "code", "sentence"),
+    [
+        ({"request_id": "none", "right": True}, 404, "answer_not_found", "no answer is recorded for row 0 of request"),
+        ({"row": 7, "right": True}, 404, "answer_not_found", "no answer is recorded for row 7 of request 'r'"),
+        ({"label": "dull"}, 422, "invalid_input", "label 'dull' is not one of the task's labels: negative, positive"),
+        ({"label": ["positive"]}, 422, "invalid_input", "label is a list, and the answers of a classification task"),
+        ({}, 422, "invalid_input", "feedback has the right label, or right: true or false; exactly one of them"),
+        ({"right": True, "label": "positive"}, 422, "invalid_input", "exactly one of them"),
+        ({"right": "yes"}, 422, "invalid_input", "right is 'yes': input should be a valid boolean"),
+        ({"row": -1, "right": True}, 422, "invalid_input", "row is -1: input should be greater than or equal to 0"),
+    ],
+)
+async def test_wrong_feedback(shop: Shop, feedback: dict[str, object], status: int, code: str, sentence: str) -> None:
+    """One sentence each, and the right one still counts afterwards."""
+    await shop.guard(share=0.5)
+    await shop.ask("r")
+    refused = await shop.tell(str(feedback.pop("request_id", "r")), **feedback)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+    assert sentence in refused.json()["error"]["message"]
+    assert (await shop.tell("r", right=True)).status_code == 200
+    again = await shop.tell("r", right=False)
+    assert (again.status_code, again.json()["error"]["message"]) == (409, "row 0 of request 'r' has feedback already")
+
+
+@pytest.mark.parametrize(
+    ("guard", "sentence"),
+    [
+        ({}, "a guard has either a share between 0 and 1, or shadow: true"),
+        ({"share": 1}, "guard.share is 1: input should be less than 1"),
+        ({"share": 0.1, "shadow": True}, "a guard has either a share between 0 and 1, or shadow: true"),
+        ({"share": 0.1, "max_disagreement": 0.1}, "max_disagreement needs shadow"),
+        ({"shadow": True, "alpha": 0.9}, "guard.alpha is 0.9: input should be less than or equal to 0.5"),
+        ({"shadow": True, "nothing": 1}, "guard.nothing is unknown here"),
+    ],
+)
+async def test_wrong_guards(shop: Shop, guard: dict[str, object], sentence: str) -> None:
+    """One sentence each."""
+    refused = await shop.guard(**guard)
+    assert (refused.status_code, sentence in refused.json()["error"]["message"]) == (422, True), refused.text
+
+
+async def test_changes_that_cannot_be_guarded(shop: Shop, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """An unknown version, the same version, a second change, an alias that is not there, and a task without labels."""
+    assert (await shop.guard(9, share=0.5)).json()["error"]["code"] == "version_not_found"
+    assert (await shop.guard(1, share=0.5)).status_code == 409
+    await shop.guard(share=0.5)
+    assert (await shop.guard(3, share=0.5)).status_code == 409
+    for number in range(2):
+        data = make_artifact(bert, "bitfit", name="e", task_type="embedding", seed=number)
+        await shop.running.upload(data)
+    refused = await shop.guard(2, "e", share=0.5)
+    assert "a guarded change needs two versions of one type, which is classification" in refused.text
+    client = shop.running.client
+    both = await client.put("/v1/adapters/a/aliases/x", json={"candidate": 2, "version": 1, "guard": {"share": 0.5}})
+    assert both.status_code == 422
+    alone = await client.put("/v1/adapters/a/aliases/x", json={"candidate": 2})
+    assert "a candidate needs a guard" in alone.text
+    missing = await client.put("/v1/adapters/a/aliases/x", json={"candidate": 2, "guard": {"share": 0.5}})
+    assert missing.json()["error"]["message"] == "adapter 'a' has no alias 'x'"
+    assert (await client.get("/v1/adapters/a/aliases/x")).status_code == 404
+    assert "rollout" not in (await client.get("/v1/adapters/a/aliases")).text
+
+
+async def test_another_replica_takes_feedback_and_decides(serve: Serve, shop: Shop) -> None:
+    """Of one registry: each sees the change, and one of them decides, once."""
+    begun = await shop.guard(share=0.5)
+    assert begun.status_code == 200
+    async with serve() as other:
+        replicas = [shop, Shop(other)]
+        for number in range(200):
+            await read_again(other)
+            body = await replicas[number % 2].ask(f"r{number}")
+            # The replica that answered reports within a second.
+            await replicas[number % 2].running.service.rollouts.report()
+            is_right = body["adapter"]["version"] == 2
+            told = await replicas[(number + 1) % 2].tell(f"r{number}", right=is_right)
+            assert told.status_code == 200, told.text
+            if not told.json()["counted"] or (await shop.state())["state"] != "running":
+                break
+        states = [await one.state() for one in replicas]
+        assert [one["state"] for one in states] == ["promoted"] * 2
+        assert states[0]["counts"] == states[1]["counts"]
+        await read_again(other)
+        assert (await replicas[1].ask("later"))["adapter"]["version"] == 2
+    entries = (await shop.running.client.get("/v1/audit?action=promote_candidate")).json()["records"]
+    assert len(entries) == 1
+
+
+async def test_feedback_waits_for_the_report_of_another_replica(
+    serve: Serve, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which comes every second."""
+    monkeypatch.setattr(rollouts, "_WAIT_SECONDS", 0.2)
+    await shop.guard(share=0.5)
+    async with serve() as other:
+        await shop.ask("r")
+        told = asyncio.create_task(Shop(other).tell("r", right=True))
+        await shop.running.service.rollouts.report()
+        assert (await told).status_code == 200

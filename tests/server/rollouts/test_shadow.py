@@ -1,0 +1,141 @@
+"""Candidates that shadow: computed beside the answers, and never answered."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from peltier_client.errors import InferenceFailed
+from peltier_server.rollouts import recorder
+
+from tests.server.conftest import hold, until
+from tests.server.rollouts.conftest import TEXTS, Shop
+
+
+async def settled(shop: Shop, request_id: str) -> None:
+    """Returns once the shadow of a request is computed or dropped."""
+    await shop.running.service.rollouts._recorder.settle("default", request_id)
+
+
+async def test_the_candidate_is_never_answered(shop: Shop) -> None:
+    """It answers beside the incumbent, and both get the feedback of the row."""
+    assert (await shop.guard(shadow=True)).json()["versions"] == {"1": 1.0}
+    found = {}
+    for version in (1, 2):
+        found[version] = [
+            (await shop.ask(f"own{version}", text, f"a@{version}"))["predictions"][0]["label"] for text in TEXTS
+        ]
+    for number, text in enumerate(TEXTS):
+        body = await shop.ask(f"r{number}", text)
+        assert (body["adapter"]["version"], body["predictions"][0]["label"]) == (1, found[1][number])
+        told = await shop.tell(f"r{number}", label="positive")
+        assert (told.json()["version"], told.json()["right"]) == (1, found[1][number] == "positive")
+    counts = (await shop.state())["counts"]
+    assert counts["incumbent"] == {
+        "answers": 10, "failed": 0, "judged": 10, "right": found[1].count("positive")
+    }  # fmt: skip
+    assert counts["candidate"] == {
+        "answers": 10, "failed": 0, "judged": 10, "right": found[2].count("positive")
+    }  # fmt: skip
+    equal = sum(one == other for one, other in zip(found[1], found[2], strict=True))
+    assert counts["disagreement"] == {"wins": equal, "losses": 10 - equal}
+    assert sum(counts["accuracy"].values()) == sum(counts["errors"].values()) == 10
+
+
+async def test_whether_the_incumbent_was_right_is_not_enough(shop: Shop) -> None:
+    """Because the candidate's answer may have been right where that was wrong."""
+    await shop.guard(shadow=True)
+    await shop.ask("r")
+    refused = await shop.tell("r", right=False)
+    assert refused.status_code == 422
+    assert refused.json()["error"]["message"].startswith(
+        "the candidate shadows, so this feedback needs the right label"
+    )
+
+
+async def test_a_busy_server_drops_shadows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers come nevertheless, and take feedback, which counts for the incumbent alone."""
+    monkeypatch.setattr(recorder, "MAX_SHADOWS", 0)
+    await shop.guard(shadow=True)
+    label = (await shop.ask("r"))["predictions"][0]["label"]
+    assert (await shop.tell("r", label=label)).json()["counted"] is True
+    counts = (await shop.state())["counts"]
+    assert counts == {
+        "incumbent": {"answers": 1, "failed": 0, "judged": 1, "right": 1}, "candidate": {"dropped": 1}
+    }  # fmt: skip
+
+
+async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop) -> None:
+    """An answer is there before its shadow is computed; while rows wait in the queue, no shadow begins."""
+    await shop.guard(shadow=True)
+    service = shop.running.service
+    await shop.ask("warm")
+    await settled(shop, "warm")
+    seen: list[str] = []
+    begun, released = asyncio.Event(), asyncio.Event()
+    compute = service.predictor.shadow
+
+    async def late(*given: Any) -> Any:
+        begun.set()
+        await released.wait()
+        seen.append("shadow")
+        return await compute(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service.predictor, "shadow", late)
+        await shop.ask("r")
+        seen.append("answer")
+        await begun.wait()
+        released.set()
+        await settled(shop, "r")
+    assert seen == ["answer", "shadow"]
+    async with hold(shop.running):
+        waiting = asyncio.create_task(shop.ask("waits", "a gem", "a@3"))
+        await until(lambda: service.batcher.queued_rows)
+        request = next(iter(service.catalog.guarded.values()))
+        assert request.rollouts
+        assert service.rollouts._recorder._is_busy
+    await waiting
+
+
+async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any feedback; nobody has seen an error."""
+    service = shop.running.service
+
+    async def fail(*_: Any) -> Any:
+        raise InferenceFailed("the candidate fails")
+
+    monkeypatch.setattr(service.predictor, "shadow", fail)
+    await shop.guard(shadow=True)
+    for number in range(100):
+        await shop.ask(f"r{number}")
+        await settled(shop, f"r{number}")
+        if (await shop.state())["state"] != "running":
+            break
+    state = await shop.state()
+    assert state["state"] == "rolled_back"
+    assert state["reason"].startswith("the candidate fails more often: it was worse in ")
+
+
+async def test_too_many_different_answers(shop: Shop) -> None:
+    """Where the guard bounds them, without feedback."""
+    client = shop.running.client
+    texts = [f"{text} {number}" for number in range(6) for text in TEXTS]
+    labels = {}
+    for version in (1, 2, 3):
+        predictions = (await shop.ask("all", texts, f"a@{version}"))["predictions"]
+        labels[version] = [one["label"] for one in predictions]
+    candidate = max((2, 3), key=lambda one: sum(a != b for a, b in zip(labels[1], labels[one], strict=True)))
+    differing = [
+        text for text, a, b in zip(texts, labels[1], labels[candidate], strict=True) if a != b
+    ]  # fmt: skip
+    assert differing, "the versions of this test agree everywhere"
+    await shop.guard(candidate, shadow=True, max_disagreement=0.1)
+    for number in range(60):
+        await shop.ask(f"r{number}", differing[number % len(differing)])
+        await settled(shop, f"r{number}")
+        if (await shop.state())["state"] != "running":
+            break
+    state = await shop.state()
+    assert (state["state"], state["versions"]) == ("rolled_back", {"1": 1.0})
+    assert state["reason"].startswith("the candidate's answers differ too often: ")
+    assert 'peltier_rollouts_total{result="rolled_back"} 1.0' in (await client.get("/metrics")).text
