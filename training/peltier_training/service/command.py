@@ -56,7 +56,7 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     asyncio.run(_work(location, machine, called, once=once, trainings=trainings, end_with_input=end_with_input))
 
 
-async def _work(
+async def _work(  # noqa: PLR0913 - as the command
     location: StoreLocation, machine: Machine, name: str, *, once: bool, trainings: int, end_with_input: bool
 ) -> None:
     blobs = await asyncio.to_thread(Blobs.open, location.blobs)
