@@ -1,10 +1,10 @@
-"""A trace of 16 small trainings on MiniLM: together in one company, in turns, and one after the other.
+"""A trace of 16 small trainings on MiniLM: together together, in turns, and one after the other.
 
     .venv/bin/python benchmarks/shared_training.py --data DIR [--epochs 2]
 
 DIR holds `<task>/train.jsonl.gz`. Each way runs in a process of its own, which loads the backbone once. Times are CPU
 seconds of that process after this start. A training ends when its adapter is measured on its validation rows; reports,
-whose plots cost the same in each way, are left out. "In turns" is the company with passes of one training. Shortest
+whose plots cost the same in each way, are left out. "In turns" is the same with passes of one training. Shortest
 first is computed from the times of the trainings one after the other.
 """
 
@@ -30,8 +30,8 @@ from peltier_training.config.preparation import prepare
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data, read_labelled
 from peltier_training.data.writing import write_examples
-from peltier_training.fit import company
-from peltier_training.fit.company import Company, Member
+from peltier_training.fit import shared_steps
+from peltier_training.fit.shared_steps import Member, SharedSteps
 from peltier_training.sweep.worker import draw
 from peltier_training.train import learn
 
@@ -101,10 +101,10 @@ def create_run(number: int, request: Request, root: Path, folder: Path, epochs: 
 
 def run_way(way: str, runs: Sequence[Run]) -> dict[str, Any]:
     """CPU seconds until each training ends, and the peak memory of this process."""
-    together = Company()
+    together = SharedSteps()
     together.load("minilm", device="cpu", dtype="float32")
     if way == "in turns":
-        company._PASS_TOKENS = 0  # no pass has the rows of two trainings
+        shared_steps._PASS_TOKENS = 0  # no pass has the rows of two trainings
     ends, start = [0.0] * len(runs), time.process_time()
 
     def run_one(number: int) -> None:

@@ -31,8 +31,8 @@ from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import measure
-from peltier_training.fit.company import Member
 from peltier_training.fit.preflight import check_baseline
+from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import BaselineTrainer, History, diverged, fit
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
 from peltier_training.models.model import Dropout, HeadedAdapter, PairAdapter, TextAdapter
@@ -82,12 +82,12 @@ class AdapterLearner:
 
     Golden examples use its served form on a float32 backbone, and so does the evaluation. An adapter that is trained in
     int8 is evaluated in int8, where it is meant to be served, and its golden examples are checked there too. A `member`
-    of a company has the backbone and its steps in common with the others.
+    of several has the backbone and its steps in common with the others.
     """
 
     def __init__(self, run: Run, data: LabelledData, member: Member | None = None) -> None:
         self._run, self._member = run, member
-        self._load = load_backbone if member is None else member.company.load
+        self._load = load_backbone if member is None else member.shared.load
         self.backbone: Backbone = self._load(run.backbone, device=run.device, dtype=run.dtype)
         self.device = self.backbone.device
         self.task = create_task(run, self.backbone, data.labels, data.train.examples)

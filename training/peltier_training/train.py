@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
-from peltier_training.fit.company import Member
+from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import History
 from peltier_training.learners import AdapterLearner, BaselineLearner, Learner
 from peltier_training.processes import leave_group, take_device, use_threads

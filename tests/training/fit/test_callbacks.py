@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from peltier_training.config.run import Run
 from peltier_training.fit import schedule
-from peltier_training.fit.callbacks import ValidationInterval
-from peltier_training.fit.schedule import recent_loss
+from peltier_training.fit.callbacks import ValidationInterval, recent_loss
 from peltier_training.train import train
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.utils.logging import warning_once

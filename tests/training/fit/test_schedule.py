@@ -161,34 +161,3 @@ def _read(run: Run) -> list[dict[str, float]]:
     """The log of a finished run."""
     last = max(run.directory.glob("checkpoint-*"), key=_number)
     return TrainerState.load_from_json(str(last / "trainer_state.json")).log_history
-
-
-def _learnt(*losses: float) -> list[dict[str, float]]:
-    """Validations that all improve, each after steps with such a mean loss."""
-    log: list[dict[str, float]] = []
-    for number, loss in enumerate(losses, 1):
-        log += [
-            {"loss": loss, "step": 3 * number},
-            {"eval_accuracy": 0.1 * number, "epoch": number, "step": 3 * number},
-        ]
-    return log
-
-
-def test_the_rate_falls_once_the_training_rows_are_learnt(make_run: MakeRun):
-    """When their loss is a twentieth of the first one; whatever follows changes nothing, and the run tells the
-    reason."""
-    run = make_run(epochs=1000, patience=2, open_end=True)
-    assert find_decay(run, _learnt(4.0, 1.0, 0.21)) is None
-    assert find_decay(run, _learnt(4.0, 1.0, 0.19, 0.4)) == Decay(9, 12, 4, is_forced=False, is_learnt=True)
-    over = _learnt(4.0, 1.0, 0.19, 0.1)
-    assert is_over(run, over)
-    assert has_converged(run, over)
-    assert why_ended(run, over) == "the training rows are learnt"
-
-
-def test_only_the_loss_of_a_classification_tells(make_run: MakeRun):
-    """That of rare entities is small before the first of them is found."""
-    run = make_run("token-classification", epochs=1000, patience=2, open_end=True, metric="f1")
-    log = [{"eval_f1" if name == "eval_accuracy" else name: value for name, value in entry.items()}
-           for entry in _learnt(4.0, 1.0, 0.1)]  # fmt: skip
-    assert find_decay(run, log) is None

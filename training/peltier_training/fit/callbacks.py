@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,15 +12,7 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 from transformers import TrainingArguments as Arguments
 
 from peltier_training.config.run import Run
-from peltier_training.fit.schedule import (
-    Log,
-    find_decay,
-    is_over,
-    num_without_improvement,
-    patience_text,
-    recent_loss,
-    why_ended,
-)
+from peltier_training.fit.schedule import Log, find_decay, is_over, num_without_improvement, patience_text, why_ended
 
 _BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} elapsed, {remaining} left"
 _OPEN_BAR = _BAR.replace("{remaining}", "at most {remaining}")
@@ -116,7 +109,6 @@ class ProgressLines(TrainerCallback):
         if decay is not None and bar.total != decay.end:
             bar.total, bar.bar_format = decay.end, _BAR
             reason = "few epochs are left" if decay.is_forced else f"no better {self._run.metric}"
-            reason = "the training rows are learnt" if decay.is_learnt else reason
             self._write(f"{reason}: the rate falls to 0 until epoch {decay.last_epoch}, step {decay.end}")
 
     def _write(self, line: str) -> None:
@@ -142,6 +134,23 @@ class ProgressLines(TrainerCallback):
 
     def _mark(self, state: TrainerState) -> str:
         return "  best" if num_without_improvement(self._run, state.log_history) == 0 else ""
+
+
+def recent_loss(log: Log) -> float | None:
+    """The mean training loss of the steps between the last two evaluations of `log`, None if no loss was logged. Each
+    entry is the mean over the steps since the previous one."""
+    places = [place for place, entry in enumerate(log) if _is_evaluation(entry)]
+    first = places[-2] if len(places) > 1 else -1
+    step, weight, total = (log[first]["step"] if first >= 0 else 0.0), 0.0, 0.0
+    for entry in log[first + 1 :]:
+        if "loss" in entry:
+            steps, step = entry["step"] - step, entry["step"]
+            weight, total = weight + steps, total + steps * entry["loss"]
+    return total / weight if weight else None
+
+
+def _is_evaluation(entry: Mapping[str, float]) -> bool:
+    return any(name.startswith("eval_") for name in entry)
 
 
 def _last(log: Log, name: str) -> float | None:

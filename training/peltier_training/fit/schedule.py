@@ -2,8 +2,7 @@
 
 A run with a number of epochs has the Trainer's linear schedule, and ends early if it has a `patience`. A run with an
 open end keeps the highest rate after its warm-up, at least until step `LEAST_STEPS`, until `patience` validations bring
-no improvement, or the most epochs are near; or, in classification, until the training rows are learnt: their loss is
-below `_LEARNT_LOSS` of the first one. Then the rate falls linearly to 0, and the run ends. This is the
+no improvement, or the most epochs are near. Then the rate falls linearly to 0, and the run ends. This is the
 warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps before it (Hägele et
 al. 2024).
 
@@ -19,18 +18,16 @@ from peltier_training.config.run import LOWER_IS_BETTER, Run
 Log = Sequence[Mapping[str, float]]
 LEAST_STEPS = 300  # before patience counts: a metric may be 0 for hundreds of steps, as the F1 of rare entities
 _DECAY_DIVISOR = 3  # of the epochs before the decay, for its own
-_LEARNT_LOSS = 0.05
 
 
 class Decay(NamedTuple):
     """The last phase of a run with an open end, in steps and as its last epoch. `is_forced` tells whether the most
-    epochs were the reason, and `is_learnt` whether the loss of the training rows was; else it was a plateau."""
+    epochs were the reason, and not a plateau."""
 
     start: int
     end: int
     last_epoch: int
     is_forced: bool
-    is_learnt: bool = False
 
     def factor(self, step: int) -> float:
         """What the highest learning rate is multiplied by after `step` steps."""
@@ -44,19 +41,10 @@ def find_decay(run: Run, log: Log) -> Decay | None:
     for scores, entry in _validations(run, log):
         epoch = round(entry["epoch"])
         is_plateau = entry["step"] >= LEAST_STEPS and _num_since_best(scores) >= _patience(run)
-        is_learnt = not is_plateau and run.task_type == "classification" and _is_learnt(log, entry["step"])
-        if is_plateau or is_learnt or _decayed_epoch(run, epoch + _interval(run)) > run.epochs:
+        if is_plateau or _decayed_epoch(run, epoch + _interval(run)) > run.epochs:
             last, step = min(_decayed_epoch(run, epoch), run.epochs), int(entry["step"])
-            return Decay(step, last * (step // epoch), last, not (is_plateau or is_learnt), is_learnt)
+            return Decay(step, last * (step // epoch), last, is_forced=not is_plateau)
     return None
-
-
-def _is_learnt(log: Log, step: float) -> bool:
-    """Whether the loss of the training rows had become small before the validation at `step`."""
-    until = [entry for entry in log if entry["step"] <= step]
-    first = next((entry["loss"] for entry in until if "loss" in entry), None)
-    recent = recent_loss(until)
-    return first is not None and recent is not None and recent <= _LEARNT_LOSS * first
 
 
 def is_over(run: Run, log: Log) -> bool:
@@ -76,9 +64,6 @@ def has_converged(run: Run, log: Log) -> bool:
 
 def why_ended(run: Run, log: Log) -> str:
     """The reason for the end of a finished run, a clause."""
-    decay = find_decay(run, log)
-    if decay is not None and decay.is_learnt:
-        return "the training rows are learnt"
     if has_converged(run, log):
         return f"no better {run.metric} in {patience_text(run)}"
     if run.hyperparameters.open_end:
@@ -129,20 +114,3 @@ def _has_patience(run: Run) -> bool:
 def _patience(run: Run) -> int:
     assert run.hyperparameters.patience is not None
     return run.hyperparameters.patience
-
-
-def recent_loss(log: Log) -> float | None:
-    """The mean training loss of the steps between the last two evaluations of `log`, None if no loss was logged. Each
-    entry is the mean over the steps since the previous one."""
-    places = [place for place, entry in enumerate(log) if _is_evaluation(entry)]
-    first = places[-2] if len(places) > 1 else -1
-    step, weight, total = (log[first]["step"] if first >= 0 else 0.0), 0.0, 0.0
-    for entry in log[first + 1 :]:
-        if "loss" in entry:
-            steps, step = entry["step"] - step, entry["step"]
-            weight, total = weight + steps, total + steps * entry["loss"]
-    return total / weight if weight else None
-
-
-def _is_evaluation(entry: Mapping[str, float]) -> bool:
-    return any(name.startswith("eval_") for name in entry)

@@ -25,9 +25,9 @@ from peltier_training.errors import TrainingError
 from peltier_training.evaluate import metrics
 from peltier_training.fit.callbacks import Ending, ProgressLines, ValidationInterval
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
-from peltier_training.fit.company import Member, Step
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.schedule import find_decay, has_converged, is_over, why_ended
+from peltier_training.fit.shared_steps import Member, Step
 from peltier_training.models.model import TrainableAdapter
 from peltier_training.models.stream import Stream
 
@@ -123,8 +123,8 @@ class JudgedTrainer(RunTrainer):
 
 
 class AdapterTrainer(RunTrainer):
-    """Trains a `TrainableAdapter`, by itself or as the `member` of a company; checkpoints hold only the adapter and
-    its optimizer."""
+    """Trains a `TrainableAdapter`, by itself or as a `member` of trainings that share steps; checkpoints hold only the
+    adapter and its optimizer."""
 
     def __init__(self, *, objective: Objective, member: Member | None = None, **options: Any) -> None:
         self._objective, self._member = objective, member
@@ -145,7 +145,7 @@ class AdapterTrainer(RunTrainer):
         return [name for name in names if not name.split(".")[-1].startswith("norm/")]
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """The Trainer's, or in company the same with the steps of the others."""
+        """The Trainer's, or the same with the steps of the others."""
         if self._member is None:
             loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
             return loss

@@ -16,7 +16,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.errors import TrainingError
-from peltier_training.fit.company import Company, Member, Stopped
+from peltier_training.fit.shared_steps import Member, SharedSteps, Stopped
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
 from peltier_training.service.chat import write_columns
@@ -53,7 +53,7 @@ def run_jobs(channel: Connection) -> None:
         signal.signal(signal_number, signal.SIG_IGN)
     tqdm.set_lock(threading.RLock())
     _write_output_to(Path(os.devnull))
-    company, stopping, directories = Company(), dict[int, threading.Event](), set[Path]()
+    shared, stopping, directories = SharedSteps(), dict[int, threading.Event](), set[Path]()
     threading.Thread(target=_end_with_parent, args=(directories,), daemon=True).start()
     sending = threading.Lock()
 
@@ -63,7 +63,7 @@ def run_jobs(channel: Connection) -> None:
 
     def take_part(number: int, job: TrainingJob) -> None:
         try:
-            with company.join(job.directory, stopping[number]) as member:
+            with shared.join(job.directory, stopping[number]) as member:
                 send(number, conclude(job, partial(send, number), member))
         except Stopped:
             pass

@@ -12,8 +12,8 @@ import torch
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.preparation import prepare
 from peltier_training.config.run import Run
-from peltier_training.fit.company import Company, Member, Stopped
 from peltier_training.fit.objective import HeadObjective
+from peltier_training.fit.shared_steps import Member, SharedSteps, Stopped
 from peltier_training.learners import AdapterLearner
 from peltier_training.train import learn
 from torch import Tensor
@@ -31,7 +31,7 @@ def _stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Training:
-    """One training, `alone` or in a company; `at_step` is called after each of its steps."""
+    """One training, `alone` or with others; `at_step` is called after each of its steps."""
 
     run: Run
     at_step: Callable[["Training", int], None] = lambda training, step: None
@@ -44,15 +44,15 @@ class Training:
         own._learn(None)
         return own.weights
 
-    def start(self, company: Company) -> threading.Thread:
-        thread = threading.Thread(target=self._take_part, args=(company,))
+    def start(self, shared: SharedSteps) -> threading.Thread:
+        thread = threading.Thread(target=self._take_part, args=(shared,))
         thread.start()
         return thread
 
-    def _take_part(self, company: Company) -> None:
+    def _take_part(self, shared: SharedSteps) -> None:
         self.run.directory.mkdir(parents=True, exist_ok=True)
         try:
-            with company.join(self.run.directory) as self.member:
+            with shared.join(self.run.directory) as self.member:
                 self._learn(self.member)
         except BaseException as error:
             self.error = error
@@ -72,8 +72,8 @@ class _AtStep(TrainerCallback):
 
 
 def train_together(trainings: Sequence[Training]) -> None:
-    company = Company()
-    threads = [one.start(company) for one in trainings]
+    shared = SharedSteps()
+    threads = [one.start(shared) for one in trainings]
     for thread in threads:
         thread.join()
 
@@ -114,8 +114,8 @@ KINDS: Sequence[tuple[str, str, dict[str, str]]] = (
 )
 
 
-def test_a_training_in_company_ends_as_alone(create: Callable[..., Training]):
-    """Trainings of every kind of part, with other ranks, tasks, seeds, batches and lengths, in one company."""
+def test_a_training_with_others_ends_as_alone(create: Callable[..., Training]):
+    """Trainings of every kind of part, with other ranks, tasks, seeds, batches and lengths, together."""
     trainings = [
         create(task, preset, overrides=settings, seed=number, epochs=1 + number % 3, batch_size=8 + 3 * (number % 4))
         for number, (task, preset, settings) in enumerate(KINDS)
@@ -126,7 +126,7 @@ def test_a_training_in_company_ends_as_alone(create: Callable[..., Training]):
 
 
 @pytest.mark.parametrize("family", ["roberta", "modernbert"])
-def test_every_encoder_has_company(create: Callable[..., Training], request: pytest.FixtureRequest, family: str):
+def test_every_encoder_shares_steps(create: Callable[..., Training], request: pytest.FixtureRequest, family: str):
     """Also one with other positions, and one with windows of attention."""
     backbone: Backbone = request.getfixturevalue(family)
     trainings = [create(preset=preset, backbone=backbone.name) for preset in ("compacter", "lora", "prefix")]
@@ -145,11 +145,11 @@ def test_a_t5_takes_its_steps_in_turn(create: Callable[..., Training], t5: Backb
 
 def test_others_join_late_leave_early_and_fail(create: Callable[..., Training]):
     """One joins at a step of the first, one is stopped, one raises, one diverges: the rest end as alone."""
-    company, late, threads = Company(), create(preset="lora", seed=5), list[threading.Thread]()
+    shared, late, threads = SharedSteps(), create(preset="lora", seed=5), list[threading.Thread]()
 
     def admit(training: Training, step: int) -> None:
         if step == 2:
-            threads.append(late.start(company))
+            threads.append(late.start(shared))
 
     def stop(training: Training, step: int) -> None:
         if step == 1:
@@ -165,7 +165,7 @@ def test_others_join_late_leave_early_and_fail(create: Callable[..., Training]):
     stopped, failing = create(seed=3), create(preset="adamix", seed=4)
     stopped.at_step, failing.at_step = stop, fail
     diverging = create(preset="lora", learning_rate=1e30)
-    threads += [one.start(company) for one in (first, other, stopped, failing, diverging)]
+    threads += [one.start(shared) for one in (first, other, stopped, failing, diverging)]
     while threads:
         threads.pop(0).join()
     for one in (first, other, late):

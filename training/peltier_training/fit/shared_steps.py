@@ -62,7 +62,7 @@ class Step:
             self.error = error
 
 
-class Company:
+class SharedSteps:
     """The trainings that share a backbone and their steps."""
 
     def __init__(self) -> None:
@@ -115,15 +115,15 @@ class Company:
 
 @dataclass(frozen=True)
 class Member:
-    """The place of one training in a company."""
+    """The place of one training among those that share steps."""
 
-    company: Company
+    shared: SharedSteps
     stopping: threading.Event
 
     def step(self, step: Step) -> Tensor:
-        """See `Company.step`."""
+        """See `SharedSteps.step`."""
         if not self.stopping.is_set():
-            loss = self.company.step(step)
+            loss = self.shared.step(step)
             if not self.stopping.is_set():
                 return loss
         raise Stopped
