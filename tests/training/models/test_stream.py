@@ -7,7 +7,7 @@ from peltier_training.models.stream import Stream
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_dropout_keeps_the_mean(rate: float):
-    """The share of zeros is the rate, to five standard errors, and the rest is scaled by the inverse of what is kept."""
+    """The share of zeros is the rate, to five standard errors; the rest is scaled by the inverse of what is kept."""
     ones = torch.ones(1000, 1000)
     for dropped in (Stream(0).drop(ones, rate), ones * Stream(0)._device_mask(ones, rate)):
         most = 5 * (rate * (1 - rate) / ones.numel()) ** 0.5
