@@ -110,6 +110,9 @@ KINDS: Sequence[tuple[str, str, dict[str, str]]] = (
     ("classification", "adamix", {"bottleneck": "8", "routing": "sample"}),
     ("ranking", "bitfit", {}),
     ("classification", "prefix", {"mlp": "0"}),
+    ("regression", "lora", {"first_block": "1"}),
+    ("classification", "compacter", {"first_block": "1"}),
+    ("classification", "bitfit", {"first_block": "2"}),
     ("classification", "pfeiffer", {"pooling": "pooler"}),
 )
 

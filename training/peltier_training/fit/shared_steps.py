@@ -8,6 +8,7 @@ process, such as the current directory or torch's generator, is a training's own
 
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -130,18 +131,18 @@ class Member:
 
 
 def _divide(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """The steps that share a pass."""
-    found: list[Step] = []
+    """The steps that share a pass: those of adapters that begin at the same block."""
+    groups = defaultdict[int, list[Step]](list)
     for step in steps:
         if not isinstance(step.adapter, HeadedAdapter):
             yield [step]
             continue
+        found = groups[0 if step.adapter.lower_blocks is None else step.adapter.lower_blocks.num]
         if found and sum(one.num_tokens for one in [*found, step]) > _PASS_TOKENS:
-            yield found
-            found = []
+            yield [*found]
+            found.clear()
         found.append(step)
-    if found:
-        yield found
+    yield from filter(None, groups.values())
 
 
 def _run_together(steps: Sequence[Step]) -> None:

@@ -28,7 +28,7 @@ from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.schedule import find_decay, has_converged, is_over, why_ended
 from peltier_training.fit.shared_steps import Member, Step
-from peltier_training.models.model import TrainableAdapter
+from peltier_training.models.model import HeadedAdapter, TrainableAdapter
 from peltier_training.models.stream import Stream
 
 _LOG_INTERVAL = 0.02  # between entries of the log, as a fraction of all steps
@@ -187,9 +187,11 @@ class AdapterTrainer(RunTrainer):
         return loss
 
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
-        backbone = self.adapter.backbone
+        adapter, backbone = self.adapter, self.adapter.backbone
         packed = backbone.pack(inputs["rows"])
-        return (packed, Targets.create(inputs["targets"], None, backbone.device)) if "targets" in inputs else (packed,)
+        if not isinstance(adapter, HeadedAdapter):
+            return packed, Targets.create(inputs["targets"], None, backbone.device)
+        return packed, None if adapter.lower_blocks is None else adapter.lower_blocks.states(inputs["rows"])
 
 
 class JudgedAdapterTrainer(JudgedTrainer, AdapterTrainer):

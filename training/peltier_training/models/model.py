@@ -5,6 +5,7 @@ Its state dict holds the adapter alone: the backbone is not a module.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, groupby
 
 import torch
@@ -17,7 +18,7 @@ from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_backbone.attention.adaptation import Prefix, Projection, Sublayer
+from peltier_backbone.attention.adaptation import Adaptation, Prefix, Projection, Sublayer
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.linear.norm import Norm
@@ -25,6 +26,7 @@ from peltier_backbone.text.packing import Encoded, Packed
 from torch import Tensor, nn
 
 from peltier_training.models.experts import Experts
+from peltier_training.models.lower_blocks import LowerBlocks
 from peltier_training.models.sources import create_sources
 from peltier_training.models.stream import Stream
 
@@ -200,9 +202,18 @@ class HeadedAdapter(TrainableAdapter):
         assert isinstance(spec, HeadSpec)
         return spec
 
-    def forward(self, packed: Packed) -> Tensor:
+    def forward(self, packed: Packed, states: Tensor | None = None) -> Tensor:
+        """`states` are those of the rows after `lower_blocks`, if there are such blocks."""
         own = self.begin(packed.lengths, self.stream or Stream())
-        return self.finish(own, packed, self.backbone.bert(packed, own.adaptation))
+        return self.finish(own, packed, last_states(self, packed, own.adaptation, states))
+
+    @cached_property
+    def lower_blocks(self) -> LowerBlocks | None:
+        """The blocks below the first one in which the adapter acts; None if it acts from the start on."""
+        with torch.no_grad():
+            (program,) = self._lower([self.served(Stream(0))])
+        num = min(program.first_block(self.backbone.config), self.backbone.config.num_layers - 1)
+        return LowerBlocks(self.backbone, num) if num > 0 else None
 
     def begin(self, lengths: Sequence[int], stream: Stream) -> Pass:
         """A pass over rows of these lengths in tokens."""
@@ -217,18 +228,28 @@ class HeadedAdapter(TrainableAdapter):
         return multiply_all(steps, self._drop_output(pooled, own.stream).float())
 
 
+def last_states(adapter: HeadedAdapter, packed: Packed, adaptation: Adaptation, states: Tensor | None) -> Tensor:
+    """The states of the last layer, from those after the lower blocks or from the start; each [tokens, hidden]."""
+    if adapter.lower_blocks is None or states is None:
+        return adapter.backbone.bert(packed, adaptation)
+    return adapter.lower_blocks.finish(states, packed, adaptation)
+
+
 def forward_together(
     adapters: Sequence[HeadedAdapter], rows: Sequence[Sequence[Encoded]], streams: Sequence[Stream]
 ) -> list[Tensor]:
-    """The outputs of each adapter for its own `rows`, from one pass over the rows of all. All have one backbone."""
+    """The outputs of each adapter for its own `rows`, from one pass over the rows of all. All have one backbone, and
+    leave the same number of blocks alone."""
     backbone = adapters[0].backbone
     packs = [backbone.pack(list(own)) for own in rows]
     passes = [one.begin(p.lengths, stream) for one, p, stream in zip(adapters, packs, streams, strict=True)]
     adaptation = MixedAdaptation([one.adaptation for one in passes])
-    hidden = backbone.bert(backbone.pack([row for own in rows for row in own]), adaptation)
-    parts = torch.split(hidden, [sum(packed.lengths) for packed in packs])
+    lower = [one.lower_blocks.states(own) for one, own in zip(adapters, rows, strict=True) if one.lower_blocks]
+    packed = backbone.pack([row for own in rows for row in own])
+    hidden = last_states(adapters[0], packed, adaptation, torch.cat(lower) if lower else None)
+    parts = torch.split(hidden, [sum(pack.lengths) for pack in packs])
     members = zip(adapters, passes, packs, parts, strict=True)
-    return [one.finish(own, packed, states) for one, own, packed, states in members]
+    return [one.finish(own, pack, states) for one, own, pack, states in members]
 
 
 class PairAdapter(HeadedAdapter):
