@@ -49,12 +49,11 @@ def create_arguments(run: Run, **own: Any) -> TrainingArguments:
         eval_strategy="epoch",
         logging_strategy="steps",
         logging_steps=_LOG_INTERVAL,
-        report_to=["tensorboard"],
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_pin_memory=False,
         use_cpu=run.device == "cpu",
-        **own,
+        **{"report_to": ["tensorboard"], **own},
     )
     # One process uses one device, because DataParallel would split the packed rows.
     arguments._n_gpu = min(arguments.n_gpu, 1)
@@ -212,7 +211,7 @@ def fit(  # noqa: PLR0913 - the last two are for callers that watch or share the
         "objective": create_objective(run, consistency) if has_head else TextObjective(consistency),
         "member": member,
         "model": model,
-        "args": _arguments(run, checkpoint),
+        "args": _arguments(run, checkpoint, member),
         "data_collator": collate if has_head else collate_texts,
         "train_dataset": rows,
     }
@@ -278,10 +277,13 @@ def _read_history(run: Run, trainer: Trainer, checkpoint: str | None) -> History
     )
 
 
-def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
+def _arguments(run: Run, checkpoint: str | None, member: Member | None) -> TrainingArguments:
+    # TensorBoard writes in threads of its own, in whatever directory is current then, which is that of any member.
+    own: dict[str, Any] = {} if member is None else {"report_to": []}
     return create_arguments(
         run,
         **_length(run, checkpoint),
+        **own,
         save_strategy="epoch",
         save_total_limit=2,
         load_best_model_at_end=True,
