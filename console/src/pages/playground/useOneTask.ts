@@ -57,7 +57,8 @@ export function useOneTask() {
   const [first] = inputs;
   const isStream = offers.streams && options.streams && inputs.length === 1;
   let ask: (Ask & { kind: "one" | "stream" }) | null = null;
-  if (reference !== "" && first !== undefined && !task.isError) {
+  // Whether an answer has gates or is a stream depends on the task.
+  if (reference !== "" && first !== undefined && task.isSuccess) {
     ask = isStream
       ? { kind: "stream", task: reference, input: first, parameters }
       : { kind: "one", task: reference, inputs, parameters };
