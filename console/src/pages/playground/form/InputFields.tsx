@@ -17,6 +17,10 @@ export function InputFields({ form, texts, onChange }: Props) {
         rows={rows}
         placeholder={placeholder}
         value={texts[place] ?? ""}
+        onFocus={() => {
+          // No example comes into a field in which the visitor begins to write.
+          if (!texts.some(Boolean)) onChange(form.fields.map(() => ""));
+        }}
         onChange={(event) => {
           const next = form.fields.map((_, own) => texts[own] ?? "");
           next[place] = event.target.value;
