@@ -316,4 +316,5 @@ def test_a_replica_that_cannot_load_ends_the_command(tmp_path: Path) -> None:
         assert cluster.process.wait(400) == 1
     finally:
         cluster.end()
-    assert f"error: Ray Serve started no replica: backbone {str(missing)!r}" in cluster.log.splitlines()[-1]
+    # Ray's own processes may write after it.
+    assert f"error: Ray Serve started no replica: backbone {str(missing)!r}" in cluster.log
