@@ -99,17 +99,7 @@ class Service:
         self.warm_list = WarmList(self.slots, self.pins, metrics, memory.max_warm_seconds)
         self._idle_unload = IdleUnload(self.slots, memory.unload_after_seconds)
         self.quarantine = Quarantine(metrics)
-        bounds = Limits(
-            max_inputs=limits.max_inputs,
-            max_windows=limits.max_windows,
-            max_new_tokens=limits.max_new_tokens,
-            max_answer_bytes=limits.max_answer_bytes,
-            default_top_k=limits.default_top_k,
-            preparation=preparation,
-            quarantine=self.quarantine,
-            metrics=metrics,
-        )
-        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, bounds)
+        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, self._limits(preparation))
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.version_admin = VersionAdmin(store, self.pins)
         self.store_watch = StoreWatch(store.registry, store.blobs)
@@ -121,6 +111,20 @@ class Service:
         recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics)
         self.predictor.follow(recorder.observe)
         self.rollouts = Rollouts(store, recorder, settings.feedback, metrics)
+
+    def _limits(self, preparation: Preparation) -> Limits:
+        """The limits of each request."""
+        limits = self.settings.limits
+        return Limits(
+            max_inputs=limits.max_inputs,
+            max_windows=limits.max_windows,
+            max_new_tokens=limits.max_new_tokens,
+            max_answer_bytes=limits.max_answer_bytes,
+            default_top_k=limits.default_top_k,
+            preparation=preparation,
+            quarantine=self.quarantine,
+            metrics=self.metrics,
+        )
 
     @classmethod
     async def open(

@@ -51,7 +51,7 @@ class StoredRollout:
     """A guarded change of an alias from the version `incumbent` to the version `candidate`.
 
     The candidate answers `share` of the alias's requests; without a share it shadows. `guard` has the bounds of the
-    decision, `counts` what all replicas have counted (`rollout_counts`). `state` is one of `ROLLOUT_STATES`; `reason`
+    decision, `counts` what all replicas have counted. `state` is one of `ROLLOUT_STATES`; `reason`
     says why it ended, and `numbers` has what the decision was made by.
     """
 

@@ -187,7 +187,9 @@ class Predictor:
         parameters."""
         inputs, parameters = (item.input,), item.parameters
         return await self._attempt(
-            PredictionRequest(target, inputs, parameters, budget, arrived_at, None, reader, True, row)
+            PredictionRequest(
+                target, inputs, parameters, budget, arrived_at, reader=reader, is_counted=True, first_row=row
+            )
         )
 
     def stream(
@@ -198,8 +200,9 @@ class Predictor:
         and the caller has already counted their inputs as in progress."""
         stream, is_counted = StreamedText(self._backbone.tokenizer), budget is not None
         budget = budget or self.open_answer(target.context)
-        request = PredictionRequest(target, (text,), parameters, budget, stream=stream, is_counted=is_counted)
-        request.first_row = row
+        request = PredictionRequest(
+            target, (text,), parameters, budget, stream=stream, is_counted=is_counted, first_row=row
+        )
         stream.start(self._attempt(request))
         return stream
 
@@ -223,11 +226,11 @@ class Predictor:
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
         target = ResolvedTask(request.target.reference, context, entry)
         copy = PredictionRequest(target, request.inputs, parameters, self.open_answer(context), is_shadow=True)
-        try:
-            with self._limits.quarantine.attempt(request.tenant, entry):
+        with self._limits.quarantine.attempt(request.tenant, entry):
+            try:
                 return await self._predict(entry, copy)
-        except AdapterError as error:
-            raise load_failure(entry, context.request_id, error) from error
+            except AdapterError as error:
+                raise load_failure(entry, context.request_id, error) from error
 
     async def _attempt(self, request: PredictionRequest) -> Prediction:
         """The answer to inputs, which `on_answer` gets too."""

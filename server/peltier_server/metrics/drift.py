@@ -60,10 +60,3 @@ def stability_index(first: Mapping[Any, int], recent: Mapping[Any, int]) -> floa
     sums = sum(first.values()) + len(keys) / 2, sum(recent.values()) + len(keys) / 2
     shares = [((first.get(key, 0) + 0.5) / sums[0], (recent.get(key, 0) + 0.5) / sums[1]) for key in keys]
     return math.fsum((p - q) * math.log(p / q) for p, q in shares)
-
-
-class _Followed:
-    __slots__ = ("answers", "inputs", "used_at")
-
-    def __init__(self) -> None:
-        self.answers, self.inputs, self.used_at = Window(), Window(), 0.0
