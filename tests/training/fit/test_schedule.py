@@ -81,10 +81,20 @@ def test_the_rate_falls_after_patience_or_at_the_latest_time(
 
 
 def test_patience_does_not_count_at_first(make_run: MakeRun):
-    """A metric that is 0 for 300 steps does not end a run."""
+    """A metric that does not rise for 300 steps does not end a run."""
     run = make_run(epochs=1000, patience=2, open_end=True)
-    assert find_decay(run, _log([0.0] * 99)) is None
-    assert find_decay(run, _log([0.0] * 100)) is not None
+    assert find_decay(run, _log([0.5] * 99)) is None
+    assert find_decay(run, _log([0.5] * 100)) is not None
+
+
+def test_patience_does_not_count_while_a_metric_is_0(make_run: MakeRun):
+    """The F1 of rare entities may be 0 for more than 300 steps; then only the most epochs end the run."""
+    run = make_run(epochs=1000, patience=2, open_end=True)
+    assert find_decay(run, _log([0.0] * 200)) is None
+    assert find_decay(run, _log([0.0] * 200 + [0.1] * 3)) is not None
+    forced = find_decay(run, _log([0.0] * 1000))
+    assert forced is not None
+    assert forced.is_forced
 
 
 def test_a_plateau_alone_does_not_end_a_run_with_an_open_end(make_run: MakeRun):

@@ -2,9 +2,9 @@
 
 A run with a number of epochs has the Trainer's linear schedule, and ends early if it has a `patience`. A run with an
 open end keeps the highest rate after its warm-up, at least until step `LEAST_STEPS`, until `patience` validations bring
-no improvement, or the most epochs are near. Then the rate falls linearly to 0, and the run ends. This is the
-warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps before it (Hägele et
-al. 2024).
+no improvement over a metric that is not 0, or the most epochs are near. Then the rate falls linearly to 0, and the run
+ends. This is the warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps
+before it (Hägele et al. 2024).
 
 The log is part of checkpoints, so a resumed run ends where an uninterrupted one does.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from peltier_training.config.run import LOWER_IS_BETTER, Run
 
 Log = Sequence[Mapping[str, float]]
-LEAST_STEPS = 300  # before patience counts: a metric may be 0 for hundreds of steps, as the F1 of rare entities
+LEAST_STEPS = 300  # before patience counts
 _DECAY_DIVISOR = 3  # of the epochs before the decay, for its own
 
 
@@ -40,7 +40,9 @@ def find_decay(run: Run, log: Log) -> Decay | None:
         return None
     for scores, entry in _validations(run, log):
         epoch = round(entry["epoch"])
-        is_plateau = entry["step"] >= LEAST_STEPS and _num_since_best(scores) >= _patience(run)
+        # A metric may be 0 for hundreds of steps before it rises, such as the F1 of rare entities.
+        has_risen = max(scores) != 0
+        is_plateau = has_risen and entry["step"] >= LEAST_STEPS and _num_since_best(scores) >= _patience(run)
         if is_plateau or _decayed_epoch(run, epoch + _interval(run)) > run.epochs:
             last, step = min(_decayed_epoch(run, epoch), run.epochs), int(entry["step"])
             return Decay(step, last * (step // epoch), last, is_forced=not is_plateau)

@@ -109,7 +109,7 @@ def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resu
     given = GivenValue({**numbers, "seed": request.seed}, overrides, text.get("template"))
     hyperparameters = _create(Hyperparameters, choice.numbers(given))
     if request.learning_rate_multiplier is not None:
-        rate = hyperparameters.learning_rate or default_rate(choice.preset, _config(choice.backbone))
+        rate = hyperparameters.learning_rate or default_rate(choice.preset, request.task_type, _config(choice.backbone))
         hyperparameters = replace(hyperparameters, learning_rate=rate * request.learning_rate_multiplier)
     for name, most in _MOST.items():
         if (getattr(hyperparameters, name) or 0) > most:
