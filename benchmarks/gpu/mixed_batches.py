@@ -49,10 +49,11 @@ def save_bert(directory: Path, sizes: BackboneSizes) -> Path:
     return _save(directory, BertModel(config), ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
 
 
-def save_t5(directory: Path, sizes: BackboneSizes) -> Path:
+def save_t5(directory: Path, sizes: BackboneSizes, num_decoder_layers: int = 1) -> Path:
     """A checkpoint of a random T5 v1.0."""
     config = T5Config(
-        vocab_size=sizes.vocabulary, d_model=sizes.hidden, num_layers=sizes.layers, num_decoder_layers=1,
+        vocab_size=sizes.vocabulary, d_model=sizes.hidden, num_layers=sizes.layers,
+        num_decoder_layers=num_decoder_layers,
         num_heads=sizes.heads, d_kv=sizes.hidden // sizes.heads, d_ff=sizes.inner, decoder_start_token_id=0,
     )  # fmt: skip
     torch.manual_seed(0)

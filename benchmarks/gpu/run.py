@@ -1,4 +1,4 @@
-"""Compares ops, mixed batches and predictions with float32 on one GPU, then times them, in less than nine minutes.
+"""Compares ops, mixed batches and predictions with float32 on one GPU, then times them and texts, in four minutes.
 
     python benchmarks/gpu/run.py [--json FILE]        on a machine with a GPU and Triton
     python benchmarks/gpu/run.py --dry-run            the same sections at toy sizes in Triton's interpreter, on the CPU
@@ -6,8 +6,7 @@
 It prints one line of JSON per figure and ends with a table. It exits with 1 if a check failed. Times are medians of
 interleaved rounds of calls without a wait between them; `graph` is replayed from a CUDA graph. `of_matmul` and
 `of_limit` are shares of what the GPU reaches in large products and copies. Most batches have rows of one length, for
-which transformers needs no sorting; `ragged` is a batch of mixed lengths. A server calls CUDA experimental until this
-has passed on a GPU.
+which transformers needs no sorting; `ragged` is a batch of mixed lengths.
 """
 
 import json
@@ -73,6 +72,8 @@ class Plan:
     width: int
     layers: int
     longest: int
+    texts: tuple[int, ...]
+    text_tokens: int
     even: tuple[int, ...] = ()
 
     def lengths(self) -> dict[str, tuple[int, ...]]:
@@ -82,8 +83,10 @@ class Plan:
         return even | {"ragged": ragged}
 
 
-FULL = Plan(rounds=5, matrix=8192, rows=64, width=768, layers=12, longest=60, even=(64, 16))
-TOY = Plan(rounds=0, matrix=32, rows=4, width=32, layers=1, longest=5)
+FULL = Plan(
+    rounds=5, matrix=8192, rows=64, width=768, layers=12, longest=60, texts=(32, 4), text_tokens=32, even=(64, 16)
+)
+TOY = Plan(rounds=0, matrix=32, rows=4, width=32, layers=1, longest=5, texts=(4,), text_tokens=2)
 
 
 # A section that has not begun by then is skipped.
@@ -94,6 +97,7 @@ def run(bench: Bench, plan: Plan) -> None:
     """All sections."""
     from adapter_loads import compare_loads
     from mixed_batches import BackboneSizes, compare
+    from texts import compare_texts
 
     card(bench)
     found = limits(bench, plan.matrix)
@@ -103,6 +107,7 @@ def run(bench: Bench, plan: Plan) -> None:
         "loads": lambda: compare_loads(bench, 4 * plan.width * 48 * plan.layers),
         "bert": lambda: compare(bench, sizes, plan.lengths(), found, generates=False),
         "t5": lambda: compare(bench, sizes, plan.lengths(), found, generates=True),
+        "texts": lambda: compare_texts(bench, sizes, plan.texts, plan.text_tokens),
     }
     for name, section in sections.items():
         bench.run(name, section, _LATEST_SECONDS)
