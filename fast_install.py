@@ -42,7 +42,9 @@ def uv_flags(settings: dict[str, str]) -> list[str]:
 
 def main() -> int:
     """The exit status of uv."""
-    listing = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    )
     settings = read_settings(listing.stdout)
     command = [str(Path(sys.executable).with_name("uv")), "--no-config", "pip", "install", "--python", sys.executable]
     environment = os.environ | uv_variables(settings)

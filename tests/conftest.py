@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -33,6 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)
     for name in _FIXTURES:
         config.pluginmanager.import_plugin(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No garbage is collected meanwhile, because nearly all that a collection imports and makes stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,11 +2,12 @@ import subprocess
 import sys
 
 IMPORT_ALL = """
-import importlib, pathlib, pkgutil, warnings
+import importlib, pathlib, pkgutil, sys, warnings
+sys.modules["rfc3987_syntax"] = None  # jsonschema, which Ray imports, would build parsers with it for 2 s
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray Serve uses what pydantic has deprecated
     import ray.serve.experimental.consistent_hash_router
-for top in ("peltier_backbone", "peltier_adapters", "peltier_server", "peltier_training", "peltier_client"):
+for top in ("peltier_backbone", "peltier_adapters", "peltier_store", "peltier_server", "peltier_training", "peltier_client"):
     package = importlib.import_module(top)
     for found in pkgutil.walk_packages(package.__path__, f"{top}."):
         is_code = pathlib.Path(found.module_finder.path, found.name.rpartition(".")[2]).with_suffix(".py").exists()
