@@ -5,8 +5,10 @@ import os
 import signal
 import uuid
 from collections.abc import Generator, Iterator
+from functools import cache
 from urllib.parse import urlsplit
 
+import httpcore2
 import pytest
 from hypothesis import settings
 
@@ -50,6 +52,16 @@ def _modules_stay() -> None:
     """Freezes imported modules, because every training ends with a full garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once() -> Iterator[None]:
+    """Every new client would read the machine's certificates, 20 ms or more, which most tests of a server wait for."""
+    with pytest.MonkeyPatch.context() as patch:
+        # The lowest version that pyproject.toml accepts may read them elsewhere.
+        if read := getattr(httpcore2, "default_ssl_context", None):
+            patch.setattr(httpcore2, "default_ssl_context", cache(read))
+        yield
 
 
 @pytest.fixture(scope="session")
