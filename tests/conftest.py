@@ -4,9 +4,11 @@ import gc
 import os
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from functools import cache
 from urllib.parse import urlsplit
 
+import httpcore2
 import pytest
 from hypothesis import settings
 
@@ -35,11 +37,31 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.import_plugin(name)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No garbage is collected meanwhile, because nearly all that a collection imports and makes stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _modules_stay() -> None:
     """Freezes imported modules, because every training ends with a full garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once() -> Iterator[None]:
+    """Every new client would read the machine's certificates, 20 ms or more, which most tests of a server wait for."""
+    with pytest.MonkeyPatch.context() as patch:
+        # The lowest version that pyproject.toml accepts may read them elsewhere.
+        if read := getattr(httpcore2, "default_ssl_context", None):
+            patch.setattr(httpcore2, "default_ssl_context", cache(read))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,14 @@ import subprocess
 import sys
 
 IMPORT_ALL = """
-import importlib, pathlib, pkgutil, warnings
+import importlib, pathlib, pkgutil, sys, warnings
+sys.modules["rfc3987_syntax"] = None  # jsonschema, which Ray imports, would build parsers with it for 2 s
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray Serve uses what pydantic has deprecated
     import ray.serve.experimental.consistent_hash_router
-for top in ("peltier_backbone", "peltier_adapters", "peltier_server", "peltier_training", "peltier_client"):
-    package = importlib.import_module(top)
-    for found in pkgutil.walk_packages(package.__path__, f"{top}."):
+for top in ("backbone", "adapters", "store", "server", "training", "client"):
+    package = importlib.import_module(f"peltier_{top}")
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         is_code = pathlib.Path(found.module_finder.path, found.name.rpartition(".")[2]).with_suffix(".py").exists()
         if is_code and ".migrations." not in found.name and not found.name.endswith("__main__"):
             importlib.import_module(found.name)

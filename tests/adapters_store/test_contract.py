@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle, product
+from functools import partial
+from itertools import combinations_with_replacement, cycle, product
 
 import pytest
 import torch
@@ -94,7 +95,17 @@ EVERYWHERE = [(family, preset) for family in FAMILIES for preset in _presets(fam
 ON_RELATIVES = [
     pytest.param(family, preset, marks=pytest.mark.slow) for family in RELATIVES for preset in _presets(family)
 ]
-PAIRS = [(family, *pair) for family in ("bert", "roberta", "t5") for pair in product(_presets(family), repeat=2)]
+
+
+def _each_pair(family: str) -> list[tuple[str, str]]:
+    """Each two presets once, and each with itself; every preset is the first of some pairs and the second of others."""
+    pairs = combinations_with_replacement(enumerate(_presets(family)), 2)
+    return [(one, other) if (i + j) % 2 else (other, one) for (i, one), (j, other) in pairs]
+
+
+# In each order on an encoder; T5 puts its rows into the same order.
+PAIRS = [("bert", *pair) for pair in product(_presets("bert"), repeat=2)]
+PAIRS += [("t5", *pair) for pair in _each_pair("t5")]
 
 
 @pytest.fixture(scope="module")
@@ -106,17 +117,18 @@ def zoo(make_artifact: MakeArtifact) -> Callable[[Backbone], dict[str, Resident]
         key = (backbone.fingerprint, backbone.precision, backbone.kernels["level"])
         if key not in known:
             banks = Banks(backbone)
+            make = partial(make_artifact, backbone, proved=False)
             known[key] = {
-                label: banks.add(read_artifact(make_artifact(backbone, preset, **options), backbone))
+                label: banks.add(read_artifact(make(preset, **options), backbone))
                 for label, (preset, options) in ({} if backbone.config.generates else HEADS).items()
             }
             known[key] |= {
                 label: banks.add(read_artifact(data, backbone))
                 for preset in _presets(backbone.config.family)
                 for label, data in (
-                    (preset, make_artifact(backbone, preset)),
-                    (f"{preset}/twin", make_artifact(backbone, preset, seed=1, labels=("a", "b", "c"))),
-                    (f"{preset}/other", make_artifact(backbone, preset, seed=3, overrides=OTHER[preset])),
+                    (preset, make(preset)),
+                    (f"{preset}/twin", make(preset, seed=1, labels=("a", "b", "c"))),
+                    (f"{preset}/other", make(preset, seed=3, overrides=OTHER[preset])),
                 )
             }
         return known[key]
@@ -166,8 +178,8 @@ def _agree(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance:
 def test_a_mixed_batch_equals_each_row_alone(
     first: str, second: str, backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
 ):
-    """Any two methods in one batch, in this order, with twins, other sizes, other lengths and a row without an
-    adapter beside them, answer as each row does alone."""
+    """Any two methods in one batch, with twins, other sizes, other lengths and a row without an adapter beside them,
+    answer as each row does alone."""
     residents = zoo(backbone)
     rows = _rows(
         backbone,
@@ -180,7 +192,7 @@ def test_a_mixed_batch_equals_each_row_alone(
 
 
 @pytest.mark.slow  # test_all_methods_write_together stays
-@pytest.mark.parametrize(("first", "second"), list(product(_presets("t5"), repeat=2)))
+@pytest.mark.parametrize(("first", "second"), _each_pair("t5"))
 def test_mixed_texts_equal_each_alone(
     first: str, second: str, t5: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
 ):

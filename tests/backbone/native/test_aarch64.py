@@ -25,17 +25,18 @@ from tests.backbone.native.compiler import Compiler
 from tests.backbone.native.other_machine import run_kernels
 
 _LEVELS = {level.name: level for level in LEVELS if level.machine == "aarch64"}
-# The code of the highest level is that of the others, but for the products in 8 bits.
-_PARAMS = [pytest.param(name, marks=[] if name == "neon_i8mm" else [pytest.mark.slow]) for name in _LEVELS]
+# The code of the highest level is that of the others, but for the products: those in 8 bits, and in bfloat16.
+_HIGHEST = pytest.param("neon_i8mm")
+_EACH_LEVEL = [_HIGHEST, *(pytest.param(name, marks=pytest.mark.slow) for name in _LEVELS if name != "neon_i8mm")]
 _SERVER = Path(__file__).with_name("other_machine.c")
 # Every instruction that the emulator knows, and Debian's C library for the machine.
 _C_LIBRARY = Path("/usr/aarch64-linux-gnu")
 _EMULATOR = ("qemu-aarch64", "-cpu", "max", "-L", str(_C_LIBRARY))
 
 
-@pytest.fixture(scope="module", params=_PARAMS)
+@pytest.fixture(scope="module")
 def linked(request: pytest.FixtureRequest, compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library of each level in turn, linked for the oldest C library."""
+    """The library of a level, linked for the oldest C library."""
     return compiler.link_library(_LEVELS[request.param], tmp_path_factory.mktemp("aarch64") / f"{request.param}.so")
 
 
@@ -60,6 +61,13 @@ for _module in (test_int8, test_library, test_multiply, test_program, test_rows)
         if not _LEFT_OUT.fullmatch(_name):
             assert _name not in globals(), f"two tests have the name {_name}"
             globals()[_name] = _test
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of products, and those of this file, run at each level; the others at the highest one."""
+    if "linked" in metafunc.fixturenames:
+        at_each_level = metafunc.function.__module__ in (test_int8.__name__, test_multiply.__name__, __name__)
+        metafunc.parametrize("linked", _EACH_LEVEL if at_each_level else [_HIGHEST], indirect=True, scope="module")
 
 
 def test_the_library_has_every_function(linked: Path) -> None:

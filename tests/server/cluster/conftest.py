@@ -1,8 +1,15 @@
 """Imports Ray Serve once, because its modules use what pydantic has deprecated."""
 
+import sys
 import warnings
 from contextlib import suppress
 
-with warnings.catch_warnings(), suppress(ModuleNotFoundError):
+import pytest
+
+from tests.support.ray_cluster import LEFT_OUT
+
+with warnings.catch_warnings(), suppress(ModuleNotFoundError), pytest.MonkeyPatch.context() as patch:
     warnings.simplefilter("ignore")
+    for name in LEFT_OUT:
+        patch.setitem(sys.modules, name, None)  # importing it fails
     import ray.serve.experimental.consistent_hash_router  # noqa: F401
