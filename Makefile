@@ -67,13 +67,12 @@ $(INSTALLED): $(SOURCES) | $(BIN)/python
 	$(PIP) install $(LOCKED) --editable ".[server,training,minilm]"
 	@touch $(INSTALLED_SERVER) $@
 
-# The extra dev includes all others, so all stamps are touched. uv resolves and unpacks in 10 s of a core, pip in minutes;
-# pip stays for an index that uv cannot read. Tests import few of the modules that are not compiled here; some packages
-# have templates that cannot be compiled.
+# The extra dev includes all others, so all stamps are touched. pip compiles on one core. Tests import few of the modules
+# that are not compiled here; some packages have templates that cannot be compiled.
 SELDOM := /tests/|/transformers/models/|/torch/testing/_internal/
 $(INSTALLED_DEV): $(SOURCES) | $(BIN)/python
-	$(PIP) install --quiet --upgrade --constraint constraints.txt pip uv
-	$(BIN)/python fast_install.py $(LOCKED) --editable ".[dev]" || $(PIP) install $(LOCKED) --no-compile --editable ".[dev]"
+	$(PIP) install --quiet --upgrade --constraint constraints.txt pip
+	$(PIP) install $(LOCKED) --no-compile --editable ".[dev]"
 	$(BIN)/python -W ignore -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib || true
 	@touch $(INSTALLED_SERVER) $(INSTALLED) $@
 
