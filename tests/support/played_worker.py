@@ -25,9 +25,12 @@ class PlayedWorker:
         assert training is not None, "no training waits"
         return training
 
-    async def report(self, training: StoredTraining, message: str, step: int = 1) -> str | None:
-        """Reports progress; returns the owner's wish."""
-        progress = {"step": step, "max_steps": 4, "loss": 0.5, "seconds_left": 3.0}
+    async def report(
+        self, training: StoredTraining, message: str, step: int = 1, value: float = 0.5, best: float = 0.5
+    ) -> str | None:
+        """Reports a validated step; returns the owner's wish."""
+        validation = {"metric": "accuracy", "value": value, "best": best}
+        progress = {"step": step, "max_steps": 4, "loss": 0.5, "seconds_left": 3.0, **validation}
         event = NewEvent("progress", message, progress)
         return await self.registry.trainings.renew(
             training.id, NAME, progress=progress, preflight={"rows": 2}, events=[event], seconds=1.5

@@ -29,7 +29,8 @@ from peltier_server.protocols.openai.fine_tuning_messages import (
     FineTuningJobs,
     FineTuningRequest,
 )
-from peltier_server.protocols.openai.jobs import checkpoint_of, event_on_the_wire, job_of, training_request
+from peltier_server.protocols.openai.jobs import checkpoints_of, event_on_the_wire, job_of, training_request
+from peltier_server.service import Service
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
 _OF_ONE = describe_errors(*_SHARED, TrainingNotFound, shape=OPENAI_ERRORS)
@@ -39,6 +40,9 @@ _EVENT_PAGE = 1000
 
 JobLimit = Annotated[int, Query(ge=1, le=100)]
 AfterJob = Annotated[str | None, Query(max_length=64, description="The id of the last job of the page before.")]
+AfterCheckpoint = Annotated[
+    str | None, Query(max_length=100, description="The id of the last checkpoint of the page before.")
+]
 AfterEvent = Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="The id of the last event.")]
 
 router = scoped_router("train", "openai", "/v1/fine_tuning/jobs")
@@ -76,22 +80,33 @@ async def list_job_events(
     job_id: str, context: Context, service: Accepted, limit: JobLimit = 20, after: AfterEvent = None
 ) -> FineTuningEvents:
     """What happened to a job, newest first; `after` continues with older events."""
-    trainings, last, found = service.store.registry.trainings, 0, list[StoredEvent]()
-    while page := await trainings.events(context.tenant, job_id, after=last, limit=_EVENT_PAGE):
-        found += [one for one in page if after is None or one.id < int(after)]
-        last = page[-1].id
+    logged = await _read_log(service, context.tenant, job_id)
+    found = [one for one in logged if after is None or one.id < int(after)]
     events = [event_on_the_wire(one) for one in found[::-1][:limit]]
     return FineTuningEvents(data=events, has_more=len(found) > limit)
 
 
 @router.get("/{job_id}/checkpoints", responses=_OF_ONE)
-async def list_job_checkpoints(job_id: str, context: Context, service: Accepted) -> FineTuningCheckpoints:
-    """The model of a job that has succeeded."""
+async def list_job_checkpoints(
+    job_id: str, context: Context, service: Accepted, limit: JobLimit = 10, after: AfterCheckpoint = None
+) -> FineTuningCheckpoints:
+    """The validated steps of a job with their metrics, newest first. Only the best one is published, and has a name."""
     training = await service.store.registry.trainings.find(context.tenant, job_id)
-    found = checkpoint_of(training)
-    if found is None:
-        return FineTuningCheckpoints(data=[])
-    return FineTuningCheckpoints(data=[found], first_id=found.id, last_id=found.id)
+    found = checkpoints_of(training, await _read_log(service, context.tenant, job_id))
+    if after is not None:
+        found = found[next((place for place, one in enumerate(found, 1) if one.id == after), len(found)) :]
+    page = found[:limit]
+    first, last = (page[0].id, page[-1].id) if page else (None, None)
+    return FineTuningCheckpoints(data=page, has_more=len(found) > limit, first_id=first, last_id=last)
+
+
+async def _read_log(service: Service, tenant: str, job_id: str) -> list[StoredEvent]:
+    """All events of a job, oldest first."""
+    last, found = 0, list[StoredEvent]()
+    while page := await service.store.registry.trainings.events(tenant, job_id, after=last, limit=_EVENT_PAGE):
+        found += page
+        last = page[-1].id
+    return found
 
 
 @router.post("/{job_id}/cancel", responses=_OF_CHANGES)

@@ -121,7 +121,8 @@ class FineTuningEvents(ResponseModel):
 
 
 class FineTuningCheckpoint(ResponseModel):
-    """A model that a job left."""
+    """A validated step of a job. `fine_tuned_model_checkpoint` is the published version at the best step, and empty at
+    the others, whose weights are not kept."""
 
     id: str
     object: Literal["fine_tuning.job.checkpoint"] = "fine_tuning.job.checkpoint"
@@ -133,7 +134,7 @@ class FineTuningCheckpoint(ResponseModel):
 
 
 class FineTuningCheckpoints(ResponseModel):
-    """The models of a job: one when it has succeeded, because the server publishes the best epoch alone."""
+    """A page of the validated steps of a job, newest first."""
 
     object: Literal["list"] = "list"
     data: list[FineTuningCheckpoint]

@@ -1,7 +1,7 @@
 """Translates between jobs of fine-tuning in OpenAI's API and trainings."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -125,15 +125,46 @@ def event_on_the_wire(event: StoredEvent) -> FineTuningEvent:
     )
 
 
-def checkpoint_of(training: StoredTraining) -> FineTuningCheckpoint | None:
-    """The model that a job has left; None before."""
-    if training.adapter is None or training.finished_at is None:
-        return None
+def checkpoints_of(training: StoredTraining, events: Iterable[StoredEvent]) -> list[FineTuningCheckpoint]:
+    """The validated steps of a job, newest first; the published version has the name of the best one, and its final
+    metrics. The others cannot be asked for, so the names of their models are empty."""
+    # A step that was lost with its worker was validated again.
+    steps = {event.data["step"]: event for event in events if event.kind == "progress"}
+    found = [_checkpoint(training, event) for event in steps.values()]
+    if training.adapter is not None and training.finished_at is not None:
+        best = _best_step(list(steps.values()))
+        served = FineTuningCheckpoint(
+            id=_checkpoint_id(training, best),
+            created_at=int(training.finished_at.timestamp()),
+            fine_tuned_model_checkpoint=training.adapter,
+            fine_tuning_job_id=training.id,
+            metrics={"step": best, **(training.metrics or {})},
+            step_number=best,
+        )
+        found = [served, *(one for one in found if one.step_number != best)]
+    return sorted(found, key=lambda one: one.step_number, reverse=True)
+
+
+def _checkpoint(training: StoredTraining, event: StoredEvent) -> FineTuningCheckpoint:
+    progress = event.data
+    metrics = {"step": progress["step"], "train_loss": progress.get("loss"), progress["metric"]: progress.get("value")}
     return FineTuningCheckpoint(
-        id=f"{training.id}-final",
-        created_at=int(training.finished_at.timestamp()),
-        fine_tuned_model_checkpoint=training.adapter,
+        id=_checkpoint_id(training, progress["step"]),
+        created_at=int(event.at.timestamp()),
+        fine_tuned_model_checkpoint="",
         fine_tuning_job_id=training.id,
-        metrics=dict(training.metrics or {}),
-        step_number=(training.progress or {}).get("step") or 0,
+        metrics={name: value for name, value in metrics.items() if value is not None},
+        step_number=progress["step"],
     )
+
+
+def _checkpoint_id(training: StoredTraining, step: int) -> str:
+    return f"{training.id}-{step}"
+
+
+def _best_step(validated: Sequence[StoredEvent]) -> int:
+    """The first of the steps with the best value of the last event; 0 without events."""
+    if not validated:
+        return 0
+    best = validated[-1].data.get("best")
+    return next((one.data["step"] for one in validated if one.data.get("value") == best), validated[-1].data["step"])

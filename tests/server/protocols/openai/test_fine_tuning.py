@@ -93,7 +93,6 @@ async def test_chats_become_a_model(
     }
     await worker.report(training, "Step 1 of 4.")
     assert (await client.fine_tuning.jobs.retrieve(job.id)).estimated_finish is not None
-    assert (await client.fine_tuning.jobs.checkpoints.list(job.id)).data == []
     await worker.leave(training, artifact)
     with Client(listening.url, key) as ordinary:
         assert ordinary.trainings.wait(job.id).status == "succeeded"
@@ -104,9 +103,35 @@ async def test_chats_become_a_model(
     assert events[-1].message == "The training is queued."
     (metrics,) = [event for event in events if event.type == "metrics"]
     assert (metrics.message, metrics.level) == ("Step 1 of 4.", "info")
-    checkpoint = (await client.fine_tuning.jobs.checkpoints.list(job.id)).data[0]
-    assert (checkpoint.fine_tuned_model_checkpoint, checkpoint.step_number) == ("film@1", 1)
     assert "film" in [model.id async for model in client.models.list()]
+
+
+async def test_checkpoints_are_the_validated_steps(
+    client: openai.AsyncOpenAI, listening: Listening, key: str, worker: PlayedWorker, file_id: str, artifact: bytes
+) -> None:
+    """Newest first, in pages. At the end the first of the best ones has the name of the published version."""
+    jobs = client.fine_tuning.jobs
+    job = await jobs.create(model="bitfit", training_file=file_id, suffix="steps")
+    assert (await jobs.checkpoints.list(job.id)).data == []
+    training = await worker.begin()
+    for step, value, best in ((1, 0.5, 0.5), (2, 0.7, 0.7), (3, 0.7, 0.7), (2, 0.7, 0.7), (4, 0.6, 0.7)):
+        await worker.report(training, "A step.", step, value, best)
+    running = [one async for one in jobs.checkpoints.list(job.id, limit=2)]
+    assert [(one.step_number, one.fine_tuned_model_checkpoint) for one in running] == [
+        (4, ""),
+        (3, ""),
+        (2, ""),
+        (1, ""),
+    ]
+    assert running[0].metrics.model_dump(exclude_none=True) == {"step": 4.0, "train_loss": 0.5, "accuracy": 0.6}
+    await worker.leave(training, artifact)
+    with Client(listening.url, key) as ordinary:
+        assert ordinary.trainings.wait(job.id).adapter == "steps@1"
+        done = [one async for one in jobs.checkpoints.list(job.id)]
+        named = {one.step_number: one.fine_tuned_model_checkpoint for one in done}
+        assert named == {4: "", 3: "", 2: "steps@1", 1: ""}
+        assert ordinary.predict(named[2], "a gem")[0].label is not None
+    assert {one.fine_tuning_job_id for one in done} == {job.id}
 
 
 async def test_a_failed_job_has_its_reason(client: openai.AsyncOpenAI, worker: PlayedWorker, file_id: str) -> None:
