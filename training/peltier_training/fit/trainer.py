@@ -279,7 +279,7 @@ def _read_history(run: Run, trainer: Trainer, checkpoint: str | None) -> History
 
 def _arguments(run: Run, checkpoint: str | None, member: Member | None) -> TrainingArguments:
     # TensorBoard writes in threads of its own, in whatever directory is current then, which is that of any member.
-    own: dict[str, Any] = {} if member is None else {"report_to": []}
+    own: dict[str, Any] = {} if run.writes_events and member is None else {"report_to": []}
     return create_arguments(
         run,
         **_length(run, checkpoint),

@@ -27,12 +27,14 @@ _pages = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+# Compiled here, which takes a second of CPU, a worker compiles it once for all its trainings.
+_page = _pages.get_template("page.html")
 
 
 def render(report: Report) -> str:
     confusion, residuals, curves = report.confusion, report.residuals, report.curves
     wide = confusion is not None and len(confusion.labels) > _MAX_TABLE_LABELS
-    return _pages.get_template("page.html").render(
+    return _page.render(
         report=report,
         curves=_pictures(curves),
         single=all(len(points) == 1 for points in curves.validation.values()),

@@ -130,6 +130,7 @@ def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resu
         dtype=machine.dtype,
         threads=machine.threads,
         resume=resume,
+        writes_events=False,
     )
 
 

@@ -167,4 +167,5 @@ def _best_step(validated: Sequence[StoredEvent]) -> int:
     if not validated:
         return 0
     best = validated[-1].data.get("best")
-    return next((one.data["step"] for one in validated if one.data.get("value") == best), validated[-1].data["step"])
+    found = next((one for one in validated if one.data.get("value") == best), validated[-1])
+    return int(found.data["step"])
