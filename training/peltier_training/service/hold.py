@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -88,6 +89,15 @@ class Hold:
                 await asyncio.wait_for(self._hurry.wait(), self._place.pace.renew_seconds)
             except TimeoutError:
                 continue
+
+    async def keep_until(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        """Renew the lease until `tasks` have ended. Whoever ends the hold then learns of a lost lease."""
+        left = set(tasks)
+        while left:
+            _, left = await asyncio.wait(left, timeout=self._place.pace.renew_seconds)
+            if left:
+                with suppress(LeaseLost, RegistryGone):
+                    await self._renew()
 
     async def insist(self, work: Callable[[], Awaitable[T]]) -> T:
         """The result of `work` in the registry or the blob store, which is tried again while they fail."""

@@ -110,7 +110,8 @@ class TrainingWorker:
         finally:
             for task in (work, wish, stop):
                 task.cancel()
-            await asyncio.wait((work, wish, stop))
+            # A training that shares its process ends its final evaluation first.
+            await hold.keep_until((work, wish, stop))
         if has_ended:
             work.result()
         elif wished is not None:

@@ -1,0 +1,38 @@
+"""The lease of a training that a worker has."""
+
+import asyncio
+from pathlib import Path
+
+from peltier_training.service.hold import Hold, Pace, Place
+
+from tests.training.service.conftest import Queue, jsonl, praise, request
+from tests.training.service.test_worker import until
+
+
+async def test_the_lease_is_renewed_until_a_stopped_training_has_ended(queue: Queue, tmp_path: Path):
+    """A training that shares its process may be in its final evaluation; then its worker gives it back."""
+    sent = await queue.add(jsonl(praise()), request())
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    assert claimed.lease_expires_at is not None
+    first = claimed.lease_expires_at
+    hold = Hold(Place(queue.registry, queue.blobs, "w1", Pace(renew_seconds=0.01)), claimed, tmp_path / "archive")
+    ended = asyncio.Event()
+    waiting = asyncio.create_task(hold.keep_until([asyncio.create_task(ended.wait())]))
+    await until(queue, sent, lambda found: found.lease_expires_at > first)
+    assert not waiting.done()
+    ended.set()
+    await waiting
+    await hold.give_back()
+    assert (await queue.find(sent)).state == "queued"
+
+
+async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path):
+    """The process of the training has to end before its files are removed."""
+    await queue.add(jsonl(praise()), request())
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    hold = Hold(Place(queue.registry, queue.blobs, "another", Pace(renew_seconds=0.01)), claimed, tmp_path / "archive")
+    task = asyncio.create_task(asyncio.sleep(0.1))
+    await hold.keep_until([task])
+    assert task.done()
