@@ -24,10 +24,15 @@ _UNFUSED_NUM_KEYS = range(17, 65)
 
 
 class Span:
-    """Rows `first..last` of a batch. All layers share the values that depend only on the lengths. With a `window` a
-    token attends to the tokens at most so far away and to the whole prefix; then rows have no pads."""
+    """The `rows` of a batch, from the first up to the one before the last. All layers share the values that depend only
+    on the lengths. With a `window` a token attends to the tokens at most so far away and to the whole prefix; then rows
+    have no pads. `trains` as in `Adaptation`."""
 
-    def __init__(self, packed: Packed, first: int, last: int, num_heads: int, window: int | None = None) -> None:
+    def __init__(
+        self, packed: Packed, rows: tuple[int, int], num_heads: int, window: int | None = None, *, trains: bool = False
+    ) -> None:
+        first, last = rows
+        self._trains = trains
         self.tokens = slice(packed.starts[first], packed.starts[last])
         self._lengths, self._seen, self._num_heads = packed.lengths[first:last], packed.seen[first:last], num_heads
         self._device = packed.ids.device
@@ -38,7 +43,7 @@ class Span:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
         if qkv.device.type != "cpu":
             return self._padded(qkv, prefix, self._padding)
-        if qkv.requires_grad:
+        if self._trains or qkv.requires_grad:
             return self._in_groups(qkv, prefix)
         # Attention is slower in bfloat16 than in float32 on the CPU, at any length.
         exact = qkv.float()
@@ -85,7 +90,7 @@ class Span:
         if prefix is not None:
             key, value = torch.cat((prefix.keys, key), 2), torch.cat((prefix.values, value), 2)
         mask = self._mask(padding, qkv, key.shape[2] - padding.width)
-        attend = _differentiable if qkv.requires_grad else F.scaled_dot_product_attention
+        attend = _differentiable if self._trains or qkv.requires_grad else F.scaled_dot_product_attention
         return padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
 
     def _mask(self, padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:
@@ -118,7 +123,10 @@ class SpanAttention:
 
     def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, window: int | None = None) -> None:
         self._adaptation = adaptation
-        self._spans = [Span(packed, *rows, num_heads, window) for rows in adaptation.spans(len(packed.lengths))]
+        self._spans = [
+            Span(packed, rows, num_heads, window, trains=adaptation.trains)
+            for rows in adaptation.spans(len(packed.lengths))
+        ]
 
     def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
         """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""

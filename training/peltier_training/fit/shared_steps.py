@@ -2,7 +2,14 @@
 
 Each training runs in a thread of its own, and one thread at a time has the turn. A thread gives the turn away only at
 its steps: when all trainings wait at a step, one pass computes the steps of all (`forward_together`), and one backward
-pass their gradients. Then each goes on with its own optimizer, schedule and order of rows. Whatever is global in the
+pass their gradients. Then each goes on with its own optimizer, schedule and order of rows.
+
+On a CPU a training ends with the weights that it has alone, to the last bit: frozen products and norms compute each row
+by itself, whatever an adapter adds is computed from tensors of the shapes that it has alone, and gradients are summed
+in the same order. The one exception is the activation of an encoder whose inner size is not a multiple of 16, because
+torch computes the last elements of a tensor, which fill no vector, by other instructions.
+
+Whatever is global in the
 process, such as the current directory or torch's generator, is a training's own during its turn.
 """
 

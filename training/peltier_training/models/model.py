@@ -55,6 +55,7 @@ class DropoutAdaptation(BatchAdaptation):
         self, backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int], rate: float, stream: Stream
     ) -> None:
         super().__init__(backbone, groups, lengths, TORCH)
+        self.trains = torch.is_grad_enabled()
         config = backbone.config
         self.lengths, self._rate, self._stream = tuple(lengths), rate, stream
         self._cross_attentions = range(config.num_blocks, config.num_attentions)
@@ -84,12 +85,13 @@ class MixedAdaptation(SiteAdaptation):
     """The adaptation of one pass of an encoder over the rows of several trainings, back to back.
 
     Each member's ops, attention and dropout see its own rows only, in tensors of the shapes that a pass of its own has:
-    a row's states depend on the other members only by rounding."""
+    on a CPU a row's states do not depend on the other members (`fit/shared_steps.py`)."""
 
     def __init__(self, members: Sequence[DropoutAdaptation]) -> None:
         super().__init__(
             TORCH.group([g for one in members for g in one.groups], [n for one in members for n in one.lengths])
         )
+        self.trains = torch.is_grad_enabled()
         self._members, self._sizes = members, [sum(one.lengths) for one in members]
         self._spans = [
             (one, number) for one in members for number, _ in enumerate(one.spans(len(one.lengths)))
