@@ -316,6 +316,7 @@ class TrainingSettings(SettingsGroup):
     """The files of examples that the server accepts, and the worker beside it."""
 
     worker: bool = setting(False, "Run one training worker beside the server, at the lowest priority.")
+    trainings: Count = setting(1, "Trainings that the worker beside the server has at a time, at most 64.", le=64)
     max_file_bytes: Count = setting(64 * MIB, "Maximum bytes of a file of examples.")
     max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
 

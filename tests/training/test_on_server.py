@@ -119,3 +119,43 @@ def test_options_of_this_machine_are_refused(
 def test_a_url_that_is_none_is_wrong_usage(peltier: Peltier, words: list[str]) -> None:
     """Told before anything is read."""
     assert peltier(*words, "--server", "nonsense").status == 2
+
+
+def test_what_only_a_server_is_asked_for(
+    peltier: Peltier, server: Any, answer: Any, stream_of: StreamOf, words: list[str]
+) -> None:
+    """An alias, a budget, and a share of the examples in place of a file of validation rows."""
+    events = stream_of(happening(1, "state", state="succeeded"))
+    deleted = answer(200, {"id": "file_1", "deleted": True})
+    done = {**DONE, "file_id": "file_1"}
+    server.planned.extend([answer(201, FILE), answer(202, TRAINING), events, answer(200, done), deleted])
+    place = words.index("--validation")
+    without = [*words[:place], *words[place + 2 :]]
+    outcome = peltier(*without, "--alias", "next", "--budget-minutes", "2.5", "--validation-share", "0.3")
+    assert outcome.status == 0, outcome.err
+    assert json.loads(server.received[1].body) == {
+        "task": "film",
+        "file_id": "file_1",
+        "validation_share": 0.3,
+        "budget": {"minutes": 2.5},
+        "publish": {"alias": "next"},
+    }
+
+
+def test_a_file_and_a_share_are_refused(peltier: Peltier, words: list[str]) -> None:
+    """Before anything is uploaded."""
+    outcome = peltier(*words, "--validation-share", "0.3")
+    assert outcome.status == 1
+    assert "--validation and --validation-share are given; a training has one of them" in outcome.err
+
+
+def test_they_need_a_server(peltier: Peltier, words: list[str]) -> None:
+    """And a training on this machine needs validation rows."""
+    local = [word for word in words if word not in ("--server", words[2])]
+    outcome = peltier(*local, "--alias", "next")
+    assert outcome.status == 2
+    assert "--alias: it needs --server" in outcome.err
+    place = local.index("--validation")
+    outcome = peltier(*local[:place])
+    assert outcome.status == 2
+    assert "--validation: a training on this machine needs it" in outcome.err

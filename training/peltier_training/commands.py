@@ -18,7 +18,7 @@ from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.data.data import Data, skipped_lines
 from peltier_training.data.examples import LabelledRows
-from peltier_training.on_server import ServerOption, ServerTraining, given_options, train_on_server
+from peltier_training.on_server import SentOptions, ServerOption, ServerTraining, given_options, train_on_server
 from peltier_training.processes import ThreadsOption, choose_threads, is_first, use_threads
 
 if TYPE_CHECKING:
@@ -32,7 +32,13 @@ Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of
 def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     *,
     subject: Annotated[OptionValues, FieldOptions(Run, ("task", "task_type"))],
-    data: Annotated[OptionValues, FieldOptions(Data)],
+    train: Annotated[OptionValues, FieldOptions(Data, ("train",))],
+    validation: Annotated[
+        Path | None, typer.Option(help="Validation examples. Without them a server takes a share of the others.")
+    ] = None,
+    columns: Annotated[
+        OptionValues, FieldOptions(Data, ("text_columns", "label_column", "label_separator", "skip_bad_rows"))
+    ],
     labels: Annotated[str | None, typer.Option(help="Names for integer labels: a,b,c or a JSON file.")] = None,
     output: Annotated[Path | None, typer.Option(help="The artifact to write. Default: TASK.safetensors.")] = None,
     recipe: Annotated[
@@ -56,15 +62,21 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     execution: Annotated[OptionValues, FieldOptions(Run, ("resume", "device", "dtype", "merge_report"))],
     threads: ThreadsOption = None,
     server: ServerOption = None,
+    sent: Annotated[OptionValues, FieldOptions(SentOptions, given=True, panel="With --server")],
     api_key: ApiKey = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     context: typer.Context,
 ) -> None:
     """Train an adapter on labelled examples and write its artifact, or have a server train and publish it."""
     if server is not None:
-        sent = ServerTraining(given_options(context), parse_overrides(set_ or []), labels)
-        train_on_server(sent, server, api_key, as_json=json_output)
+        asked = ServerTraining(given_options(context), parse_overrides(set_ or []), labels)
+        train_on_server(asked, server, api_key, as_json=json_output)
         return
+    if sent:
+        raise typer.BadParameter("it needs --server", param_hint=f"--{min(sent).replace('_', '-')}")
+    if validation is None:
+        raise typer.BadParameter("a training on this machine needs it", param_hint="--validation")
+    data = {**train, **columns, "validation": validation}
     num_threads = choose_threads(threads)
     choice = ResolvedChoice.find(recipe, subject["task"], preset, backbone)
     given = GivenValue(numbers, parse_overrides(set_ or []), text["template"] or None)

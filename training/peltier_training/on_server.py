@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +28,20 @@ ServerOption = Annotated[
         callback=checked(check_url),
     ),
 ]
+
+
+@dataclass(frozen=True)
+class SentOptions:
+    """What only a server is asked for."""
+
+    alias: Annotated[str | None, typer.Option(help="Point this alias to the version that is published.")] = None
+    validation_share: Annotated[
+        float | None, typer.Option(help="Share of the examples to validate on. Default: 0.2 without --validation.")
+    ] = None
+    budget_steps: Annotated[int | None, typer.Option(help="The most steps.")] = None
+    budget_minutes: Annotated[float | None, typer.Option(help="The most minutes of a worker.")] = None
+
+
 # What the server decides, or what concerns files of this machine.
 _LOCAL = (
     "backbone",
@@ -39,7 +54,7 @@ _LOCAL = (
     "threads",
     "skip_bad_rows",
 )
-_SENT = ("task_type", "preset", "recipe", "seed", "text_columns", "label_column")
+_SENT = ("task_type", "preset", "recipe", "seed", "text_columns", "label_column", "alias")
 _SETTINGS = {field.name for kind in (Hyperparameters, TextOptions, EmbeddingOptions) for field in fields(kind)} | {
     "label_separator"
 }
@@ -54,6 +69,14 @@ class ServerTraining:
     overrides: Mapping[str, str]
     labels: str | None
 
+    @property
+    def validation(self) -> Path | float | None:
+        """The file, or the share of the examples. Raises a `TrainingError` for both."""
+        path, share = self.given.get("validation"), self.given.get("validation_share")
+        if path is not None and share is not None:
+            raise TrainingError("--validation and --validation-share are given; a training has one of them")
+        return share if path is None else path
+
     def options(self) -> TrainingOptions:
         """What the server is asked for. Raises a `TrainingError` for an option of local trainings."""
         local = [name for name in _LOCAL if name in self.given]
@@ -67,6 +90,8 @@ class ServerTraining:
         for name in _SENT:
             if name in self.given:
                 options[name] = self.given[name]  # type: ignore[literal-required]
+        if budget := {name: value for name in ("steps", "minutes") if (value := self.given.get(f"budget_{name}"))}:
+            options["budget"] = budget
         if settings:
             options["settings"] = settings
         if self.labels is not None:
@@ -82,9 +107,9 @@ def given_options(context: typer.Context) -> dict[str, Any]:
 
 def train_on_server(training: ServerTraining, url: str, api_key: str | None, *, as_json: bool) -> None:
     """Train on a server, with its progress on stderr, and print the result. Ctrl-C leaves the training running."""
-    options, given = training.options(), training.given
+    options, given, validation = training.options(), training.given, training.validation
     with connect(url, api_key) as client:
-        begun = client.train(given["task"], given["train"], validation=given["validation"], wait=False, **options)
+        begun = client.train(given["task"], given["train"], validation=validation, wait=False, **options)
         typer.echo(f"training {begun.id} on {url}", err=True)
         done = follow(client, begun.id, f" --url {url}")
         _delete_files(client, done)
