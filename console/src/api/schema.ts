@@ -240,7 +240,7 @@ export interface paths {
         };
         /**
          * List Job Checkpoints
-         * @description The model of a job that has succeeded.
+         * @description The validated steps of a job with their metrics, newest first. Only the best one is published, and has a name.
          */
         get: operations["list_job_checkpoints"];
         put?: never;
@@ -2532,7 +2532,8 @@ export interface components {
         };
         /**
          * FineTuningCheckpoint
-         * @description A model that a job left.
+         * @description A validated step of a job. `fine_tuned_model_checkpoint` is the published version at the best step, and empty at
+         *     the others, whose weights are not kept.
          */
         FineTuningCheckpoint: {
             /** Id */
@@ -2558,7 +2559,7 @@ export interface components {
         };
         /**
          * FineTuningCheckpoints
-         * @description The models of a job: one when it has succeeded, because the server publishes the best epoch alone.
+         * @description A page of the validated steps of a job, newest first.
          */
         FineTuningCheckpoints: {
             /**
@@ -6434,7 +6435,11 @@ export interface operations {
     };
     list_job_checkpoints: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                /** @description The id of the last checkpoint of the page before. */
+                after?: string | null;
+            };
             header?: never;
             path: {
                 job_id: string;
