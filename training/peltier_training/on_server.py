@@ -72,7 +72,8 @@ class ServerTraining:
     @property
     def validation(self) -> Path | float | None:
         """The file, or the share of the examples. Raises a `TrainingError` for both."""
-        path, share = self.given.get("validation"), self.given.get("validation_share")
+        path: Path | None = self.given.get("validation")
+        share: float | None = self.given.get("validation_share")
         if path is not None and share is not None:
             raise TrainingError("--validation and --validation-share are given; a training has one of them")
         return share if path is None else path

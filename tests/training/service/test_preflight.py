@@ -50,6 +50,13 @@ def test_steps_and_minutes_are_estimated(desk: Desk):
     report = checked(desk, praise(50), praise(10, seed=1), budget=None, settings={"epochs": 3})
     assert (report["steps_per_epoch"], report["max_steps"]) == (4, 12)
     assert report["minutes"] == pytest.approx(3 * 50 * 10 * 0.001 / 60, abs=0.01)
+    assert report["minutes_note"] is None
+    desk.messages.clear()
+    desk.do(desk.job(jsonl(praise(20)), request(budget={"steps": 1})))
+    assert isinstance(desk.messages[0], Checked)
+    unknown = desk.messages[0].preflight
+    assert unknown["minutes"] is None
+    assert unknown["minutes_note"] == "The minutes are unknown until this worker has trained the preset once."
 
 
 def test_a_flood_of_labels_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch):

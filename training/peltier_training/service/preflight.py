@@ -24,6 +24,7 @@ MAX_LABELS = 1_000
 MAX_TARGETS = 50_000_000
 _MAX_SHOWN_LABELS, _MAX_LABEL_LEN = 100, 100
 _MAX_READ_ROWS = 20_000
+_UNKNOWN_MINUTES = "The minutes are unknown until this worker has trained the preset once."
 _FEW_ROWS, _FEW_OF_LABEL, _ONE_SIDED, _MUCH_TRUNCATED = 50, 5, 0.9, 0.05
 
 
@@ -63,6 +64,7 @@ class Preflight:
             "max_steps": self.max_steps,
             "may_end_earlier": self.prepared.run.hyperparameters.patience is not None,
             "minutes": self.minutes,
+            "minutes_note": _UNKNOWN_MINUTES if self.minutes is None else None,
             "warnings": list(self.warnings()),
         }
 
