@@ -95,7 +95,8 @@ def accuracy(client: Client, task: str, rows: Sequence[Mapping[str, str]]) -> fl
 def main() -> None:
     parser = create_parser(__doc__, rows=500, seed=0)
     parser.add_argument("--data", type=Path, required=True, help="a folder for each task")
-    parser.add_argument("--task", default="banking77", choices=[name for name, one in TASKS.items() if one.label])
+    known = [name for name, one in TASKS.items() if one.type == "classification" and len(one.columns) == 1]
+    parser.add_argument("--task", default="banking77", choices=known)
     parser.add_argument("--set", action="append", type=read_setting, default=[], metavar="NAME=VALUE")
     asked = parser.parse_args()
     rows = read_rows(asked.data / asked.task / "train.jsonl.gz", asked.task)
