@@ -73,6 +73,8 @@ from peltier_client.protocol.names import (
 )
 from peltier_client.protocol.operations import (
     BackboneInfo,
+    DriftingVersion,
+    HealthDrift,
     HealthResponse,
     InfoResponse,
     QuarantinedVersion,
@@ -216,6 +218,7 @@ __all__ = [
     "DifferingRow",
     "Digest",
     "Distribution",
+    "DriftingVersion",
     "EmbeddingPrediction",
     "EntitiesPrediction",
     "Entity",
@@ -231,6 +234,7 @@ __all__ = [
     "FilePurpose",
     "FinishReason",
     "Gates",
+    "HealthDrift",
     "HealthResponse",
     "InfoResponse",
     "Input",

@@ -355,7 +355,9 @@ class Window:
         return None if before is None else {key: before.get(key, 0) + last.get(key, 0) for key in {*before, *last}}
 
 
-class _Followed:
+class FollowedVersion:
+    """The windows of a version: of answered labels and of lengths of inputs."""
+
     __slots__ = ("answers", "inputs", "used_at")
 
     def __init__(self) -> None:
@@ -371,7 +373,7 @@ class VersionWindows:
         self._max_versions = max_versions
         self._clock = clock
         self._swept_at = 0.0
-        self.followed: dict[VersionLabels, _Followed] = {}
+        self.followed: dict[VersionLabels, FollowedVersion] = {}
 
     def observe(self, labels: VersionLabels, num_tokens: int, predictions: Sequence[Any]) -> None:
         """Counts the answers to a request, whose inputs have so many tokens together. Called for every request."""
@@ -386,7 +388,7 @@ class VersionWindows:
             if type(one) is dict and (label := one.get("label")) is not None:
                 add(label)
 
-    def _follow(self, labels: VersionLabels) -> _Followed | None:
+    def _follow(self, labels: VersionLabels) -> FollowedVersion | None:
         """A place for a version. If all are taken, unused ones are looked for, once a minute."""
         if len(self.followed) >= self._max_versions:
             now = self._clock()
@@ -396,4 +398,4 @@ class VersionWindows:
             self.followed = {key: own for key, own in self.followed.items() if now - own.used_at <= _IDLE_SECONDS}
             if len(self.followed) >= self._max_versions:
                 return None
-        return self.followed.setdefault(labels, _Followed())
+        return self.followed.setdefault(labels, FollowedVersion())
