@@ -1548,7 +1548,8 @@ export interface paths {
         };
         /**
          * Health
-         * @description Alive, also while loading and draining.
+         * @description Alive, also while loading and draining. With a key the answer names the drifting adapters that the key may
+         *     see.
          */
         get: operations["health"];
         put?: never;
@@ -2258,6 +2259,23 @@ export interface components {
             total: number;
         };
         /**
+         * DriftingVersion
+         * @description A version whose recent answers or inputs on this replica clearly differ from its first ones: population stability
+         *     indices, absent where there are too few rows.
+         */
+        DriftingVersion: {
+            /** Tenant */
+            tenant: string;
+            /** Name */
+            name: string;
+            /** Version */
+            version: number;
+            /** Answer Drift */
+            answer_drift?: number | null;
+            /** Input Drift */
+            input_drift?: number | null;
+        };
+        /**
          * Embedding
          * @description The vector of the text at `index`; in base64 its float32 values, little-endian.
          */
@@ -2779,8 +2797,19 @@ export interface components {
             label_column?: string | null;
         };
         /**
+         * HealthDrift
+         * @description How many versions drift, and those that drift most.
+         */
+        HealthDrift: {
+            /** Num Versions */
+            num_versions: number;
+            /** Versions */
+            versions: components["schemas"]["DriftingVersion"][];
+        };
+        /**
          * HealthResponse
-         * @description The process is alive.
+         * @description The process is alive. `drift` is for callers with a key: a key with the scope `predict` sees the adapters of its
+         *     tenant, one with the scope `metrics` or `admin` those of all tenants.
          */
         HealthResponse: {
             /**
@@ -2789,6 +2818,7 @@ export interface components {
              * @constant
              */
             status: "ok";
+            drift?: components["schemas"]["HealthDrift"] | null;
         };
         /**
          * IndexedModel
