@@ -18,7 +18,15 @@ from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.data.data import Data, skipped_lines
 from peltier_training.data.examples import LabelledRows
-from peltier_training.on_server import ServerOption, ServerTraining, given_options, train_on_server
+from peltier_training.errors import TrainingError
+from peltier_training.on_server import (
+    AliasOption,
+    GuardOption,
+    ServerOption,
+    ServerTraining,
+    given_options,
+    train_on_server,
+)
 from peltier_training.processes import ThreadsOption, choose_threads, is_first, use_threads
 
 if TYPE_CHECKING:
@@ -56,6 +64,8 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
     execution: Annotated[OptionValues, FieldOptions(Run, ("resume", "device", "dtype", "merge_report"))],
     threads: ThreadsOption = None,
     server: ServerOption = None,
+    alias: AliasOption = None,
+    guard: GuardOption = None,
     api_key: ApiKey = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     context: typer.Context,
@@ -65,6 +75,10 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
         sent = ServerTraining(given_options(context), parse_overrides(set_ or []), labels)
         train_on_server(sent, server, api_key, as_json=json_output)
         return
+    if alias is not None or guard is not None:
+        raise TrainingError(
+            "--alias and --guard are not possible without --server: they concern what a server publishes"
+        )
     num_threads = choose_threads(threads)
     choice = ResolvedChoice.find(recipe, subject["task"], preset, backbone)
     given = GivenValue(numbers, parse_overrides(set_ or []), text["template"] or None)

@@ -1,6 +1,7 @@
 """`peltier train --server`: a server trains and publishes the adapter. Imports no torch."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
@@ -9,9 +10,10 @@ import typer
 from peltier_adapters.spec.tasks import parse_names
 from peltier_client.commands.arguments import checked, connect
 from peltier_client.commands.training_lines import follow, print_training
-from peltier_client.errors import PeltierError
+from peltier_client.errors import InvalidInput, PeltierError
 from peltier_client.exchange.connection import check_url
-from peltier_client.protocol import Training
+from peltier_client.protocol import Training, check_alias
+from peltier_client.resources.rollouts import GuardOptions
 from peltier_client.resources.trainings import TrainingOptions, succeeded, unneeded_files
 from peltier_client.synchronous import Client
 
@@ -25,6 +27,33 @@ ServerOption = Annotated[
         metavar="URL",
         help="Send the examples to this server, which trains on its backbone and publishes the adapter as TASK.",
         callback=checked(check_url),
+    ),
+]
+AliasOption = Annotated[
+    str | None,
+    typer.Option(help="With --server: the alias that then means the version.", callback=checked(check_alias)),
+]
+
+
+def parse_guard(text: str) -> GuardOptions:
+    """A guard of the command line: `shadow`, or a share of the requests. Raises `InvalidInput`."""
+    if text == "shadow":
+        return {"shadow": True}
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise InvalidInput(f"guard {text!r} is neither shadow nor a share between 0 and 1")
+    return {"share": share}
+
+
+GuardOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="shadow|SHARE",
+        help="With --server and --alias: try the version first, beside the answers or with this share of the requests.",
+        callback=checked(parse_guard),
     ),
 ]
 # What the server decides, or what concerns files of this machine.
@@ -69,6 +98,12 @@ class ServerTraining:
                 options[name] = self.given[name]  # type: ignore[literal-required]
         if settings:
             options["settings"] = settings
+        if "alias" in self.given:
+            options["alias"] = self.given["alias"]
+        if "guard" in self.given:
+            if "alias" not in self.given:
+                raise TrainingError("--guard is not possible without --alias, the alias that it guards")
+            options["guard"] = parse_guard(self.given["guard"])
         if self.labels is not None:
             options["labels"] = parse_names("labels", self.labels)
         return options

@@ -87,7 +87,8 @@ def _clear_index(window: Window) -> float:
 
     (p - q) ln(p / q) is close to (p - q)² / p, so the index of two samples of one distribution, of n and m rows with k
     values, is distributed like (1/n + 1/m) times chi-square with k - 1 degrees of freedom. Of 77 labels and 500 rows
-    it is 0.3 on average. The quantile of chi-square is that of Wilson and Hilferty (1931).
+    it is 0.3 on average. The quantile of chi-square is that of Wilson and Hilferty (The
+    distribution of chi-square, 1931).
     """
     recent = window.recent or {}
     rows, degrees = (sum(window.first.values()), sum(recent.values())), len({*window.first, *recent}) - 1
@@ -100,8 +101,8 @@ def _clear_index(window: Window) -> float:
 
 def stability_index(first: Mapping[Any, int], recent: Mapping[Any, int]) -> float:
     """The population stability index of two counts: the sum of (p - q) ln(p / q) over all values, with half a row more
-    of each, so that none is missing. Below 0.1 it is usually read as no change, above 0.25 as a clear one (Siddiqi,
-    Credit Risk Scorecards, 2006)."""
+    of each, so that none is missing. Below 0.1 it is usually read as no change, above 0.25 as a clear one; du Pisanie and others
+    review it (arXiv 2303.01227)."""
     keys = {*first, *recent}
     sums = sum(first.values()) + len(keys) / 2, sum(recent.values()) + len(keys) / 2
     shares = [((first.get(key, 0) + 0.5) / sums[0], (recent.get(key, 0) + 0.5) / sums[1]) for key in keys]

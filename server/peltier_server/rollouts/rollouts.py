@@ -8,7 +8,7 @@ from typing import Any
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
+from peltier_client.protocol import GUARDED_TYPES, Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
 from peltier_store.registry import AnswerUnknown, Judgement, RegistryError, Retention, RolloutDraft, StoredRollout
 
 from peltier_server.auth.keyring import Caller
@@ -16,7 +16,7 @@ from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.publisher import Store
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.rollouts.answers import JUDGED, right_answer
+from peltier_server.rollouts.answers import right_answer
 from peltier_server.rollouts.decision import decide
 from peltier_server.rollouts.recorder import Recorder
 from peltier_server.settings import FeedbackSettings
@@ -59,14 +59,23 @@ class Rollouts:
         published = self._catalog.get(caller.tenant, name)
         versions = [candidate, *(published.aliases[alias].split if alias in published.aliases else ())]
         kinds = {published.version(number).task.type for number in versions}
-        if not kinds <= set(JUDGED) or len(kinds) > 1:
-            rule = f"a guarded change needs two versions of one type, which is {', '.join(JUDGED)}"
+        if not kinds <= set(GUARDED_TYPES) or len(kinds) > 1:
+            rule = f"a guarded change needs two versions of one type, which is {', '.join(GUARDED_TYPES)}"
             raise InvalidInput(f"{rule}; these are {' and '.join(sorted(kinds))}")
         fields = guard.model_dump(mode="json", exclude={"share", "shadow"})
         draft = RolloutDraft(candidate, guard.share, fields, timedelta(hours=guard.max_hours))
         rollout = await self._registry.start(caller.tenant, name, alias, draft, actor=caller.actor)
         await self._sync.sync_after_write()
         return rollout
+
+    async def try_trained(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> None:
+        """Begins a guarded change to a trained version. Does nothing if the alias means or tries this version already,
+        so that it may be repeated. Raises what `start` raises."""
+        published = self._catalog.get(caller.tenant, name)
+        is_tried = alias in published.rollouts and published.rollouts[alias].candidate == candidate
+        is_meant = alias in published.aliases and list(published.aliases[alias].split) == [candidate]
+        if not (is_tried or is_meant):
+            await self.start(caller, name, alias, candidate, guard)
 
     async def stop(self, caller: Caller, name: str, alias: str) -> StoredRollout:
         """Ends a guarded change; the incumbent gets every request."""
