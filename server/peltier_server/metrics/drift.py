@@ -101,8 +101,8 @@ def _clear_index(window: Window) -> float:
 
 def stability_index(first: Mapping[Any, int], recent: Mapping[Any, int]) -> float:
     """The population stability index of two counts: the sum of (p - q) ln(p / q) over all values, with half a row more
-    of each, so that none is missing. Below 0.1 it is usually read as no change, above 0.25 as a clear one; du Pisanie and others
-    review it (arXiv 2303.01227)."""
+    of each, so that none is missing. Below 0.1 it is usually read as no change, above 0.25 as a clear one; du
+    Pisanie and others review it (arXiv 2303.01227)."""
     keys = {*first, *recent}
     sums = sum(first.values()) + len(keys) / 2, sum(recent.values()) + len(keys) / 2
     shares = [((first.get(key, 0) + 0.5) / sums[0], (recent.get(key, 0) + 0.5) / sums[1]) for key in keys]
