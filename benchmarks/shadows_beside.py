@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/shadows_beside.py [--rate 20] [--seconds 20] [--rounds 6] [--data validation.jsonl.gz]
 
 The server has one thread and MiniLM, and a task with two Compacters, the second of which is the candidate. Sentences
-arrive at `--rate` a second, independent of earlier answers. In each round they are asked for `--seconds` without a rollout,
-then for as long under shadow. The ratios are those of a round's two parts, and their median is printed last, with
-the number of shadows that were computed and dropped.
+arrive at `--rate` a second, independent of earlier answers. In each round they are asked for `--seconds` without a
+rollout, then for as long under shadow. The ratios are those of a round's two parts, and their median is printed last,
+with the number of shadows that were computed and dropped.
 """
 
 import random

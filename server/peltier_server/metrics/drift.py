@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from peltier_server.context import VersionLabels
@@ -16,7 +16,7 @@ _TEXTS = {
     "peltier_answer_drift": "Population stability index of the recent labels against the first ones, by version",
     "peltier_input_drift": "Population stability index of the recent lengths of inputs against the first ones",
 }
-
+_FEEDBACK_TEXT = "Feedback that this replica took to answers of a version: right or wrong"
 # From here on a change is read as a clear one.
 _CLEAR_INDEX = 0.25
 # The quantile of the normal distribution that equal distributions exceed once in ten thousand times.
@@ -61,8 +61,8 @@ class DriftMetrics(Collector):
             self._compared_at = now
         return self._drifting
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The indices of the versions whose windows are full."""
+    def collect(self) -> Iterator[Metric]:
+        """The indices of the versions whose windows are full, and the feedback to those that got some."""
         drifts = [(labels, self.of(labels)) for labels in list(self._windows.followed)]
         for place, (name, text) in enumerate(_TEXTS.items()):
             family = GaugeMetricFamily(name, text, labels=VersionLabels._fields)
@@ -70,6 +70,17 @@ class DriftMetrics(Collector):
                 if (value := drift[place]) is not None:
                     family.add_metric(labels, value)
             yield family
+        yield self._feedback()
+
+    def _feedback(self) -> CounterMetricFamily:
+        family = CounterMetricFamily(
+            "peltier_adapter_feedback", _FEEDBACK_TEXT, labels=(*VersionLabels._fields, "result")
+        )
+        for labels, followed in list(self._windows.followed.items()):
+            if followed.right + followed.wrong:
+                family.add_metric((*labels, "right"), followed.right)
+                family.add_metric((*labels, "wrong"), followed.wrong)
+        return family
 
 
 def _index(window: Window) -> float | None:

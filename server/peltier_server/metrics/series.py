@@ -356,18 +356,20 @@ class Window:
 
 
 class FollowedVersion:
-    """The windows of a version: of answered labels and of lengths of inputs."""
+    """The windows of a version, of answered labels and of lengths of inputs, and the feedback to its answers: how many
+    were judged right, and wrong."""
 
-    __slots__ = ("answers", "inputs", "used_at")
+    __slots__ = ("answers", "inputs", "right", "used_at", "wrong")
 
     def __init__(self) -> None:
         self.answers, self.inputs, self.used_at = Window(), Window(), 0.0
+        self.right = self.wrong = 0
 
 
 class VersionWindows:
-    """The answered labels and the lengths of inputs of at most `max_versions` versions since the start of this replica.
-    A version that was not asked for ten minutes gives its place to another. Belongs to the event loop; any thread may
-    read."""
+    """The answered labels, the lengths of inputs and the feedback of at most `max_versions` versions since the start of
+    this replica. A version that was not asked for ten minutes gives its place to another. Belongs to the event loop;
+    any thread may read."""
 
     def __init__(self, max_versions: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_versions = max_versions
@@ -387,6 +389,14 @@ class VersionWindows:
         for one in predictions:
             if type(one) is dict and (label := one.get("label")) is not None:
                 add(label)
+
+    def judge(self, labels: VersionLabels, *, is_right: bool) -> None:
+        """Counts feedback to an answer of a version, of any replica."""
+        followed = self.followed.get(labels) or self._follow(labels)
+        if followed is not None:
+            followed.used_at = self._clock()
+            followed.right += is_right
+            followed.wrong += not is_right
 
     def _follow(self, labels: VersionLabels) -> FollowedVersion | None:
         """A place for a version. If all are taken, unused ones are looked for, once a minute."""
