@@ -2416,7 +2416,8 @@ export interface components {
         /**
          * Feedback
          * @description The version that answered the row, whether its answer was right, and the SHA-256 of the row's input as JSON, its
-         *     first 32 digits. `counted` says whether the guarded change was still in progress, `state` how it is now.
+         *     first 32 digits. `counted` says whether a guarded change was still in progress, `state` how it is now; there is no
+         *     state for an answer outside of guarded changes.
          */
         Feedback: {
             /** Request Id */
@@ -2431,11 +2432,8 @@ export interface components {
             right: boolean;
             /** Counted */
             counted: boolean;
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "running" | "promoted" | "rolled_back" | "stopped";
+            /** State */
+            state?: ("running" | "promoted" | "rolled_back" | "stopped") | null;
             /** Input Hash */
             input_hash: string;
         };
@@ -3679,11 +3677,13 @@ export interface components {
         /**
          * PublishOptions
          * @description What happens to the trained adapter: it becomes the next version of its task, and with `alias` that alias
-         *     then means it.
+         *     then means it. With a `guard` too, the version is first tried as the candidate of a guarded change of the alias; an
+         *     alias that does not exist yet means it at once.
          */
         PublishOptions: {
             /** Alias */
             alias?: string | null;
+            guard?: components["schemas"]["RolloutGuard"] | null;
         };
         /**
          * QuarantinedVersion
@@ -5025,7 +5025,7 @@ export interface components {
          *     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
          *     `answer_drift` and `input_drift` compare recent labels and lengths of inputs with the first ones of this replica, as
          *     population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
-         *     thousand rows.
+         *     thousand rows. `judged` answers got feedback on this replica, and `judged_right` of them were right.
          */
         VersionActivity: {
             /** Name */
@@ -5049,6 +5049,16 @@ export interface components {
             answer_drift?: number | null;
             /** Input Drift */
             input_drift?: number | null;
+            /**
+             * Judged
+             * @default 0
+             */
+            judged: number;
+            /**
+             * Judged Right
+             * @default 0
+             */
+            judged_right: number;
         };
         /**
          * VersionList
