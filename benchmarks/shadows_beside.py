@@ -29,7 +29,8 @@ def ask(url: str, draw: random.Random, sentences: list[str], rate: float, second
     """Percentiles of the latency in milliseconds."""
     moments = list(poisson(rate, seconds, draw.expovariate))
     requests = [predict_bytes("demo", draw.choice(sentences)) for _ in moments]
-    found = run(ask_at(url, list(zip(moments, requests, strict=True)), 64))
+    # The server closes connections that are idle for seconds, so there are no more than requests of a second.
+    found = run(ask_at(url, list(zip(moments, requests, strict=True)), max(4, round(rate))))
     return [1e3 * percentile(found, percent) for percent in _PERCENTS]
 
 
