@@ -105,7 +105,7 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, re
     state = AppState(
         lifecycle,
         metrics,
-        keyring,
+        authenticator,
         enforcer,
         upload_turns,
         preparation,

@@ -106,11 +106,12 @@ class Service:
         self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds)
         self.training_intake = TrainingIntake(store, backbone.config, preparation, settings.training)
         self.event_feed = EventFeed(store.registry, lambda: store.sync.revision)
-        self._training_publisher = TrainingPublisher(store, self.publisher, metrics)
         self._worker_process = WorkerProcess.of(settings)
-        recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics)
-        self.predictor.follow(recorder.observe)
+        recorded_rate = settings.feedback.recorded_answers_per_second
+        recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics, recorded_rate)
+        self.predictor.follow(recorder.observe, always=recorded_rate > 0)
         self.rollouts = Rollouts(store, recorder, settings.feedback, metrics)
+        self._training_publisher = TrainingPublisher(store, self.publisher, metrics, self.rollouts.try_trained)
 
     def _limits(self, preparation: Preparation) -> Limits:
         """The limits of each request."""

@@ -322,12 +322,15 @@ class TrainingSettings(SettingsGroup):
 
 
 class FeedbackSettings(SettingsGroup):
-    """What is kept of answers during guarded changes of aliases, until feedback arrives."""
+    """What is kept of answers until feedback arrives, during guarded changes of aliases and, if wanted, otherwise."""
 
     feedback_seconds: float = setting(
-        24 * 3600.0, "How long feedback to an answer of a guarded change is accepted.", gt=0, le=_YEAR_SECONDS
+        24 * 3600.0, "How long feedback to an answer is accepted.", gt=0, le=_YEAR_SECONDS
     )
     max_recorded_answers: Count = setting(100_000, "Maximum answers of a tenant that wait for feedback.")
+    recorded_answers_per_second: int = setting(
+        0, "Answers of a replica that are recorded for feedback each second outside of guarded changes.", ge=0
+    )
 
 
 class ClusterSettings(SettingsGroup):

@@ -133,3 +133,42 @@ def test_a_download_is_the_artifact(open_tab: Open, site: Site, tmp_path: Path) 
     waiting.value.save_as(tmp_path / "artifact")
     expected = (EXAMPLES / "banking77.safetensors").read_bytes()
     assert hashlib.sha256((tmp_path / "artifact").read_bytes()).digest() == hashlib.sha256(expected).digest()
+
+
+def test_a_rollout_begins_is_watched_and_promoted(open_tab: Open, site: Site, two_versions: str) -> None:
+    """Under shadow of an alias that means one version: the dialog starts it, the card shows what was counted and the
+    evidence, and the visitor promotes the candidate by hand, which ends the rollout."""
+    alias = f"/v1/adapters/{two_versions}/aliases/production"
+    site.client.put(alias, json={"version": 1}).raise_for_status()
+    page = open_tab().open(f"/adapters/{two_versions}")
+    page.get_by_role("button", name="Try a version").click()
+    page.get_by_role("dialog").get_by_role("button", name="Start").click()
+    rollout = page.get_by_role("region", name="Rollout of production")
+    expect(rollout).to_contain_text("v2 shadows v1")
+    site.shares(two_versions, 3)
+    site.client.get(alias).raise_for_status()
+    counts = rollout.get_by_role("table", name="Counts").get_by_role("row").filter(has_text="Incumbent v1")
+    expect(counts).to_contain_text("3", timeout=15_000)
+    expect(rollout.get_by_role("progressbar", name="Less accurate")).to_be_visible()
+    rollout.get_by_role("button", name="Promote v2 now").click()
+    expect(rollout).to_contain_text("the alias was changed by operator")
+    found = site.client.get(alias).json()
+    assert (found["versions"], found["rollout"]["state"]) == ({"2": 1.0}, "stopped")
+
+
+def test_a_share_is_stopped(open_tab: Open, site: Site, two_versions: str) -> None:
+    """The candidate answers the share of the dialog until then, and the incumbent answers alone afterwards. The card
+    names the entry of the audit log."""
+    alias = f"/v1/adapters/{two_versions}/aliases/production"
+    site.client.put(alias, json={"version": 1}).raise_for_status()
+    page = open_tab().open(f"/adapters/{two_versions}")
+    page.get_by_role("button", name="Try a version").click()
+    page.get_by_label("How").select_option("share")
+    page.get_by_label("Share in percent").fill("25")
+    page.get_by_role("dialog").get_by_role("button", name="Start").click()
+    rollout = page.get_by_role("region", name="Rollout of production")
+    expect(rollout).to_contain_text("v2 gets 25% beside v1")
+    assert site.client.get(alias).json()["versions"] == {"1": 0.75, "2": 0.25}
+    rollout.get_by_role("button", name="Stop and keep v1").click()
+    expect(rollout).to_contain_text("it was stopped by operator Audit entry")
+    assert site.client.get(alias).json()["versions"] == {"1": 1.0}

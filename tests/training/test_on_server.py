@@ -61,6 +61,33 @@ def test_the_server_trains(peltier: Peltier, server: Any, answer: Any, stream_of
     assert paths == ["DELETE /v1/files/file_1", "DELETE /v1/files/file_2"]
 
 
+@pytest.mark.parametrize(("guard", "sent"), [("shadow", {"shadow": True}), ("0.1", {"share": 0.1})])
+def test_the_version_is_tried_behind_an_alias(
+    peltier: Peltier, server: Any, answer: Any, stream_of: StreamOf, words: list[str], guard: str, sent: dict[str, Any]
+) -> None:
+    """By a guarded change, in shadow or with a share of the requests."""
+    plan(server, answer, stream_of(happening(1, "state", state="succeeded")), answer(200, DONE))
+    peltier(*words, "--alias", "production", "--guard", guard)
+    assert json.loads(server.received[2].body)["publish"] == {"alias": "production", "guard": sent}
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "reason"),
+    [
+        (["--guard", "shadow"], 1, "--guard is not possible without --alias"),
+        (["--alias", "production", "--guard", "2"], 2, "guard '2' is neither shadow nor a share between 0 and 1"),
+    ],
+)
+def test_a_wrong_guard_is_refused(
+    peltier: Peltier, server: Any, words: list[str], flags: list[str], status: int, reason: str
+) -> None:
+    """In one sentence, before anything is sent."""
+    outcome = peltier(*words, *flags)
+    assert outcome.status == status
+    assert reason in " ".join(outcome.err.split())
+    assert not server.received
+
+
 def test_the_result_as_json(peltier: Peltier, server: Any, answer: Any, stream_of: StreamOf, words: list[str]) -> None:
     """The metrics, as a local training prints them, with the version."""
     plan(server, answer, stream_of(happening(1, "state", state="succeeded")), answer(200, DONE))
@@ -155,6 +182,9 @@ def test_they_need_a_server(peltier: Peltier, words: list[str]) -> None:
     outcome = peltier(*local, "--alias", "next")
     assert outcome.status == 2
     assert "--alias: it needs --server" in outcome.err
+    outcome = peltier(*local, "--guard", "shadow")
+    assert outcome.status == 2
+    assert "--guard: it needs --server" in outcome.err
     place = local.index("--validation")
     outcome = peltier(*local[:place])
     assert outcome.status == 2

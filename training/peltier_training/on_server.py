@@ -1,6 +1,7 @@
 """`peltier train --server`: a server trains and publishes the adapter. Imports no torch."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,9 +11,10 @@ import typer
 from peltier_adapters.spec.tasks import parse_names
 from peltier_client.commands.arguments import checked, connect
 from peltier_client.commands.training_lines import follow, print_training
-from peltier_client.errors import PeltierError
+from peltier_client.errors import InvalidInput, PeltierError
 from peltier_client.exchange.connection import check_url
-from peltier_client.protocol import Training
+from peltier_client.protocol import Training, check_alias
+from peltier_client.resources.rollouts import GuardOptions
 from peltier_client.resources.trainings import TrainingOptions, succeeded, unneeded_files
 from peltier_client.synchronous import Client
 
@@ -30,11 +32,35 @@ ServerOption = Annotated[
 ]
 
 
+def parse_guard(text: str) -> GuardOptions:
+    """A guard of the command line: `shadow`, or a share of the requests. Raises `InvalidInput`."""
+    if text == "shadow":
+        return {"shadow": True}
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise InvalidInput(f"guard {text!r} is neither shadow nor a share between 0 and 1")
+    return {"share": share}
+
+
 @dataclass(frozen=True)
 class SentOptions:
     """What only a server is asked for."""
 
-    alias: Annotated[str | None, typer.Option(help="Point this alias to the version that is published.")] = None
+    alias: Annotated[
+        str | None,
+        typer.Option(help="The alias that then means the published version.", callback=checked(check_alias)),
+    ] = None
+    guard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="shadow|SHARE",
+            help="With --alias: try the version first, beside the answers or with this share of the requests.",
+            callback=checked(parse_guard),
+        ),
+    ] = None
     validation_share: Annotated[
         float | None, typer.Option(help="Share of the examples to validate on. Default: 0.2 without --validation.")
     ] = None
@@ -95,6 +121,10 @@ class ServerTraining:
             options["budget"] = budget
         if settings:
             options["settings"] = settings
+        if "guard" in self.given:
+            if "alias" not in self.given:
+                raise TrainingError("--guard is not possible without --alias, the alias that it guards")
+            options["guard"] = parse_guard(self.given["guard"])
         if self.labels is not None:
             options["labels"] = parse_names("labels", self.labels)
         return options

@@ -75,13 +75,15 @@ class StoredRollout:
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """What a version answered to a row of a request during a rollout. `answer` is a label, or a digest of a text, and
+    """What a version of the adapter `name` answered to a row of a request, in a rollout if one was in progress. The
+    name is None for a rollout's answer of an earlier release. `answer` is a label, or a digest of a text, and
     `shadow` that of a candidate which shadows. `text_hash` is a digest of the input. `was_right` is its feedback."""
 
     tenant: str
     request_id: str
     row: int
-    rollout_id: str
+    name: str | None
+    rollout_id: str | None
     version: int
     answer: str
     shadow: str | None

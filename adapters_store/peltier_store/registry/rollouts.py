@@ -94,7 +94,7 @@ class RolloutRegistry:
     async def report(
         self, counts: Mapping[str, Mapping[str, Any]], answers: Sequence[StoredAnswer], keep: Retention
     ) -> list[StoredRollout]:
-        """Adds what a replica has counted of each rollout, by id, and the answers that it gave; returns these rollouts.
+        """Adds what a replica has counted of each rollout, by id, and answers that it gave; returns these rollouts.
 
         A newer answer replaces that of an earlier request with the same id. A power loss may undo this.
         """
@@ -106,19 +106,19 @@ class RolloutRegistry:
 
         return await self._transactions.write(NO_ACTOR, work, durable=False)
 
-    async def answer(self, tenant: str, request_id: str, row: int) -> tuple[StoredAnswer, StoredRollout]:
+    async def answer(self, tenant: str, request_id: str, row: int) -> tuple[StoredAnswer, StoredRollout | None]:
         """The recorded answer to a row, and its rollout. Raises AnswerUnknown."""
 
-        def work(connection: Connection) -> tuple[StoredAnswer, StoredRollout]:
+        def work(connection: Connection) -> tuple[StoredAnswer, StoredRollout | None]:
             found = _answer(connection, tenant, request_id, row)
-            return found, _by_id(connection, found.rollout_id)
+            return found, _rollout_of(connection, found)
 
         return await self._transactions.read(work)
 
     async def judge(
         self, tenant: str, request_id: str, row: int, judgement: Judgement
-    ) -> tuple[StoredAnswer, StoredRollout]:
-        """Records the feedback for a row, and counts it while the rollout is in progress. Raises AnswerUnknown, or
+    ) -> tuple[StoredAnswer, StoredRollout | None]:
+        """Records the feedback for a row, and counts it while its rollout is in progress. Raises AnswerUnknown, or
         RegistryConflict if the row has feedback."""
         return await self._transactions.write(
             NO_ACTOR, lambda writing: _judge(writing, tenant, request_id, row, judgement)
@@ -191,19 +191,19 @@ def _settle(
 
 def _judge(
     writing: WriteTransaction, tenant: str, request_id: str, row: int, judgement: Judgement
-) -> tuple[StoredAnswer, StoredRollout]:
+) -> tuple[StoredAnswer, StoredRollout | None]:
     answer = _answer(writing.connection, tenant, request_id, row)
-    rollout = _by_id(writing.connection, answer.rollout_id)
+    rollout = _rollout_of(writing.connection, answer)
     if answer.was_right is not None:
         raise RegistryConflict(f"row {row} of request {request_id!r} has feedback already")
     wanted, is_right = judgement
-    if wanted is None and rollout.share is None:
+    if wanted is None and rollout is not None and rollout.share is None:
         raise InvalidRecord("the candidate shadows, so the feedback must have the right answer")
     was_right = is_right if wanted is None else answer.answer == wanted
     assert was_right is not None, "a judgement has a right answer or says whether the given one is right"
     own = (AnswerRow.tenant == tenant, AnswerRow.request_id == request_id, AnswerRow.row == row)
     writing.connection.execute(update(AnswerRow).where(*own).values(was_right=was_right))
-    if rollout.state == "running":
+    if rollout is not None and rollout.state == "running":
         if rollout.share is not None:
             more, waiting = _matched(rollout, answer.version == rollout.candidate, was_right)
         else:
@@ -284,10 +284,14 @@ def _answer(connection: Connection, tenant: str, request_id: str, row: int) -> S
     found = connection.execute(select(*columns).where(*own)).one_or_none()
     if found is None:
         raise AnswerUnknown(
-            f"no answer is recorded for row {row} of request {request_id!r}: no guarded change was in progress, or the "
-            "answer is forgotten"
+            f"no answer is recorded for row {row} of request {request_id!r}: the id is unknown, the answer was not "
+            "recorded, or it is forgotten"
         )
     return StoredAnswer(**found._mapping)
+
+
+def _rollout_of(connection: Connection, answer: StoredAnswer) -> StoredRollout | None:
+    return None if answer.rollout_id is None else _by_id(connection, answer.rollout_id)
 
 
 def _by_id(connection: Connection, rollout_id: str) -> StoredRollout:

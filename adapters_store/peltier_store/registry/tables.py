@@ -298,7 +298,7 @@ Index(
 
 
 class AnswerRow(Base):
-    """An answer during a rollout, kept for feedback; `records.StoredAnswer` describes the columns."""
+    """An answer, kept for feedback; `records.StoredAnswer` describes the columns."""
 
     __tablename__ = "answers"
     __table_args__ = (UniqueConstraint("tenant", "request_id", "row"),)
@@ -307,7 +307,8 @@ class AnswerRow(Base):
     tenant: Mapped[str] = mapped_column(Text)
     request_id: Mapped[str] = mapped_column(Text)
     row: Mapped[int]
-    rollout_id: Mapped[str] = mapped_column(ForeignKey(RolloutRow.id))
+    name: Mapped[str | None] = mapped_column(Text)
+    rollout_id: Mapped[str | None] = mapped_column(ForeignKey(RolloutRow.id))
     version: Mapped[int]
     answer: Mapped[str] = mapped_column(Text)
     shadow: Mapped[str | None] = mapped_column(Text)

@@ -73,6 +73,8 @@ from peltier_client.protocol.names import (
 )
 from peltier_client.protocol.operations import (
     BackboneInfo,
+    DriftingVersion,
+    HealthDrift,
     HealthResponse,
     InfoResponse,
     QuarantinedVersion,
@@ -127,6 +129,7 @@ from peltier_client.protocol.rerank import (
     RerankUsage,
 )
 from peltier_client.protocol.rollouts import (
+    GUARDED_TYPES,
     MAX_FEEDBACK_LABELS,
     AtEnd,
     Feedback,
@@ -170,6 +173,7 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 __all__ = [
     "BACKBONE_TASK",
     "ENDED",
+    "GUARDED_TYPES",
     "MAX_BEAMS",
     "MAX_COLUMNS",
     "MAX_COMPARED_ROWS",
@@ -216,6 +220,7 @@ __all__ = [
     "DifferingRow",
     "Digest",
     "Distribution",
+    "DriftingVersion",
     "EmbeddingPrediction",
     "EntitiesPrediction",
     "Entity",
@@ -231,6 +236,7 @@ __all__ = [
     "FilePurpose",
     "FinishReason",
     "Gates",
+    "HealthDrift",
     "HealthResponse",
     "InfoResponse",
     "Input",

@@ -19,7 +19,7 @@ class VersionActivity(ResponseModel):
     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
     `answer_drift` and `input_drift` compare recent labels and lengths of inputs with the first ones of this replica, as
     population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
-    thousand rows.
+    thousand rows. `judged` answers got feedback on this replica, and `judged_right` of them were right.
     """
 
     name: str
@@ -31,6 +31,8 @@ class VersionActivity(ResponseModel):
     p99_seconds: float
     answer_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
     input_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
+    judged: int = 0
+    judged_right: int = 0
 
 
 class Resident(ResponseModel):

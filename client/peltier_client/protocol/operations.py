@@ -8,20 +8,40 @@ from peltier_client.protocol.predict import AdapterRef
 from peltier_client.protocol.wire import ResponseModel
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+class DriftingVersion(ResponseModel):
+    """A version whose recent answers or inputs on this replica clearly differ from its first ones: population stability
+    indices, absent where there are too few rows."""
+
+    tenant: str
+    name: str
+    version: int
+    answer_drift: Annotated[float | None, Field(exclude_if=_is_none)] = None
+    input_drift: Annotated[float | None, Field(exclude_if=_is_none)] = None
+
+
+class HealthDrift(ResponseModel):
+    """How many versions drift, and those that drift most."""
+
+    num_versions: int
+    versions: list[DriftingVersion]
+
+
 class HealthResponse(ResponseModel):
-    """The process is alive."""
+    """The process is alive. `drift` is for callers with a key: a key with the scope `predict` sees the adapters of its
+    tenant, one with the scope `metrics` or `admin` those of all tenants."""
 
     status: Literal["ok"] = "ok"
+    drift: Annotated[HealthDrift | None, Field(exclude_if=_is_none)] = None
 
 
 class ReadyResponse(ResponseModel):
     """The server accepts predictions; while loading or draining it answers an error instead."""
 
     status: Literal["ready"] = "ready"
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 class BackboneInfo(ResponseModel):

@@ -5,11 +5,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from peltier_client.protocol.predict import state_rule
+from peltier_client.protocol.predict import is_none, state_rule
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 RolloutState = Literal["running", "promoted", "rolled_back", "stopped"]
 AtEnd = Literal["promote", "roll_back"]
+# The types of tasks whose answers are right or wrong, so that a guarded change can compare them.
+GUARDED_TYPES = ("classification", "multilabel", "text2text")
 MAX_ROLLOUT_HOURS = 90 * 24
 MAX_FEEDBACK_LABELS = 4096
 MAX_FEEDBACK_CHARS = 65_536
@@ -93,7 +95,8 @@ class FeedbackRequest(RequestModel):
 
 class Feedback(ResponseModel):
     """The version that answered the row, whether its answer was right, and the SHA-256 of the row's input as JSON, its
-    first 32 digits. `counted` says whether the guarded change was still in progress, `state` how it is now."""
+    first 32 digits. `counted` says whether a guarded change was still in progress, `state` how it is now; there is no
+    state for an answer outside of guarded changes."""
 
     request_id: str
     row: int
@@ -101,5 +104,5 @@ class Feedback(ResponseModel):
     version: int
     right: bool
     counted: bool
-    state: RolloutState
+    state: Annotated[RolloutState | None, Field(exclude_if=is_none)] = None
     input_hash: str

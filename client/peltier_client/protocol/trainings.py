@@ -9,6 +9,7 @@ from pydantic import Field, FiniteFloat, JsonValue, StrictBool, StrictInt, model
 
 from peltier_client.protocol.names import Name
 from peltier_client.protocol.predict import is_none, state_rule
+from peltier_client.protocol.rollouts import GUARDED_TYPES, RolloutGuard
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 TrainedType = Literal[
@@ -64,14 +65,18 @@ class TrainingBudget(RequestModel):
 
 class PublishOptions(RequestModel):
     """What happens to the trained adapter: it becomes the next version of its task, and with `alias` that alias
-    then means it."""
+    then means it. With a `guard` too, the version is first tried as the candidate of a guarded change of the alias; an
+    alias that does not exist yet means it at once."""
 
     alias: Name | None = None
+    guard: RolloutGuard | None = None
 
     @model_validator(mode="after")
     def _check_alias(self) -> Self:
         if self.alias is not None and self.alias.isdecimal():
             raise ValueError(f"alias {self.alias!r} is not allowed: a number means a version")
+        if self.guard is not None and self.alias is None:
+            raise ValueError("a guard needs the alias that it guards")
         return self
 
 
@@ -115,6 +120,13 @@ class TrainingRequest(RequestModel):
         names = [name for name in wanted if getattr(self, name) is not None]
         if len(names) > 1:
             raise ValueError(f"a training has {' and '.join(names)}; it can have only one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _check_guard(self) -> Self:
+        is_guarded = self.publish is not None and self.publish.guard is not None
+        if is_guarded and self.task_type not in (None, *GUARDED_TYPES):
+            raise ValueError(f"a guard needs a task of {', '.join(GUARDED_TYPES)}; this one is {self.task_type}")
         return self
 
     @model_validator(mode="after")

@@ -20,8 +20,11 @@ from peltier_client.protocol import (
     TrainingStatus,
     check_name,
 )
+from peltier_client.resources.rollouts import GuardOptions
 
 Examples = Iterable[Mapping[str, Any]] | str | PathLike[str]
+# What happens to the trained adapter.
+_PUBLISHING: tuple[Literal["alias", "guard"], ...] = ("alias", "guard")
 FileKey = Literal["file_id", "validation_file_id"]
 # Longer examples are sent as a file, because servers bound the size of other bodies.
 _MAX_INLINE_BYTES = 1024 * 1024
@@ -32,7 +35,8 @@ class TrainingOptions(TypedDict, total=False):
 
     `settings` has the names of `peltier train`: hyper-parameters (`epochs`, `learning_rate`, `batch_size`) and settings
     of the preset, and for a multilabel task `label_separator`. `budget` is `{"steps": 500}` or `{"minutes": 10}`.
-    `alias` is pointed to the version that is published. Rows that are sent with the training are deleted when it ends,
+    `alias` is pointed to the version that is published; with a `guard`, such as `{"shadow": True}`, a guarded change of
+    the alias tries it first. Rows that are sent with the training are deleted when it ends,
     unless `keep_examples` is true.
     """
 
@@ -43,6 +47,7 @@ class TrainingOptions(TypedDict, total=False):
     seed: int | None
     budget: Mapping[str, float] | None
     alias: str | None
+    guard: GuardOptions | None
     text_columns: Sequence[str] | None
     label_column: str | None
     labels: Sequence[str] | None
@@ -123,9 +128,9 @@ def _to_line(what: str, number: int, row: object) -> bytes:
 
 def create_training(task: str, options: NewTraining) -> Request[Training]:
     """Queue a training."""
-    given = {name: value for name, value in options.items() if value is not None and name != "alias"}
-    alias = options.get("alias")
-    publish = {"publish": {"alias": alias}} if alias is not None else {}
+    given = {name: value for name, value in options.items() if value is not None and name not in _PUBLISHING}
+    wanted = {name: options[name] for name in _PUBLISHING if options.get(name) is not None}
+    publish = {"publish": wanted} if wanted else {}
     json = to_json(TrainingRequest, {"task": check_name(task), **given, **publish})
     return Request("POST", "/v1/trainings", reader(Training), json=json)
 

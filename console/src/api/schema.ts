@@ -1548,7 +1548,8 @@ export interface paths {
         };
         /**
          * Health
-         * @description Alive, also while loading and draining.
+         * @description Alive, also while loading and draining. With a key the answer names the drifting adapters that the key may
+         *     see.
          */
         get: operations["health"];
         put?: never;
@@ -2258,6 +2259,23 @@ export interface components {
             total: number;
         };
         /**
+         * DriftingVersion
+         * @description A version whose recent answers or inputs on this replica clearly differ from its first ones: population stability
+         *     indices, absent where there are too few rows.
+         */
+        DriftingVersion: {
+            /** Tenant */
+            tenant: string;
+            /** Name */
+            name: string;
+            /** Version */
+            version: number;
+            /** Answer Drift */
+            answer_drift?: number | null;
+            /** Input Drift */
+            input_drift?: number | null;
+        };
+        /**
          * Embedding
          * @description The vector of the text at `index`; in base64 its float32 values, little-endian.
          */
@@ -2398,7 +2416,8 @@ export interface components {
         /**
          * Feedback
          * @description The version that answered the row, whether its answer was right, and the SHA-256 of the row's input as JSON, its
-         *     first 32 digits. `counted` says whether the guarded change was still in progress, `state` how it is now.
+         *     first 32 digits. `counted` says whether a guarded change was still in progress, `state` how it is now; there is no
+         *     state for an answer outside of guarded changes.
          */
         Feedback: {
             /** Request Id */
@@ -2413,11 +2432,8 @@ export interface components {
             right: boolean;
             /** Counted */
             counted: boolean;
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "running" | "promoted" | "rolled_back" | "stopped";
+            /** State */
+            state?: ("running" | "promoted" | "rolled_back" | "stopped") | null;
             /** Input Hash */
             input_hash: string;
         };
@@ -2780,8 +2796,19 @@ export interface components {
             label_column?: string | null;
         };
         /**
+         * HealthDrift
+         * @description How many versions drift, and those that drift most.
+         */
+        HealthDrift: {
+            /** Num Versions */
+            num_versions: number;
+            /** Versions */
+            versions: components["schemas"]["DriftingVersion"][];
+        };
+        /**
          * HealthResponse
-         * @description The process is alive.
+         * @description The process is alive. `drift` is for callers with a key: a key with the scope `predict` sees the adapters of its
+         *     tenant, one with the scope `metrics` or `admin` those of all tenants.
          */
         HealthResponse: {
             /**
@@ -2790,6 +2817,7 @@ export interface components {
              * @constant
              */
             status: "ok";
+            drift?: components["schemas"]["HealthDrift"] | null;
         };
         /**
          * IndexedModel
@@ -3650,11 +3678,13 @@ export interface components {
         /**
          * PublishOptions
          * @description What happens to the trained adapter: it becomes the next version of its task, and with `alias` that alias
-         *     then means it.
+         *     then means it. With a `guard` too, the version is first tried as the candidate of a guarded change of the alias; an
+         *     alias that does not exist yet means it at once.
          */
         PublishOptions: {
             /** Alias */
             alias?: string | null;
+            guard?: components["schemas"]["RolloutGuard"] | null;
         };
         /**
          * QuarantinedVersion
@@ -4996,7 +5026,7 @@ export interface components {
          *     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
          *     `answer_drift` and `input_drift` compare recent labels and lengths of inputs with the first ones of this replica, as
          *     population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
-         *     thousand rows.
+         *     thousand rows. `judged` answers got feedback on this replica, and `judged_right` of them were right.
          */
         VersionActivity: {
             /** Name */
@@ -5020,6 +5050,16 @@ export interface components {
             answer_drift?: number | null;
             /** Input Drift */
             input_drift?: number | null;
+            /**
+             * Judged
+             * @default 0
+             */
+            judged: number;
+            /**
+             * Judged Right
+             * @default 0
+             */
+            judged_right: number;
         };
         /**
          * VersionList

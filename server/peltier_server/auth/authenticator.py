@@ -68,28 +68,50 @@ class Authenticator:
                 "first, bind to 127.0.0.1, or let anyone in with --insecure"
             )
 
+    def known_caller(self, headers: Mapping[str, str]) -> Caller | None:
+        """The caller, as far as the keys in memory tell; None for anybody else, and for the bearer of a token. Waits
+        for nothing, so that a probe may call it."""
+        _, text = _read_authorization(headers)
+        try:
+            if (fixed := self._fixed_caller(text)) is not None:
+                return fixed
+            if not self.keyring.is_known:
+                return None
+            if self._may_be_open and self.keyring.is_empty:
+                return self._local(headers)
+            return None if prefix_of(text) is None else self.keyring.caller(text)
+        except (Forbidden, Unauthorized):
+            return None
+
     async def caller(self, headers: Mapping[str, str]) -> Caller:
         """The caller. Raises `Unauthorized` for an unknown one, and `NotReady` if the registry has not been read
         yet.
         """
         scheme, text = _read_authorization(headers)
-        # Bytes, because `compare_digest` refuses text that is not ASCII.
-        for key, caller in self._fixed_keys:
-            if hmac.compare_digest(text.encode(), key):
-                return caller
+        if (fixed := self._fixed_caller(text)) is not None:
+            return fixed
         is_open = self._may_be_open and self.keyring.is_empty
         if not is_open and not self._may_be_right(text):
             raise _refusal(scheme, text)
         if not self.keyring.is_known:
             raise NotReady("the server is still loading", retry_after=retry_hints.SOON)
         if is_open:
-            check_origin(headers)
-            if not self._any_host:
-                check_host(headers)
-            return LOCAL
+            return self._local(headers)
         if self._tokens is not None and self._tokens.reads(text):
             return self._at_home(await self._tokens.caller(text))
         return self.keyring.caller(text)
+
+    def _fixed_caller(self, text: str) -> Caller | None:
+        # Bytes, because `compare_digest` refuses text that is not ASCII.
+        given = text.encode()
+        return next((caller for key, caller in self._fixed_keys if hmac.compare_digest(given, key)), None)
+
+    def _local(self, headers: Mapping[str, str]) -> Caller:
+        """The caller of an open server. Raises `Forbidden`."""
+        check_origin(headers)
+        if not self._any_host:
+            check_host(headers)
+        return LOCAL
 
     def _may_be_right(self, text: str) -> bool:
         return prefix_of(text) is not None or (self._tokens is not None and self._tokens.reads(text))

@@ -34,6 +34,14 @@ class Caller:
     scopes: frozenset[Scope]
     actor: str
 
+    def may(self, scope: Scope) -> bool:
+        """Whether `require` permits this scope."""
+        try:
+            self.require(scope)
+        except Forbidden:
+            return False
+        return True
+
     def require(self, scope: Scope) -> None:
         """Raises `Forbidden` if the caller lacks `scope`, or if one tenant asks for the metrics of all."""
         if scope == _METRICS and _ADMIN in self.scopes:

@@ -8,7 +8,8 @@ from fastapi import Depends, FastAPI, Query, Request
 from peltier_client.errors import InvalidInput
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from peltier_server.auth.keyring import Keyring
+from peltier_server.auth.authenticator import Authenticator
+from peltier_server.auth.keyring import Caller, Keyring
 from peltier_server.context import RequestContext, context_of
 from peltier_server.errors import ErrorShape
 from peltier_server.fairness.preparation import Preparation
@@ -35,7 +36,7 @@ class AppState:
 
     lifecycle: Lifecycle
     metrics: Metrics
-    keyring: Keyring
+    authenticator: Authenticator
     enforcer: QuotaEnforcer
     upload_turns: UploadTurns
     preparation: Preparation
@@ -45,6 +46,11 @@ class AppState:
     # The id of this one.
     replica: str | None = None
     watches: Watches = field(default_factory=Watches)
+
+    @property
+    def keyring(self) -> Keyring:
+        """The tenants and keys."""
+        return self.authenticator.keyring
 
 
 class Application(FastAPI):
@@ -139,6 +145,18 @@ def get_keyring(request: Request) -> Keyring:
     return keyring
 
 
+def find_caller(request: Request) -> Caller | None:
+    """The caller of a route that needs no key, if the request has a key all the same."""
+    authenticator: Authenticator = request.app.state.authenticator
+    return authenticator.known_caller(get_context(request).headers)
+
+
+def get_metrics(request: Request) -> Metrics:
+    """The metrics of the app that serves the request."""
+    metrics: Metrics = request.app.state.metrics
+    return metrics
+
+
 def at_once(get: Callable[[Request], T]) -> Any:
     """`get` as a dependency that runs on the event loop. The framework would call a plain function in a thread,
     which takes several times as long as everything else in a request except the model.
@@ -156,6 +174,8 @@ Changing = Annotated[Service, Depends(accept_change)]
 Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
 Threads = Annotated[Preparation, at_once(get_preparation)]
 Keys = Annotated[Keyring, at_once(get_keyring)]
+KnownCaller = Annotated[Caller | None, at_once(find_caller)]
+Measured = Annotated[Metrics, at_once(get_metrics)]
 Context = Annotated[RequestContext, at_once(get_context)]
 
 # The query parameters of lists that are read page by page.

@@ -129,11 +129,12 @@ class Predictor:
         self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
         self._reader = AnswerReader(backbone, limits.preparation)
         self._on_answer: OnAnswer | None = None
+        self._follows_all = False
 
-    def follow(self, on_answer: OnAnswer) -> None:
-        """Calls `on_answer` for each answered request while aliases have guarded changes, before its caller gets the
-        answer."""
-        self._on_answer = on_answer
+    def follow(self, on_answer: OnAnswer, *, always: bool) -> None:
+        """Calls `on_answer` for each answered request, `always` or while aliases have guarded changes, before its
+        caller gets the answer."""
+        self._on_answer, self._follows_all = on_answer, always
 
     def expand_groups(self, context: RequestContext, tasks: Sequence[str]) -> list[str]:
         """`tasks` with the members of each group in its place; a group without members stays. Raises `InvalidInput` if
@@ -234,7 +235,7 @@ class Predictor:
 
     async def _attempt(self, request: PredictionRequest) -> Prediction:
         """The answer to inputs, which `on_answer` gets too."""
-        if self._on_answer is None or not self._catalog.guarded:
+        if self._on_answer is None or not (self._follows_all or self._catalog.guarded):
             return await self._answer(request)
         try:
             prediction = await self._answer(request)

@@ -1,20 +1,28 @@
 """Drift of the inputs and answers of versions: how far their recent distribution is from that of their first window."""
 
 import math
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.series import VersionWindows, Window
+from peltier_server.metrics.series import FollowedVersion, VersionWindows, Window
 
 _TEXTS = {
     "peltier_answer_drift": "Population stability index of the recent labels against the first ones, by version",
     "peltier_input_drift": "Population stability index of the recent lengths of inputs against the first ones",
 }
+_FEEDBACK_TEXT = "Feedback that this replica took to answers of a version: right or wrong"
+# From here on a change is read as a clear one.
+_CLEAR_INDEX = 0.25
+# The quantile of the normal distribution that equal distributions exceed once in ten thousand times.
+_NOISE_QUANTILE = 3.72
+# Versions are compared again after so many seconds, because callers may ask at any rate.
+_FRESH_SECONDS = 10.0
 
 
 class Drift(NamedTuple):
@@ -27,8 +35,13 @@ class Drift(NamedTuple):
 class DriftMetrics(Collector):
     """The drift of the versions in `windows`. Any thread may read it."""
 
-    def __init__(self, registry: CollectorRegistry, windows: VersionWindows) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, windows: VersionWindows, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._windows = windows
+        self._clock = clock
+        self._drifting: Sequence[tuple[VersionLabels, Drift]] = ()
+        self._compared_at = -math.inf
         registry.register(self)
 
     def of(self, labels: VersionLabels) -> Drift:
@@ -36,8 +49,20 @@ class DriftMetrics(Collector):
         followed = self._windows.followed.get(labels)
         return Drift(None, None) if followed is None else Drift(_index(followed.answers), _index(followed.inputs))
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The indices of the versions whose windows are full."""
+    def drifting(self) -> Sequence[tuple[VersionLabels, Drift]]:
+        """The versions with a clear drift, the largest one first, as they were within the last ten seconds. A drift is
+        clear if the index is 0.25 at least and more than chance explains."""
+        now = self._clock()
+        if now - self._compared_at >= _FRESH_SECONDS:
+            found = [
+                (labels, self.of(labels)) for labels, own in list(self._windows.followed.items()) if _is_clear(own)
+            ]
+            self._drifting = sorted(found, key=lambda one: -max(index or 0.0 for index in one[1]))
+            self._compared_at = now
+        return self._drifting
+
+    def collect(self) -> Iterator[Metric]:
+        """The indices of the versions whose windows are full, and the feedback to those that got some."""
         drifts = [(labels, self.of(labels)) for labels in list(self._windows.followed)]
         for place, (name, text) in enumerate(_TEXTS.items()):
             family = GaugeMetricFamily(name, text, labels=VersionLabels._fields)
@@ -45,6 +70,17 @@ class DriftMetrics(Collector):
                 if (value := drift[place]) is not None:
                     family.add_metric(labels, value)
             yield family
+        yield self._feedback()
+
+    def _feedback(self) -> CounterMetricFamily:
+        family = CounterMetricFamily(
+            "peltier_adapter_feedback", _FEEDBACK_TEXT, labels=(*VersionLabels._fields, "result")
+        )
+        for labels, followed in list(self._windows.followed.items()):
+            if followed.right + followed.wrong:
+                family.add_metric((*labels, "right"), followed.right)
+                family.add_metric((*labels, "wrong"), followed.wrong)
+        return family
 
 
 def _index(window: Window) -> float | None:
@@ -52,10 +88,32 @@ def _index(window: Window) -> float | None:
     return None if recent is None else stability_index(window.first, recent)
 
 
+def _is_clear(followed: FollowedVersion) -> bool:
+    windows = (followed.answers, followed.inputs)
+    return any((index := _index(window)) is not None and index >= _clear_index(window) for window in windows)
+
+
+def _clear_index(window: Window) -> float:
+    """The index from which a drift is clear.
+
+    (p - q) ln(p / q) is close to (p - q)² / p, so the index of two samples of one distribution, of n and m rows with k
+    values, is distributed like (1/n + 1/m) times chi-square with k - 1 degrees of freedom. Of 77 labels and 500 rows
+    it is 0.3 on average. The quantile of chi-square is that of Wilson and Hilferty (The
+    distribution of chi-square, 1931).
+    """
+    recent = window.recent or {}
+    rows, degrees = (sum(window.first.values()), sum(recent.values())), len({*window.first, *recent}) - 1
+    if degrees < 1:
+        return _CLEAR_INDEX
+    spread = 2 / (9 * degrees)
+    chance = degrees * (1 - spread + _NOISE_QUANTILE * math.sqrt(spread)) ** 3
+    return max(_CLEAR_INDEX, chance * (1 / rows[0] + 1 / rows[1]))
+
+
 def stability_index(first: Mapping[Any, int], recent: Mapping[Any, int]) -> float:
     """The population stability index of two counts: the sum of (p - q) ln(p / q) over all values, with half a row more
-    of each, so that none is missing. Below 0.1 it is usually read as no change, above 0.25 as a clear one (Siddiqi,
-    Credit Risk Scorecards, 2006)."""
+    of each, so that none is missing. Below 0.1 it is usually read as no change, above 0.25 as a clear one; du
+    Pisanie and others review it (arXiv 2303.01227)."""
     keys = {*first, *recent}
     sums = sum(first.values()) + len(keys) / 2, sum(recent.values()) + len(keys) / 2
     shares = [((first.get(key, 0) + 0.5) / sums[0], (recent.get(key, 0) + 0.5) / sums[1]) for key in keys]

@@ -355,23 +355,27 @@ class Window:
         return None if before is None else {key: before.get(key, 0) + last.get(key, 0) for key in {*before, *last}}
 
 
-class _Followed:
-    __slots__ = ("answers", "inputs", "used_at")
+class FollowedVersion:
+    """The windows of a version, of answered labels and of lengths of inputs, and the feedback to its answers: how many
+    were judged right, and wrong."""
+
+    __slots__ = ("answers", "inputs", "right", "used_at", "wrong")
 
     def __init__(self) -> None:
         self.answers, self.inputs, self.used_at = Window(), Window(), 0.0
+        self.right = self.wrong = 0
 
 
 class VersionWindows:
-    """The answered labels and the lengths of inputs of at most `max_versions` versions since the start of this replica.
-    A version that was not asked for ten minutes gives its place to another. Belongs to the event loop; any thread may
-    read."""
+    """The answered labels, the lengths of inputs and the feedback of at most `max_versions` versions since the start of
+    this replica. A version that was not asked for ten minutes gives its place to another. Belongs to the event loop;
+    any thread may read."""
 
     def __init__(self, max_versions: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_versions = max_versions
         self._clock = clock
         self._swept_at = 0.0
-        self.followed: dict[VersionLabels, _Followed] = {}
+        self.followed: dict[VersionLabels, FollowedVersion] = {}
 
     def observe(self, labels: VersionLabels, num_tokens: int, predictions: Sequence[Any]) -> None:
         """Counts the answers to a request, whose inputs have so many tokens together. Called for every request."""
@@ -386,7 +390,15 @@ class VersionWindows:
             if type(one) is dict and (label := one.get("label")) is not None:
                 add(label)
 
-    def _follow(self, labels: VersionLabels) -> _Followed | None:
+    def judge(self, labels: VersionLabels, *, is_right: bool) -> None:
+        """Counts feedback to an answer of a version, of any replica."""
+        followed = self.followed.get(labels) or self._follow(labels)
+        if followed is not None:
+            followed.used_at = self._clock()
+            followed.right += is_right
+            followed.wrong += not is_right
+
+    def _follow(self, labels: VersionLabels) -> FollowedVersion | None:
         """A place for a version. If all are taken, unused ones are looked for, once a minute."""
         if len(self.followed) >= self._max_versions:
             now = self._clock()
@@ -396,4 +408,4 @@ class VersionWindows:
             self.followed = {key: own for key, own in self.followed.items() if now - own.used_at <= _IDLE_SECONDS}
             if len(self.followed) >= self._max_versions:
                 return None
-        return self.followed.setdefault(labels, _Followed())
+        return self.followed.setdefault(labels, FollowedVersion())

@@ -3,15 +3,13 @@
 import hashlib
 from collections.abc import Collection, Sequence
 
-from peltier_adapters.spec.tasks import TaskSpec, TaskType
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input
 from pydantic_core import to_json
 
 from peltier_server.inference.prediction import OnePrediction
 
-# The types of tasks whose answers are right or wrong.
-JUDGED: tuple[TaskType, ...] = ("classification", "multilabel", "text2text")
 _HASH_DIGITS = 32
 _MAX_SHOWN_LABELS = 10
 

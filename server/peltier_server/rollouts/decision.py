@@ -2,12 +2,15 @@
 
 Every comparison of the two versions has an outcome: +1 if the candidate is better, 0, or -1 if it is worse. Under
 shadow both versions answer the same row. Under a share, judged rows are compared in the order of their arrival, one
-of each version, as Wald does (Sequential Analysis, 1947, chapter 6). The evidence against the hypothesis that the
-mean outcome is at most m is the wealth of a gambler who bets against it: the capital process of Waudby-Smith and
-Ramdas, Estimating means of bounded random variables by betting (JRSS B, 2024, arXiv 2010.09686), section 4, averaged
-over a grid of fixed stakes, which they call diversified Kelly betting. Under the hypothesis its expectation is at
-most 1 at any time, so by Ville's inequality it ever reaches 1/alpha with probability at most alpha, however often one
-looks. It depends on the counts of the outcomes alone, so replicas need only sums.
+of each version, as Wald does (Sequential Analysis, 1947, chapter 6).
+
+The evidence against the hypothesis that the mean outcome is at most m is the wealth of a gambler who bets against it,
+as in Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting (arXiv 2010.09686). A gambler who
+always bets the share s of the wealth, 0 < s < 1, multiplies it by 1 + s (x - m) / (1 + m) at the outcome x. That is
+never negative, because x is -1 at least, and 1 at most on average, whatever came before. So the wealth is a
+supermartingale that begins at 1, and so is its average over a grid of stakes. By Ville's inequality it ever reaches
+1/alpha with probability alpha at most, however often one looks. It depends on the counts of the outcomes alone, so
+replicas need only sums.
 """
 
 import math

@@ -1,13 +1,17 @@
-"""Counts the answers of guarded changes on this replica, and computes shadows."""
+"""Counts the answers of guarded changes on this replica, computes shadows, and keeps other answers for feedback."""
 
 import asyncio
 import logging
+import math
+import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
+from peltier_client.protocol import GUARDED_TYPES
 from peltier_store.registry import StoredAnswer, StoredRollout, added, compared
 
 from peltier_server.catalog.catalog import Catalog
@@ -39,17 +43,24 @@ class Trial(NamedTuple):
 
 
 class Recorder:
-    """What this replica has seen of guarded changes since the last `take`.
+    """What this replica has seen of guarded changes since the last `take`, and answers outside of these, at most
+    `recorded_rate` a second.
 
     Only requests of the adapter's own tenant count, so that nobody else can decide about a candidate. Belongs to the
     event loop.
     """
 
-    def __init__(self, catalog: Catalog, predictor: Predictor, batcher: Batcher, metrics: Metrics) -> None:
+    def __init__(  # noqa: PLR0913 - what it looks at
+        self, catalog: Catalog, predictor: Predictor, batcher: Batcher, metrics: Metrics, recorded_rate: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._catalog = catalog
         self._predictor = predictor
         self._batcher = batcher
         self._metrics = metrics
+        self._recorded_rate = recorded_rate
+        self._clock = clock
+        self._second, self._num_recorded = -math.inf, 0
         self._counts: dict[str, dict[str, Any]] = {}
         self._answers: dict[_Key, StoredAnswer] = {}
         # Under a share: trials of one arm that wait for one of the other, by rollout.
@@ -57,13 +68,16 @@ class Recorder:
         self._shadows: dict[asyncio.Task[None], tuple[str, str]] = {}
 
     def observe(self, request: PredictionRequest, outcome: Prediction | Exception) -> None:
-        """Counts an answered or failed request, if its alias has a guarded change in progress."""
-        if (found := self._find(request)) is not None:
-            try:
+        """Counts an answered or failed request, if its alias has a guarded change in progress; else keeps the
+        answer."""
+        try:
+            if (found := self._find(request)) is not None:
                 self._observe(*found, request, outcome)
-            except Exception:
-                # The caller has an answer.
-                logger.exception("an answer of rollout %s cannot be counted", found[1].id)
+            elif not isinstance(outcome, Exception):
+                self._record(request, outcome)
+        except Exception:
+            # The caller has an answer.
+            logger.exception("an answer of %s cannot be counted", request.target.reference)
 
     def take(self) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[StoredAnswer]]:
         """What was counted of each rollout, and the answers, since the last call."""
@@ -112,7 +126,7 @@ class Recorder:
             self._match(rollout, is_candidate, _trial(outcome))
         if isinstance(outcome, Exception):
             return
-        answers = _answers(rollout, published.entries[number], request, outcome)
+        answers = _answers(rollout.id, published.entries[number], request, outcome)
         if rollout.share is not None or rollout.candidate not in published.entries:
             self._keep(answers)
         elif self._is_busy or len(request.inputs) > MAX_SHADOW_ROWS:
@@ -122,6 +136,19 @@ class Recorder:
             task = asyncio.create_task(work)
             self._shadows[task] = (request.tenant, request.target.context.request_id)
             task.add_done_callback(self._shadows.pop)
+
+    def _record(self, request: PredictionRequest, prediction: Prediction) -> None:
+        """Keeps an answer outside of guarded changes, as far as this second's rate allows."""
+        entry = request.target.entry
+        is_judged = entry.task.type in GUARDED_TYPES and entry.number == prediction.opening.adapter.version
+        if entry.version.tenant != request.tenant or not is_judged:
+            return
+        now = self._clock()
+        if now - self._second >= 1:
+            self._second, self._num_recorded = now, 0
+        answers = _answers(None, entry, request, prediction, self._recorded_rate - self._num_recorded)
+        self._num_recorded += len(answers)
+        self._keep(answers)
 
     @property
     def _is_busy(self) -> bool:
@@ -198,13 +225,15 @@ def _trial(outcome: Prediction | Exception) -> Trial:
 
 
 def _answers(
-    rollout: StoredRollout, entry: Entry, request: PredictionRequest, prediction: Prediction
-) -> list[StoredAnswer]:
+    rollout_id: str | None, entry: Entry, request: PredictionRequest, prediction: Prediction,
+    max_rows: int | None = None,
+) -> list[StoredAnswer]:  # fmt: skip
     now, request_id = datetime.now(UTC), request.target.context.request_id
+    rows = zip(request.inputs, prediction.predictions, strict=True)
     return [
         StoredAnswer(
-            request.tenant, request_id, row, rollout.id, entry.number, answer_of(entry.task, one), None,
-            hash_input(value), now,
+            request.tenant, request_id, row, entry.version.name, rollout_id, entry.number, answer_of(entry.task, one),
+            None, hash_input(value), now,
         )
-        for row, (value, one) in enumerate(zip(request.inputs, prediction.predictions, strict=True), request.first_row)
+        for row, (value, one) in enumerate(islice(rows, max_rows), request.first_row)
     ]  # fmt: skip

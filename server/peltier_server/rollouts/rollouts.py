@@ -8,15 +8,24 @@ from typing import Any
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
-from peltier_store.registry import AnswerUnknown, Judgement, RegistryError, Retention, RolloutDraft, StoredRollout
+from peltier_client.protocol import GUARDED_TYPES, Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
+from peltier_store.registry import (
+    AnswerUnknown,
+    Judgement,
+    RegistryError,
+    Retention,
+    RolloutDraft,
+    StoredAnswer,
+    StoredRollout,
+)
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.publisher import Store
+from peltier_server.context import VersionLabels
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.rollouts.answers import JUDGED, right_answer
+from peltier_server.rollouts.answers import right_answer
 from peltier_server.rollouts.decision import decide
 from peltier_server.rollouts.recorder import Recorder
 from peltier_server.settings import FeedbackSettings
@@ -39,6 +48,7 @@ class Rollouts:
         self._sync = store.sync
         self._recorder = recorder
         self._keep = Retention(timedelta(seconds=settings.feedback_seconds), settings.max_recorded_answers)
+        self._records_all = settings.recorded_answers_per_second > 0
         self._metrics = metrics
         self._turn = asyncio.Lock()
         self._task = BackgroundTask()
@@ -59,14 +69,23 @@ class Rollouts:
         published = self._catalog.get(caller.tenant, name)
         versions = [candidate, *(published.aliases[alias].split if alias in published.aliases else ())]
         kinds = {published.version(number).task.type for number in versions}
-        if not kinds <= set(JUDGED) or len(kinds) > 1:
-            rule = f"a guarded change needs two versions of one type, which is {', '.join(JUDGED)}"
+        if not kinds <= set(GUARDED_TYPES) or len(kinds) > 1:
+            rule = f"a guarded change needs two versions of one type, which is {', '.join(GUARDED_TYPES)}"
             raise InvalidInput(f"{rule}; these are {' and '.join(sorted(kinds))}")
         fields = guard.model_dump(mode="json", exclude={"share", "shadow"})
         draft = RolloutDraft(candidate, guard.share, fields, timedelta(hours=guard.max_hours))
         rollout = await self._registry.start(caller.tenant, name, alias, draft, actor=caller.actor)
         await self._sync.sync_after_write()
         return rollout
+
+    async def try_trained(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> None:
+        """Begins a guarded change to a trained version. Does nothing if the alias means or tries this version already,
+        so that it may be repeated. Raises what `start` raises."""
+        published = self._catalog.get(caller.tenant, name)
+        is_tried = alias in published.rollouts and published.rollouts[alias].candidate == candidate
+        is_meant = alias in published.aliases and list(published.aliases[alias].split) == [candidate]
+        if not (is_tried or is_meant):
+            await self.start(caller, name, alias, candidate, guard)
 
     async def stop(self, caller: Caller, name: str, alias: str) -> StoredRollout:
         """Ends a guarded change; the incumbent gets every request."""
@@ -89,38 +108,42 @@ class Rollouts:
         try:
             answer, rollout = await self._registry.answer(tenant, request_id, row)
         except AnswerUnknown:
-            if not any(owner == tenant for owner, _ in self._catalog.guarded):
+            if not (self._records_all or any(owner == tenant for owner, _ in self._catalog.guarded)):
                 raise
             await asyncio.sleep(_WAIT_SECONDS)
             await self.report()
             answer, rollout = await self._registry.answer(tenant, request_id, row)
-        judgement = Judgement(self._right_answer(rollout, feedback), feedback.right)
+        judgement = Judgement(self._right_answer(answer, rollout, feedback), feedback.right)
         answer, rollout = await self._registry.judge(tenant, request_id, row, judgement)
-        self._metrics.feedback.labels("right" if answer.was_right else "wrong").inc()
-        state = await self._decide(rollout)
+        name, was_right = _name_of(answer, rollout), bool(answer.was_right)
+        self._metrics.feedback.labels("right" if was_right else "wrong").inc()
+        self._metrics.windows.judge(VersionLabels(tenant, name, str(answer.version)), is_right=was_right)
         return Feedback(
             request_id=request_id,
             row=row,
-            adapter=rollout.name,
+            adapter=name,
             version=answer.version,
-            right=bool(answer.was_right),
-            counted=rollout.state == "running",
-            state=state,
+            right=was_right,
+            counted=rollout is not None and rollout.state == "running",
+            state=None if rollout is None else await self._decide(rollout),
             input_hash=answer.text_hash,
         )
 
-    def _right_answer(self, rollout: StoredRollout, feedback: FeedbackRequest) -> str | None:
+    def _right_answer(
+        self, answer: StoredAnswer, rollout: StoredRollout | None, feedback: FeedbackRequest
+    ) -> str | None:
         if feedback.label is None:
-            if rollout.share is None:
+            if rollout is not None and rollout.share is None:
                 raise InvalidInput(
                     "the candidate shadows, so this feedback needs the right label: whether the incumbent's answer was "
                     "right does not tell whether the candidate's was"
                 )
             return None
-        entries = self._catalog.get(rollout.tenant, rollout.name).entries
-        tasks = [entries[one].task for one in (rollout.incumbent, rollout.candidate) if one in entries]
+        entries = self._catalog.get(answer.tenant, _name_of(answer, rollout)).entries
+        versions = (answer.version,) if rollout is None else (rollout.incumbent, rollout.candidate)
+        tasks = [entries[one].task for one in versions if one in entries]
         if not tasks:
-            raise AnswerUnknown("the versions of this guarded change are deleted")
+            raise AnswerUnknown("the version that gave this answer is deleted")
         return right_answer(tasks, feedback.label)
 
     async def report(self) -> None:
@@ -173,6 +196,13 @@ class Rollouts:
             logger.info("the change of %s to version %d is %s: %s", subject, *_facts(settled))
         await self._sync.sync_after_write()
         return verdict.state
+
+
+def _name_of(answer: StoredAnswer, rollout: StoredRollout | None) -> str:
+    """The adapter that answered."""
+    name = answer.name if rollout is None else rollout.name
+    assert name is not None, "an answer outside of a rollout names its adapter"
+    return name
 
 
 def _facts(rollout: StoredRollout) -> tuple[int, str, str | None]:

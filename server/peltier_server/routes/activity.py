@@ -56,7 +56,7 @@ def _versions(
         entry = _find(service, tenant, labels)
         if entry is not None:
             tier: Tier = tiers.get(entry.digest, "store")
-            drift = service.metrics.drift.of(labels)
+            drift, followed = service.metrics.drift.of(labels), service.metrics.windows.followed.get(labels)
             yield VersionActivity(
                 name=labels.adapter,
                 version=entry.number,
@@ -67,6 +67,8 @@ def _versions(
                 p99_seconds=latency.quantile(0.99),
                 answer_drift=drift.answers,
                 input_drift=drift.inputs,
+                judged=0 if followed is None else followed.right + followed.wrong,
+                judged_right=0 if followed is None else followed.right,
             )
 
 

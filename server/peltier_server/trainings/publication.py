@@ -5,11 +5,12 @@ import logging
 import os
 import socket
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput, PeltierError
-from peltier_client.protocol import PublishOptions
+from peltier_client.protocol import PublishOptions, RolloutGuard
 from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound
 from peltier_store.registry import (
     InvalidRecord,
@@ -22,9 +23,13 @@ from peltier_store.registry import (
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import BackgroundTask
+from peltier_server.catalog.published import Entry
 from peltier_server.catalog.publisher import Publisher, Store, UploadTarget
 from peltier_server.catalog.store_watch import GONE
 from peltier_server.metrics.metrics import Metrics
+
+# Begins a guarded change of an alias of an adapter to a version of it, in the name of its owner.
+TryVersion = Callable[[Caller, str, str, int, RolloutGuard], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
 
@@ -42,15 +47,18 @@ _STATES = ("queued", "running", "paused", "evaluating", "publishing")
 class TrainingPublisher:
     """Claims trained adapters and publishes each as the next version of its task, as an upload of its owner.
 
-    A refused adapter, or one beyond a quota of its tenant, ends the training with the reason. After a failure of the
-    store the training is published later, by the replica that claims it first when the lease has ended. Publishing the
-    same bytes twice gives the same version. Belongs to the event loop.
+    With a guard in the request, the version becomes the candidate of a guarded change of the alias. A refused adapter,
+    one whose guarded change cannot begin, or one beyond a quota of its tenant, ends the training with the reason. After
+    a failure of the store the training is published later, by the replica that claims it first when the lease has
+    ended. Publishing the same bytes twice gives the same version. Belongs to the event loop.
     """
 
-    def __init__(self, store: Store, publisher: Publisher, metrics: Metrics) -> None:
+    def __init__(self, store: Store, publisher: Publisher, metrics: Metrics, try_version: TryVersion) -> None:
+        self._store = store
         self._trainings = store.registry.trainings
         self._blobs = store.blobs
         self._publisher = publisher
+        self._try_version = try_version
         self._metrics = metrics
         self._name = f"server {socket.gethostname()}:{os.getpid()}"
         self._failures = Counter[str]()
@@ -120,8 +128,25 @@ class TrainingPublisher:
         options = PublishOptions.model_validate(training.request.get("publish") or {})
         data = await self._blobs.get(training.artifact_digest)
         report = None if training.report is None else training.report.encode()
-        entry, _ = await self._publisher.publish(data, UploadTarget(owner, training.task, options.alias), report)
+        alias, guard = options.alias, options.guard
+        is_guarded = alias is not None and guard is not None and await self._has_alias(training, alias)
+        target = UploadTarget(owner, training.task, None if is_guarded else alias)
+        entry, _ = await self._publisher.publish(data, target, report)
+        if is_guarded and alias is not None and guard is not None:
+            await self._guard(owner, entry, alias, guard)
         return f"{entry.version.name}@{entry.number}"
+
+    async def _has_alias(self, training: StoredTraining, alias: str) -> bool:
+        """Whether the alias means a version that the trained one can be compared with."""
+        await self._store.sync.catch_up()
+        published = self._store.catalog.find(training.tenant, training.task)
+        return published is not None and alias in published.aliases
+
+    async def _guard(self, owner: Caller, entry: Entry, alias: str, guard: RolloutGuard) -> None:
+        try:
+            await self._try_version(owner, entry.version.name, alias, entry.number, guard)
+        except (InvalidInput, RegistryConflict) as error:
+            raise type(error)(f"it is version {entry.number}, to which no guarded change can begin: {error}") from error
 
     async def _renew(self, training: StoredTraining) -> None:
         while True:

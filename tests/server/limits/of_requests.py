@@ -14,9 +14,11 @@ import httpx2
 import pytest
 from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
+from peltier_server.context import VersionLabels
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http import incoming as pace
 from peltier_server.inference.answer_size import AnswerForm
+from peltier_server.metrics.series import WINDOW_ROWS
 from peltier_server.protocols.oip.grpc import server as grpc_server
 from peltier_server.settings import SETTINGS
 from tritonclient.grpc.service_pb2 import ModelInferRequest, ServerLiveRequest
@@ -350,6 +352,21 @@ def _(servers: Servers) -> Met:
 @probe("adapter versions in a snapshot of `GET /v1/live`", "peltier_server.routes.live._MAX_VERSIONS")
 def _(servers: Servers) -> Met:
     return servers.bert.client.get("/v1/live", params={"adapters": 502})
+
+
+@probe("drifting adapters that `GET /health` names", "peltier_server.routes.operations.MAX_DRIFTING")
+def _(servers: Servers) -> Met:
+    windows = servers.bert.service.metrics.windows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "_max_versions", 21)
+        patch.setattr(windows, "followed", {})
+        for number, label in itertools.product(range(21), "abb"):
+            labels = VersionLabels("default", "demo", str(number))
+            windows.observe(labels, WINDOW_ROWS, [{"label": label}] * WINDOW_ROWS)
+        drift = servers.bert.client.get("/health").json()["drift"]
+    if (len(drift["versions"]), drift["num_versions"]) == (20, 21):
+        return "those that drift most, and the number of all"
+    return str(drift)
 
 
 @probe("characters of an actor or an action to filter the audit log by", "peltier_server.routes.audit._MAX_WORD_LEN")

@@ -80,6 +80,16 @@ def _(servers: Servers) -> Met:
         return _shadowed(servers, lambda small: _tell(small, "r0", label="positive"))
 
 
+@probe("answers outside of guarded changes that a replica records in a second")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", recorded_answers_per_second=1) as small, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollouts, "_WAIT_SECONDS", 0.0)
+        body, headers = {"inputs": [TEXT, TEXT]}, {"x-request-id": "r"}
+        small.client.post("/v1/tasks/demo/predict", json=body, headers=headers).raise_for_status()
+        assert _tell(small, "r").is_success
+        return _tell(small, "r", row=1, right=True)
+
+
 @probe("requests that a shadowing candidate answers at once", "peltier_server.rollouts.recorder.MAX_SHADOWS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:

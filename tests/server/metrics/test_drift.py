@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import pytest
 from peltier_server.context import VersionLabels
 from peltier_server.metrics import series
@@ -61,6 +62,28 @@ def test_versions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert metrics.of(second) == pytest.approx((0.0, 0.0))
     labels = {"tenant": "acme", "adapter": "sst2", "version": "2"}
     assert registry.get_sample_value("peltier_answer_drift", labels) == pytest.approx(0.0)
+
+
+def test_chance_alone_is_no_clear_drift() -> None:
+    """Of 77 equally frequent labels the index of equal distributions is above 0.25 as a rule, and no drift is named;
+    a third of the rows with one label more is named."""
+    random = numpy.random.default_rng(1)
+    now = [0.0]
+    windows = VersionWindows(200)
+    metrics = DriftMetrics(CollectorRegistry(), windows, lambda: now[0])
+    for number in range(100):
+        labels = VersionLabels("acme", "intents", str(number))
+        windows.observe(labels, 1000, answers("", 0))
+        for label in random.integers(0, 77, 1000):
+            windows.observe(labels, 10, answers(str(label), 1))
+    indices = [metrics.of(labels).answers or 0.0 for labels in windows.followed]
+    assert sum(index > 0.25 for index in indices) > 50
+    assert metrics.drifting() == []
+    changed = VersionLabels("acme", "intents", "7")
+    windows.observe(changed, 10 * 250, answers("7", 250))
+    assert metrics.drifting() == []
+    now[0] = 11.0
+    assert [labels for labels, _ in metrics.drifting()] == [changed]
 
 
 async def test_tenants_see_the_drift_of_their_adapters(

@@ -1,7 +1,7 @@
 """Guarded changes over HTTP."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from peltier_backbone.backbone import Backbone
@@ -159,6 +159,82 @@ async def test_changes_that_cannot_be_guarded(shop: Shop, bert: Backbone, make_a
     assert missing.json()["error"]["message"] == "adapter 'a' has no alias 'x'"
     assert (await client.get("/v1/adapters/a/aliases/x")).status_code == 404
     assert "rollout" not in (await client.get("/v1/adapters/a/aliases")).text
+
+
+async def test_a_default_server_records_nothing_outside_of_a_change(shop: Shop) -> None:
+    """So that nothing is stored of requests that nobody compares."""
+    await shop.ask("r")
+    assert (await shop.tell("r", right=True)).json()["error"]["code"] == "answer_not_found"
+
+
+@pytest.fixture
+async def recording(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Shop]:
+    """A server that records three answers a second outside of guarded changes, with the adapter `a`."""
+    monkeypatch.setattr(rollouts, "_WAIT_SECONDS", 0.0)
+    async with serve(recorded_answers_per_second=3) as running:
+        for seed in range(2):
+            await running.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
+        yield Shop(running)
+
+
+async def test_feedback_outside_of_a_change_gives_the_accuracy_of_a_version(recording: Shop) -> None:
+    """By the label or by right and wrong, once for each row; the metrics and the activity of the tenant have it."""
+    body = await recording.ask("r", TEXTS[:3], task="a@1")
+    label = body["predictions"][0]["label"]
+    told = (await recording.tell("r", label=label)).json()
+    assert (told["adapter"], told["version"], told["right"], told["counted"]) == ("a", 1, True, False)
+    assert "state" not in told
+    assert (await recording.tell("r", row=1, right=False)).json()["right"] is False
+    assert (await recording.tell("r", row=1, right=True)).status_code == 409
+    assert (await recording.tell("r", row=2, label="dull")).status_code == 422
+    (version,) = (await recording.running.client.get("/v1/activity")).json()["versions"]
+    assert (version["version"], version["judged"], version["judged_right"]) == (1, 2, 1)
+    page = (await recording.running.client.get("/metrics")).text
+    labels = 'adapter="a",result="wrong",tenant="default",version="1"'
+    assert f"peltier_adapter_feedback_total{{{labels}}} 1.0" in page
+
+
+async def test_answers_outside_of_a_change_are_bounded_by_the_second(
+    recording: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows beyond the rate take no feedback; the next second has room again."""
+    now = [0.0]
+    monkeypatch.setattr(recording.running.service.rollouts._recorder, "_clock", lambda: now[0])
+    await recording.ask("r", TEXTS[:2])
+    await recording.ask("s", TEXTS[:2])
+    now[0] = 1.0
+    await recording.ask("t")
+    found = [(await recording.tell(*one, right=True)).status_code for one in (("r",), ("s",), ("t",))]
+    assert found == [200, 200, 200]
+    assert (await recording.tell("s", row=1, right=True)).status_code == 404
+
+
+async def test_only_judged_answers_to_the_own_tenant_are_recorded(
+    recording: Shop, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """An embedding is neither right nor wrong, and a caller of another tenant's public adapter does not judge it."""
+    await recording.running.upload(make_artifact(bert, "bitfit", name="e", task_type="embedding"))
+    await recording.ask("e", task="e")
+    client = recording.running.client
+    assert (await client.patch("/v1/adapters/a", json={"public": True})).status_code == 200
+    await client.post("/v1/tenants", json={"name": "b"})
+    admin = (await client.post("/v1/keys", json={"tenant": "default", "scopes": ["admin"]})).json()["key"]
+    wanted, headers = {"tenant": "b", "scopes": ["predict"]}, {"authorization": f"Bearer {admin}"}
+    key = (await client.post("/v1/keys", json=wanted, headers=headers)).json()["key"]
+    headers = {"authorization": f"Bearer {key}", "x-request-id": "b"}
+    asked = await client.post("/v1/tasks/default:a/predict", json={"inputs": "good"}, headers=headers)
+    assert asked.status_code == 200
+    assert recording.running.service.rollouts._recorder.take()[1] == []
+
+
+async def test_answers_of_a_deleted_version_take_no_label(recording: Shop) -> None:
+    """Whose labels are not known any more."""
+    await recording.ask("r", task="a@1")
+    assert (await recording.running.client.delete("/v1/adapters/a/versions/1")).status_code == 204
+    answer = await recording.tell("r", label="positive")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "answer_not_found")
 
 
 async def test_another_replica_takes_feedback_and_decides(serve: Serve, shop: Shop) -> None:

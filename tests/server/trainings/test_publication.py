@@ -69,6 +69,74 @@ async def test_an_adapter_is_published_in_its_owners_name(
     assert count(running, "published") == 1
 
 
+async def test_a_guarded_adapter_is_a_candidate_first(
+    running: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """The alias means the version before, and the rollout is in its owner's name; the first version of an alias has
+    nothing to be compared with, so the alias means it at once."""
+    publish = {"alias": "best", "guard": {"shadow": True, "margin": 0.05}}
+    for number in (1, 2):
+        data = make_artifact(bert, "bitfit", seed=number)
+        training_id = await train(running, worker, data, task="sst2", publish=publish)
+        assert (await ended(running, training_id))["adapter"] == f"sst2@{number}"
+        alias = (await running.client.get("/v1/adapters/sst2/aliases/best")).json()
+        assert alias["versions"] == {"1": 1.0}
+    rollout = alias["rollout"]
+    assert (rollout["candidate"], rollout["state"], rollout["started_by"]) == (2, "running", "local")
+    assert (rollout["share"], rollout["guard"]["margin"]) == (None, 0.05)
+
+
+async def test_a_guarded_change_that_cannot_begin_fails_the_training(
+    running: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """With the number of the version, which is published; resumed after the obstacle is gone, the training succeeds."""
+    publish = {"alias": "best", "guard": {"share": 0.5}}
+    for number in (1, 2):
+        data = make_artifact(bert, "bitfit", seed=number)
+        await ended(running, await train(running, worker, data, task="sst2", publish=publish))
+    third = await train(running, worker, make_artifact(bert, "bitfit", seed=3), task="sst2", publish=publish)
+    found = await ended(running, third)
+    assert (found["status"], found["reason"]) == (
+        "failed",
+        "its adapter cannot be published: it is version 3, to which no guarded change can begin: alias 'best' of "
+        "adapter 'sst2' has a guarded change to version 2 in progress: stop it first",
+    )
+    assert (await running.client.post("/v1/adapters/sst2/aliases/best/stop")).status_code == 200
+    assert (await running.client.post(f"/v1/trainings/{third}/resume")).status_code == 200
+    assert (await ended(running, third))["adapter"] == "sst2@3"
+    assert (await running.client.get("/v1/adapters/sst2/aliases/best")).json()["rollout"]["candidate"] == 3
+
+
+async def test_a_guarded_change_begins_once(
+    running: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """A replica that repeats the publication of another one finds the change in progress."""
+    publish = {"alias": "best", "guard": {"shadow": True}}
+    for number in (1, 2, 2):
+        data = make_artifact(bert, "bitfit", seed=number)
+        found = await ended(running, await train(running, worker, data, task="sst2", publish=publish))
+        assert found["adapter"] == f"sst2@{number}"
+    records = (await running.client.get("/v1/audit", params={"action": "start_rollout"})).json()["records"]
+    assert len(records) == 1
+
+
+@pytest.mark.parametrize(
+    ("publish", "sentence"),
+    [
+        ({"guard": {"shadow": True}}, "a guard needs the alias that it guards"),
+        ({"alias": "best", "guard": {}}, "a guard has either a share between 0 and 1, or shadow: true"),
+        ({"alias": "best", "guard": {"shadow": True}}, "a guard needs a task of classification, multilabel, text2text"),
+    ],
+)
+async def test_a_guard_that_cannot_be_is_refused_before_the_training(
+    running: Running, publish: dict[str, object], sentence: str
+) -> None:
+    """In one sentence."""
+    body = {**BODY, "task_type": "regression", "publish": publish}
+    answer = await running.client.post("/v1/trainings", json=body)
+    assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (422, True), answer.text
+
+
 async def test_a_refused_adapter_fails_its_training_with_the_reason(running: Running, worker: PlayedWorker) -> None:
     """And is counted; no version is made."""
     training_id = await train(running, worker, b"no artifact at all")

@@ -12,6 +12,7 @@ import styles from "./index.module.css";
 import { ManifestCard } from "./manifest/ManifestCard";
 import { PartsCard } from "./manifest/PartsCard";
 import { ReportCard } from "./report/ReportCard";
+import { RolloutCard } from "./rollouts/RolloutCard";
 import { VersionsCard } from "./versions/VersionsCard";
 
 const MAX_VERSIONS = 200;
@@ -36,6 +37,7 @@ function Detail({ adapter }: { adapter: Schema<"Adapter"> }) {
       <div className={styles.cards}>
         <VersionsCard adapter={adapter} versions={versions} shown={shown} onShow={show} />
         <AliasCard name={adapter.name} versions={versions} />
+        <RolloutCard adapter={adapter} versions={versions} />
         <PartsCard name={adapter.name} version={shown} />
         <GoldenCard name={adapter.name} version={shown} />
         <HistoryCard adapter={adapter} />

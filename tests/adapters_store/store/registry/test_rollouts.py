@@ -38,7 +38,7 @@ async def versions(registry: Registry) -> None:
 
 def answer(rollout: StoredRollout, request_id: str, version: int, said: str, shadow: str | None = None) -> StoredAnswer:
     """An answer to the first row of a request."""
-    return StoredAnswer("acme", request_id, 0, rollout.id, version, said, shadow, "hash", datetime.now(UTC))
+    return StoredAnswer("acme", request_id, 0, "sst2", rollout.id, version, said, shadow, "hash", datetime.now(UTC))
 
 
 async def meaning(registry: Registry) -> dict[int, float]:
@@ -202,3 +202,16 @@ async def test_answers_are_forgotten(registry: Registry) -> None:
     await registry.rollouts.report({}, [], Retention(timedelta(0), 3))
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r4", 0)
+
+
+async def test_an_answer_outside_of_a_rollout_takes_feedback_once(registry: Registry) -> None:
+    """It names its adapter, and no rollout counts it."""
+    rollout = await start(registry)
+    given = StoredAnswer("acme", "r", 0, "sst2", None, 1, "good", None, "hash", datetime.now(UTC))
+    assert await registry.rollouts.report({}, [given], KEEP) == []
+    assert await registry.rollouts.answer("acme", "r", 0) == (given, None)
+    judged, of_rollout = await registry.rollouts.judge("acme", "r", 0, Judgement("good", None))
+    assert (judged.was_right, of_rollout) == (True, None)
+    with pytest.raises(RegistryConflict, match="has feedback already"):
+        await registry.rollouts.judge("acme", "r", 0, Judgement(None, False))
+    assert await registry.rollouts.find("acme", "sst2", "live") == rollout

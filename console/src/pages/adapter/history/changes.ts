@@ -20,6 +20,10 @@ const WORDS: Record<string, string> = {
   delete_version: "deleted",
   undelete: "undeleted",
   delete_adapter: "deleted",
+  start_rollout: "began to try a version behind",
+  promote_candidate: "promoted the candidate of",
+  roll_back_candidate: "rolled back the candidate of",
+  stop_rollout: "stopped the rollout of",
 };
 
 export function changesOfAudit(records: readonly Schema<"AuditRecord">[]): Change[] {
@@ -45,6 +49,11 @@ export function changesOfAlias(alias: string, changes: readonly Schema<"AliasCha
 function detailText(detail: Record<string, unknown>): string {
   if (typeof detail.split === "object" && detail.split !== null)
     return splitText(detail.split as Record<string, number>);
+  // The card of rollouts has the numbers.
+  if (typeof detail.rollout === "string") {
+    const versions = `v${detail.candidate} beside v${detail.incumbent}`;
+    return typeof detail.reason === "string" ? `${versions}: ${detail.reason}` : versions;
+  }
   return Object.entries(detail)
     .filter(([name]) => name !== "digest")
     .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`)

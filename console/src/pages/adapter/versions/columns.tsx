@@ -45,6 +45,7 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
     { id: "tier", header: "Tier", width: 86, cell: (row) => <TierBadge tier={activity?.tierOf(row.digest) ?? null} /> },
     numberColumn("requests", "Requests", 84, (row) => use(row)?.requests ?? 0, whole),
     numberColumn("p99", "p99", 92, (row) => use(row)?.p99_seconds, duration),
+    numberColumn("accuracy", "Right", 84, (row) => accuracy(use(row)), percent),
     { id: "created", header: "Created", width: 110, cell: (row) => <Time value={row.created_at} isRelative /> },
     {
       id: "by",
@@ -71,6 +72,11 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
       ),
     },
   ];
+}
+
+/** The share of judged answers on this replica that were right. */
+function accuracy(use: Schema<"VersionActivity"> | undefined): number | undefined {
+  return use?.judged ? (use.judged_right ?? 0) / use.judged : undefined;
 }
 
 function State({ row, live }: { row: Row; live: Record<string, number> }) {
