@@ -1,7 +1,7 @@
 """What it costs to turn examples into a live, proved adapter, in CPU seconds of one core, and how good it is.
 
     .venv/bin/python benchmarks/live_adapter.py --data DIR [--task banking77] [--rows 500] [--seed 0]
-        [--set head_start=fitted --set first_block=3 --set epochs=8]
+        [--set first_block=3 --set epochs=8]
 
 DIR holds `<task>/{train,validation}.jsonl.gz`. Rows of the train file, drawn by the seed, are posted to
 `peltier serve`; a worker with one thread trains them, and the server proves and publishes the adapter. Then the task is

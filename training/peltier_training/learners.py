@@ -35,7 +35,6 @@ from peltier_training.fit.preflight import check_baseline
 from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import BaselineTrainer, History, diverged, fit
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
-from peltier_training.models.fitted_head import fit_head
 from peltier_training.models.model import Dropout, HeadedAdapter, PairAdapter, TextAdapter
 from peltier_training.report.cost import ParameterCounts
 from peltier_training.report.merging import Merging
@@ -106,8 +105,6 @@ class AdapterLearner:
             texts = text_rows(backbone, task, model.parts, examples)
             return fit(self._run, model, texts, judge, callbacks, self._member)
         rows = head_rows(backbone, task, examples)
-        if self._run.hyperparameters.head_start == "fitted" and not self._run.resume:
-            fit_head(model, self._run.task_type, rows)
         measured = judge if task.reads_tokens else head_rows(backbone, task, validation)
         return fit(self._run, model, rows, measured, callbacks, self._member)
 

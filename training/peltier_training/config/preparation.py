@@ -19,7 +19,7 @@ from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 
 from peltier_training.config.run import Run
 from peltier_training.config.task_options import find_template
-from peltier_training.config.training_settings import check_fitted_head, check_settings
+from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
 from peltier_training.data.examples import LabelledRows, are_scored
 from peltier_training.data.labels import Labels
@@ -81,14 +81,9 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
     method = find_method(run.preset)
     settings = method.settings(run.overrides, config)
     _check_pooling(run, settings)
-    is_fitted = run.hyperparameters.head_start == "fitted"
     if not isinstance(method, Baseline):
         check_settings(settings, config)
-        parts = method.compose(settings, config, outputs=outputs)
-        if is_fitted:
-            check_fitted_head(parts, run.task_type)
-    elif is_fitted:
-        raise TrainingError(f"head_start 'fitted' is for adapters; preset {run.preset!r} tunes the backbone's weights")
+        method.compose(settings, config, outputs=outputs)
     elif run.dtype == "int8":
         raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
 

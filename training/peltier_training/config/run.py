@@ -61,7 +61,6 @@ Number = TypeVar("Number", int, float)
 RankingLoss = Literal["listwise", "pairwise"]
 RANKING_LOSSES: tuple[RankingLoss, ...] = get_args(RankingLoss)
 DEFAULT_RANKING_LOSS: RankingLoss = "listwise"
-HEAD_STARTS = ("random", "fitted")
 
 
 @dataclass(frozen=True)
@@ -127,13 +126,6 @@ class Hyperparameters:
             "falls. Default: with --epochs none, else as many as 150 steps have, but at least 2."
         ),
     ] = None
-    head_start: Annotated[
-        str,
-        Option(
-            help="Output layer of a classification at the first step: random, or fitted to the frozen backbone's "
-            "vectors of the training rows."
-        ),
-    ] = "random"
     ranking_loss: Annotated[
         str | None,
         Option(help="Loss of a ranking: listwise or pairwise, over the documents of a query. Default: listwise."),
@@ -159,8 +151,6 @@ class Hyperparameters:
         if self.ranking_loss is not None and self.ranking_loss not in RANKING_LOSSES:
             known = " or ".join(RANKING_LOSSES)
             raise TrainingError(f"ranking_loss is {self.ranking_loss!r}; it must be {known}")
-        if self.head_start not in HEAD_STARTS:
-            raise TrainingError(f"head_start is {self.head_start!r}; it must be {' or '.join(HEAD_STARTS)}")
         if self.seed > _MAX_SEED:
             raise TrainingError(f"seed is {self.seed}; it must be at most {_MAX_SEED}")
 

@@ -4,15 +4,12 @@ from collections.abc import Mapping
 
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.maps import MAX_SIZE
-from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_adapters.spec.tasks import TaskType
 from peltier_backbone.checkpoint.config import BackboneConfig
 
 from peltier_training.errors import TrainingError
 
 _BOUNDS: Mapping[str, tuple[float, float]] = {"experts": (1, 64), "consistency": (0, 1000), "mlp": (0, MAX_SIZE)}
 _CHOICES: Mapping[str, tuple[str, ...]] = {"start": ("random", "vocabulary"), "routing": ("batch", "sample")}
-_FITTED_TYPES: tuple[TaskType, ...] = ("classification", "multilabel")
 _SHARED = {"up": ("down",), "down": ("up",), "none": ("down", "up")}
 
 
@@ -32,17 +29,6 @@ def check_settings(settings: PresetSettings, config: BackboneConfig) -> None:
         raise TrainingError(
             f"setting 'length' is {settings['length']}; the vocabulary to start from has {config.vocab_size} entries"
         )
-
-
-def check_fitted_head(parts: Parts, task_type: TaskType) -> None:
-    """Raise a `TrainingError` for a head that cannot be fitted: only one linear layer of labels can."""
-    head = next((part for part in parts if isinstance(part, HeadSpec)), None)
-    if task_type not in _FITTED_TYPES or head is None:
-        raise TrainingError(
-            f"head_start 'fitted' is for {' and '.join(_FITTED_TYPES)} on an encoder; the task type is {task_type}"
-        )
-    if head.hidden:
-        raise TrainingError("head_start 'fitted' needs a head of one layer; this one has a hidden layer before it")
 
 
 def routed_sides(settings: PresetSettings) -> tuple[str, ...]:

@@ -225,19 +225,9 @@ class HeadedAdapter(TrainableAdapter):
 
     def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
         """The outputs of the pass for `packed`, whose last layer has the states `hidden` [tokens, hidden]."""
-        pooled = self._pooled(own, packed, hidden)
+        pooled = Pooled(self.backbone.bert, packed, own.adaptation, hidden)(self.head_spec.pooling)
         steps = head.steps(self.head_spec, under("head.", own.head))
         return multiply_all(steps, self._drop_output(pooled, own.stream).float())
-
-    def pool(self, rows: Sequence[Encoded]) -> Tensor:
-        """What the head reads of each row, [rows, hidden] in float32."""
-        packed = self.backbone.pack(list(rows))
-        own = self.begin(packed.lengths, self.stream or Stream())
-        states = None if self.lower_blocks is None else self.lower_blocks.states(rows)
-        return self._pooled(own, packed, last_states(self, packed, own.adaptation, states)).float()
-
-    def _pooled(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
-        return Pooled(self.backbone.bert, packed, own.adaptation, hidden)(self.head_spec.pooling)
 
 
 def last_states(adapter: HeadedAdapter, packed: Packed, adaptation: Adaptation, states: Tensor | None) -> Tensor:

@@ -40,7 +40,6 @@ class SweepLayer(Spec):
     weight_decay: Axis[float] | None = None
     dropout: Axis[float] | None = None
     backbone_dropout: Axis[float] | None = None
-    head_start: Axis[str] | None = None
     max_length: Axis[int] | None = None
     eval_rows: Axis[int] | None = None
     patience: Axis[int] | None = None
