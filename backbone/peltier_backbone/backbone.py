@@ -23,7 +23,7 @@ from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.modernbert.weights import modernbert_weights
 from peltier_backbone.native.choice import choose_kernels, serving_library
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.rows import NO_OPS, PlacedRows, StackRows
+from peltier_backbone.native.rows import NO_OPS, StackRows
 from peltier_backbone.native.stack import Stacks
 from peltier_backbone.substitute import build_substitute
 from peltier_backbone.t5 import stack as t5_stack
@@ -103,8 +103,7 @@ class Backbone:
             return served.encode(model.embedding(packed.ids), place_encoder(lengths, model.encoder.bias))
         if served is None:
             return model(packed)
-        rows = StackRows(PlacedRows.packed(lengths, packed.seen), positions=packed.positions)
-        return served.encode(model.embed(packed, NO_ADAPTATION), rows)
+        return served.encode(model.embed(packed, NO_ADAPTATION), model.place(packed))
 
     def decode(self, targets: Targets, memory: EncoderKV) -> Tensor:
         """The states of T5's decoder without adapters, [nodes, hidden]; row r reads memory row r."""

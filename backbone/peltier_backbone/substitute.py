@@ -27,7 +27,7 @@ _SCALE = 0.5
 # Each map begins to select at another place.
 _STEP = 7
 # 2-D weights that a model reads itself; the others are those of maps and of token embeddings.
-_READ_BY_MODEL = ("position_embeddings", "token_type_embeddings", "relative_attention_bias")
+_READ_BY_MODEL = ("position_embeddings", "token_type_embeddings", "relative_attention_bias", "rel_embeddings")
 
 
 @torch.inference_mode(mode=False)

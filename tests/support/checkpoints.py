@@ -12,12 +12,16 @@ from transformers import (
     BertModel,
     CamembertConfig,
     CamembertModel,
+    DebertaV2Config,
+    DebertaV2Model,
     DistilBertConfig,
     DistilBertModel,
     ElectraConfig,
     ElectraModel,
     ModernBertConfig,
     ModernBertModel,
+    MPNetConfig,
+    MPNetModel,
     PretrainedConfig,
     PreTrainedModel,
     RobertaConfig,
@@ -26,7 +30,14 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from tests.support.small_tokenizers import byte_level, fairseq_unigram, unigram, word_piece
+from tests.support.small_tokenizers import (
+    byte_level,
+    deberta_unigram,
+    fairseq_unigram,
+    mpnet_word_piece,
+    unigram,
+    word_piece,
+)
 
 _SIZES = {"num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 88}
 _FAIRSEQ = {"vocab_size": 70, "max_position_embeddings": 98, "layer_norm_eps": 1e-5, "pad_token_id": 1, **_SIZES}
@@ -84,6 +95,29 @@ def electra_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def mpnet_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 MPNet with a WordPiece tokenizer."""
+    tokenizer = mpnet_word_piece()
+    config = MPNetConfig(
+        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=98, layer_norm_eps=1e-5, **_SIZES
+    )
+    return _save(tmp_path_factory.mktemp("mpnet"), MPNetModel(config), tokenizer, seed=14)
+
+
+@pytest.fixture(scope="session")
+def deberta_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 DeBERTa-v3 whose distances share buckets from five on, with a Unigram
+    tokenizer."""
+    tokenizer = deberta_unigram()
+    config = DebertaV2Config(
+        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=96, type_vocab_size=0, relative_attention=True,
+        position_buckets=8, norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"],
+        position_biased_input=False, **_SIZES,
+    )  # fmt: skip
+    return _save(tmp_path_factory.mktemp("deberta-v2"), DebertaV2Model(config), tokenizer, seed=15)
+
+
+@pytest.fixture(scope="session")
 def modernbert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a random 4 x 48 ModernBERT whose local layers see four tokens to each side, with a WordPiece
     tokenizer."""
@@ -131,7 +165,8 @@ def _randomise(model: PreTrainedModel, seed: int) -> None:
         for name, weight in model.named_parameters():
             noise = torch.empty_like(weight).normal_(generator=generator)
             if weight.dim() == 2:
-                weight.copy_(noise * (0.5 if "embeddings" in name else 1.2 * weight.shape[1] ** -0.5))
+                table = "embeddings" in name or "relative" in name
+                weight.copy_(noise * (0.5 if table else 1.2 * weight.shape[1] ** -0.5))
             else:
                 weight.copy_(0.2 * noise + (1.0 if name.lower().endswith("norm.weight") else 0.0))
 

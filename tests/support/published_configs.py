@@ -33,6 +33,45 @@ _ELECTRA = {
     "type_vocab_size": 2,
     "vocab_size": 30522,
 }
+_MPNET = {
+    **{key: value for key, value in _BASE.items() if key != "type_vocab_size"},
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "model_type": "mpnet",
+    "relative_attention_num_buckets": 32,
+    "vocab_size": 30527,
+}
+_DEBERTA = {
+    "architectures": ["DebertaV2ForMaskedLM"],
+    "hidden_act": "gelu",
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-07,
+    "max_position_embeddings": 512,
+    "max_relative_positions": -1,
+    "model_type": "deberta-v2",
+    "norm_rel_ebd": "layer_norm",
+    "pooler_hidden_act": "gelu",
+    "pos_att_type": "p2c|c2p",
+    "position_biased_input": False,
+    "position_buckets": 256,
+    "relative_attention": True,
+    "share_att_key": True,
+    "type_vocab_size": 0,
+    "vocab_size": 128100,
+}
+
+
+def _deberta(layers: int, hidden: int, **others: object) -> dict[str, object]:
+    return {
+        **_DEBERTA,
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": hidden // 64,
+        "intermediate_size": 4 * hidden,
+        **others,
+    }
+
+
 CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
     "xlm-roberta-base": {
         **_BASE,
@@ -54,6 +93,18 @@ CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
         "output_past": True,
         "vocab_size": 32005,
     },
+    "microsoft/mpnet-base": {**_MPNET, "architectures": ["MPNetForMaskedLM"]},
+    "sentence-transformers/all-mpnet-base-v2": {
+        **_MPNET,
+        "architectures": ["MPNetForMaskedLM"],
+        "_name_or_path": "microsoft/mpnet-base",
+        "transformers_version": "4.8.2",
+    },
+    "microsoft/deberta-v3-xsmall": _deberta(12, 384),
+    "microsoft/deberta-v3-small": _deberta(6, 768),
+    "microsoft/deberta-v3-base": _deberta(12, 768),
+    "microsoft/deberta-v3-large": _deberta(24, 1024),
+    "microsoft/mdeberta-v3-base": _deberta(12, 768, vocab_size=251000),
     "distilbert-base-uncased": {
         "activation": "gelu",
         "architectures": ["DistilBertForMaskedLM"],

@@ -18,6 +18,17 @@ def word_piece() -> Tokenizer:
     return tokenizer
 
 
+def mpnet_word_piece() -> Tokenizer:
+    """As MPNet's: BERT's pieces with RoBERTa's special tokens."""
+    pieces = ["<s>", "<pad>", "</s>", "[UNK]", *_WORDS, *_LETTERS, *(f"##{c}" for c in _LETTERS), "<mask>"]
+    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    return tokenizer
+
+
 def byte_level() -> Tokenizer:
     """As RoBERTa's, with a token for each byte."""
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
@@ -38,6 +49,23 @@ def unigram() -> Tokenizer:
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
+    )
+    return tokenizer
+
+
+def deberta_unigram() -> Tokenizer:
+    """As DeBERTa-v3's: SentencePiece's pieces with BERT's special tokens."""
+    special = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+    pieces = [*((token, 0.0) for token in special), ("▁", -4.0)]
+    pieces += [(f"▁{word}", -3.0) for word in _WORDS if len(word) > 1] + [(letter, -6.0) for letter in _LETTERS]
+    tokenizer = Tokenizer(models.Unigram([*pieces, ("[MASK]", 0.0)], unk_id=3, byte_fallback=False))
+    tokenizer.add_special_tokens([*special, "[MASK]"])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
     return tokenizer
 

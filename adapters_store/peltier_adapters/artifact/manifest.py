@@ -138,9 +138,10 @@ class Manifest(Spec):
         if (head.pooling == "tokens") != task.reads_tokens:
             wanted = "of every token" if task.reads_tokens else "of one vector for each input"
             raise ValueError(f"a {task.type} task needs a head {wanted}, not one with pooling {head.pooling!r}")
-        if task.padded and self.backbone.family == "modernbert":
+        if task.padded and self.backbone.family in ("modernbert", "deberta-v2"):
             raise ValueError(
-                "padded tasks are for encoders in which each token attends to the whole row; modernbert's do not"
+                "padded tasks are for encoders in which each token attends to the whole row; "
+                f"{self.backbone.family}'s do not"
             )
         if task.padded and head.pooling in ("mean", "max"):
             raise ValueError(

@@ -1,6 +1,7 @@
 """Chooses what computes the batches of a backbone."""
 
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.deberta_config import DebertaConfig
 
 from peltier_adapters.batch.packed_batch import NativeBatch, TorchBatch
 from peltier_adapters.batch.runner import Runner
@@ -10,15 +11,19 @@ from peltier_adapters.ops.native import NativeBackend
 
 def choose_runner(backbone: Backbone) -> Runner:
     """The one that the backend of the adapters' ops permits: native kernels that have packed the backbone's maps,
-    frames of Triton's kernels, or torch."""
+    frames of Triton's kernels, or torch. Triton's have no attention with queries and keys of distances (DeBERTa)."""
     backend = choice.choose_backend(backbone.device, backbone.dtype)
     if isinstance(backend, NativeBackend) and _packed_by(backbone) is backend.library:
         return NativeBatch(backbone, backend)
-    if backend.name == "triton":
+    if backend.name == "triton" and not _has_distances(backbone):
         from peltier_adapters.batch.frame_batch import FrameBatch  # needs Triton
 
         return FrameBatch(backbone)
     return TorchBatch(backbone)
+
+
+def _has_distances(backbone: Backbone) -> bool:
+    return isinstance(backbone.config, DebertaConfig)
 
 
 def _packed_by(backbone: Backbone) -> object:

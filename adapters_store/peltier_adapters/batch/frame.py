@@ -11,8 +11,10 @@ from itertools import accumulate
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
+from peltier_backbone.bert.relative_positions import RelativePositions
+from peltier_backbone.model import Model
 from peltier_backbone.modernbert.modernbert import ModernBert
-from peltier_backbone.native.rows import PlacedRow
+from peltier_backbone.native.rows import LineBias, PlacedRow
 from peltier_backbone.text.packing import list_tokens
 from torch import Tensor
 
@@ -79,6 +81,7 @@ class Frame:
         self._backbone, self._shape = backbone, shape
         self._bodies, self._heads = (find_kernels(backbone, dtype) for dtype in (backbone.dtype, torch.float32))
         model = backbone.model
+        self._line = _bias_line(model, shape.longest)
         self._near = _NearLine(model.config.window, shape.longest, backbone) if isinstance(model, ModernBert) else None
         self._indices = Indices(_sizes(shape, has_near_rows=self._near is not None), backbone.device)
         # The kernels are compiled for rows that are multiples of 16 apart.
@@ -100,7 +103,7 @@ class Frame:
         programs = [self._heads.address(None if one is None else one.head.program) for one in residents]
         self._indices.fill({
             "ids": ids, "types": types, "positions": positions, "starts": starts, "units": range(len(rows) + 1),
-            "placed": [word for place in places for word in PlacedRow(*place).layout()],
+            "placed": [word for place in places for word in PlacedRow(*place, self._line).layout()],
             "near": [] if self._near is None else self._near.place(places),
             "bases": [find_address(row.slot) for row in rows],
             "programs": [self._bodies.address(None if row.body is None else row.body.program) for row in rows],
@@ -174,6 +177,13 @@ class Frame:
         host = torch.cat((found.flatten(), tokens.flatten())).cpu()
         # Copied again, so that the outputs of rows do not keep the memory of all tokens' logits.
         return host[: found.numel()].view_as(found).clone(), host[found.numel() :].view_as(tokens)
+
+
+def _bias_line(model: Model, longest: int) -> LineBias | None:
+    """The biases by distance of tokens of one row, if the model has some."""
+    if isinstance(model, Bert) and isinstance(model.positions, RelativePositions):
+        return LineBias(model.positions.bias.line_around(longest))
+    return None
 
 
 def _sizes(shape: Shape, *, has_near_rows: bool) -> dict[str, int]:

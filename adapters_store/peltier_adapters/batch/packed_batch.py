@@ -11,7 +11,7 @@ from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.decoding.encoder_kv import EncoderKV
 from peltier_backbone.decoding.likeliest import find_likeliest
 from peltier_backbone.decoding.targets import Targets
-from peltier_backbone.native.rows import PlacedRows, StackRows
+from peltier_backbone.native.rows import StackRows
 from peltier_backbone.native.stack import NativeStack
 from peltier_backbone.t5.native_rows import StepRows, place_encoder, place_targets
 from peltier_backbone.text.packing import Packed, pack
@@ -176,8 +176,7 @@ class NativeBatch(PackedBatch):
         assert not (padded and isinstance(self._backbone.config, ModernBertConfig)), "a pad has no near tokens to see"
         if len(layers) < stack.layout.count:
             stack = stack.part(layers.start, layers.stop)
-        rows = StackRows(PlacedRows.packed(packed.lengths, packed.seen), positions=packed.positions)
-        return self._run(stack, x, rows, adaptation)
+        return self._run(stack, x, self._backbone.bert.place(packed), adaptation)
 
     def encode(self, packed: Packed, adaptation: BatchAdaptation) -> Tensor:
         model = self._backbone.t5

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
+from peltier_backbone.checkpoint.deberta_config import DebertaConfig
 
 from peltier_adapters.ops import choice
 
@@ -37,9 +38,11 @@ class CudaCapture:
 
 
 def can_capture(backbone: Backbone) -> bool:
-    """Whether batches of `backbone` can be captured: it is an encoder on a GPU and the Triton backend is used. The
-    torch backend loops over adapters with lengths on the host, so it cannot be captured."""
-    return isinstance(backbone.model, Bert) and choice.choose_backend(backbone.device, backbone.dtype).name == "triton"
+    """Whether batches of `backbone` can be captured: it is a BERT or a relative, but no DeBERTa, on a GPU, and the
+    Triton backend is used. The torch backend loops over adapters with lengths on the host, so it cannot be captured."""
+    if not isinstance(backbone.model, Bert) or isinstance(backbone.config, DebertaConfig):
+        return False
+    return choice.choose_backend(backbone.device, backbone.dtype).name == "triton"
 
 
 def create_graphs(backbone: Backbone) -> "Graphs | None":

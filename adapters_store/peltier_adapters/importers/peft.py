@@ -10,7 +10,7 @@ from pathlib import Path
 
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
@@ -128,13 +128,17 @@ def _take_pairs(
     pairs = {}
     for module, alpha in alphas.items():
         if module not in modules:
-            raise AdapterError(
-                f"{rest.where}: LoRA adapts {module!r}; only linear maps of this backbone's layers are supported"
-            )
+            raise AdapterError(f"{rest.where}: LoRA adapts {module!r}; {_supported(config)}")
         names = LoraNames(f"{module}{_A}", f"{module}{_B}")
         pair = take_pair(rest, names, alpha, modules[module][0], config)
         pairs[modules[module]] = replace(pair, scale=alpha / math.sqrt(len(pair.a))) if stable else pair
     return pairs
+
+
+def _supported(config: BackboneConfig) -> str:
+    if isinstance(config, DebertaConfig) and config.shares_maps:
+        return "on a DeBERTa only value_proj and the maps named dense of its layers are supported"
+    return "only linear maps of this backbone's layers are supported"
 
 
 def _merge_pooler(rest: Checkpoint, alpha: float, backbone: Backbone, *, stable: bool) -> None:

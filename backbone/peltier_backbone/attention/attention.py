@@ -5,7 +5,9 @@ A `Span` is a run of neighbouring rows that attend in one call. Rows with a pref
 rows need no memory for the prefix.
 """
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -21,6 +23,25 @@ from peltier_backbone.text.packing import Packed
 _MAX_PADDED_TOKENS = 16
 # For these numbers of keys plain products are faster than the fused kernel on the CPU: by a quarter with 25 keys.
 _UNFUSED_NUM_KEYS = range(17, 65)
+
+
+class PositionScores(Protocol):
+    """What the positions of tokens add to the scores of attention. A prefix has no position, and gets nothing."""
+
+    @property
+    def scale(self) -> float:
+        """What products of queries and keys are multiplied by; what is added is scaled already."""
+
+    def between(self, layer: int, query: Tensor, key: Tensor) -> Tensor:
+        """What is added to the scores of consecutive tokens in `layer`, broadcast to [..., heads, queries, keys].
+        Queries and keys are [..., heads, tokens, head size]; keys are those of the first tokens."""
+
+
+class LayerScores(NamedTuple):
+    """`PositionScores` in one layer."""
+
+    scale: float
+    between: Callable[[Tensor, Tensor], Tensor]
 
 
 class Span:
@@ -39,24 +60,25 @@ class Span:
         self._window = None if window is None or max(self._lengths) <= window + 1 else window
         assert self._window is None or self._seen == self._lengths, "a pad beyond the window would see no key"
 
-    def attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
-        """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
+    def attend(self, qkv: Tensor, prefix: Prefix | None, scores: LayerScores | None = None) -> Tensor:
+        """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]. With a window there are no `scores`
+        of positions."""
         if qkv.device.type != "cpu":
-            return self._padded(qkv, prefix, self._padding)
+            return self._padded(qkv, prefix, self._padding, scores)
         if self._trains or qkv.requires_grad:
-            return self._in_groups(qkv, prefix)
+            return self._in_groups(qkv, prefix, scores)
         # Attention is slower in bfloat16 than in float32 on the CPU, at any length.
         exact = qkv.float()
         prefix = None if prefix is None else Prefix(prefix.keys.float(), prefix.values.float())
         if self._padding.uniform and self._padding.width <= _MAX_PADDED_TOKENS:
-            return self._padded(exact, prefix, self._padding).to(qkv.dtype)
-        return self._by_row(exact, prefix).to(qkv.dtype)
+            return self._padded(exact, prefix, self._padding, scores).to(qkv.dtype)
+        return self._by_row(exact, prefix, scores).to(qkv.dtype)
 
     @cached_property
     def _padding(self) -> Padding:
         return Padding(self._lengths, self._device, self._seen)
 
-    def _by_row(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+    def _by_row(self, qkv: Tensor, prefix: Prefix | None, scores: LayerScores | None) -> Tensor:
         heads = qkv.view(len(qkv), 3, self._num_heads, -1).permute(1, 2, 0, 3)  # [3, heads, tokens, head size]
         context = []
         for row, (own, seen) in enumerate(zip(torch.split(heads, list(self._lengths), 2), self._seen, strict=True)):
@@ -67,31 +89,37 @@ class Span:
             if self._window is not None and query.shape[1] > self._window + 1:
                 context.append(attend_near(query, key, value, front, self._window))
                 continue
+            added = None if scores is None else scores.between(query, key)
             if front is not None:
                 key, value = torch.cat((front[0], key), 1), torch.cat((front[1], value), 1)
-            context.append(_attend_row(query, key, value))
+                added = None if added is None else F.pad(added, (front[0].shape[1], 0))
+            context.append(_attend_row(query, key, value, added, scores and scores.scale))
         return torch.cat(context, 1).transpose(0, 1).flatten(1)
 
-    def _in_groups(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+    def _in_groups(self, qkv: Tensor, prefix: Prefix | None, scores: LayerScores | None) -> Tensor:
         contexts = []
         for group in self._groups:
             own = None if prefix is None else Prefix(*(part.index_select(0, group.rows) for part in prefix))
-            contexts.append(self._padded(qkv, own, group.padding))
+            contexts.append(self._padded(qkv, own, group.padding, scores))
         return self._groups.join(contexts)
 
     @cached_property
     def _groups(self) -> Groups:
         return Groups(self._lengths, self._seen, self._device)
 
-    def _padded(self, qkv: Tensor, prefix: Prefix | None, padding: Padding) -> Tensor:
+    def _padded(self, qkv: Tensor, prefix: Prefix | None, padding: Padding, scores: LayerScores | None) -> Tensor:
         padded = padding.pad(qkv)  # [rows, width, 3 * hidden]
         heads = padded.view(*padded.shape[:2], 3, self._num_heads, -1)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
+        added = None if scores is None else scores.between(query, key).to(qkv.dtype)
         if prefix is not None:
             key, value = torch.cat((prefix.keys, key), 2), torch.cat((prefix.values, value), 2)
         mask = self._mask(padding, qkv, key.shape[2] - padding.width)
+        if added is not None:
+            added = F.pad(added, (key.shape[2] - padding.width, 0))
+            mask = added if mask is None else added + mask
         attend = _differentiable if self._trains or qkv.requires_grad else F.scaled_dot_product_attention
-        return padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
+        return padding.unpad(attend(query, key, value, mask, scale=scores and scores.scale).transpose(1, 2).flatten(2))
 
     def _mask(self, padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:
         """What is added to padded logits, broadcast to [rows, heads, queries, keys]."""
@@ -102,27 +130,36 @@ class Span:
         return F.pad(padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
 
 
-def _attend_row(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """One row's context, [heads, tokens, head size]."""
+def _attend_row(query: Tensor, key: Tensor, value: Tensor, added: Tensor | None, scale: float | None) -> Tensor:
+    """One row's context, [heads, tokens, head size]; `added` is what positions add to the scores."""
     if key.shape[1] not in _UNFUSED_NUM_KEYS:
-        return F.scaled_dot_product_attention(query[None], key[None], value[None])[0]
-    scale = query.shape[-1] ** -0.5
+        mask = None if added is None else added[None]
+        return F.scaled_dot_product_attention(query[None], key[None], value[None], mask, scale=scale)[0]
+    alpha = query.shape[-1] ** -0.5 if scale is None else scale
     # With `beta` 0 torch never reads the first argument.
-    logits = torch.baddbmm(query.new_empty(1, 1, 1), query, key.transpose(1, 2), beta=0, alpha=scale)
+    first = query.new_empty(1, 1, 1) if added is None else added
+    logits = torch.baddbmm(first, query, key.transpose(1, 2), beta=0 if added is None else 1, alpha=alpha)
     return torch.bmm(logits.softmax(-1), value)
 
 
-def _differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+def _differentiable(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scale: float | None = None
+) -> Tensor:
     """Attention by plain products: on the CPU the backward pass of the fused kernel is several times slower."""
-    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = torch.matmul(query * factor, key.transpose(-1, -2))
     return torch.matmul((scores if mask is None else scores + mask).softmax(-1), value)
 
 
 class SpanAttention:
-    """One attention for each span of the rows of a batch, within a `window` as in `Span`. All layers use it."""
+    """One attention for each span of the rows of a batch, with a `window` as in `Span`, or with `scores`. All layers
+    use it."""
 
-    def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, window: int | None = None) -> None:
-        self._adaptation = adaptation
+    def __init__(
+        self, packed: Packed, adaptation: Adaptation, num_heads: int, window: int | None = None,
+        scores: PositionScores | None = None,
+    ) -> None:  # fmt: skip
+        self._adaptation, self._scores = adaptation, scores
         self._spans = [
             Span(packed, rows, num_heads, window, trains=adaptation.trains)
             for rows in adaptation.spans(len(packed.lengths))
@@ -130,10 +167,13 @@ class SpanAttention:
 
     def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
         """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""
+        scores = None
+        if self._scores is not None:
+            scores = LayerScores(self._scores.scale, partial(self._scores.between, layer))
         contexts, sizes = [], [span.tokens.stop - span.tokens.start for span in self._spans]
         # The backward pass of slices would fill one whole tensor for each.
         for number, (span, own, given) in enumerate(
             zip(self._spans, torch.split(qkv, sizes), torch.split(x, sizes), strict=True)
         ):
-            contexts.append(span.attend(own, self._adaptation.prefix(layer, number, given)))
+            contexts.append(span.attend(own, self._adaptation.prefix(layer, number, given), scores))
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts)

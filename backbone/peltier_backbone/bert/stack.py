@@ -1,11 +1,12 @@
 """The layers of BERT for one native call."""
 
-from ctypes import addressof
+from ctypes import Array, addressof
 from itertools import starmap
 
 import torch
 
 from peltier_backbone.bert.bert import Bert
+from peltier_backbone.bert.disentangled_positions import DisentangledPositions
 from peltier_backbone.bert.layer import ACTIVATION, Layer
 from peltier_backbone.linear.placing import place_map, place_norm
 from peltier_backbone.native.program import ACTIVATIONS
@@ -23,9 +24,20 @@ def lay_out(model: Bert) -> Stacks | None:
     layout = StackLayout(
         layers=addressof(placed), count=len(placed), norms_half=like.weight.dtype == torch.bfloat16, hidden=hidden,
         heads=num_heads, size=hidden // num_heads, activation=ACTIVATIONS[ACTIVATION], post=True, centered=True,
-        rounded=model.rounded, eps=like.eps, scale=(hidden // num_heads) ** -0.5,
+        rounded=model.rounded, eps=like.eps,
+        scale=(hidden // num_heads) ** -0.5 if model.positions is None else model.positions.scale,
     )  # fmt: skip
-    return Stacks(NativeStack(layout, (placed, layers), layers[0].maps()[0].packed_by))
+    if isinstance(model.positions, DisentangledPositions):
+        layout.distances = _lay_out_distances(model.positions, placed)
+    return Stacks(NativeStack(layout, (placed, layers, model.positions), layers[0].maps()[0].packed_by))
+
+
+def _lay_out_distances(positions: DisentangledPositions, placed: Array[StackLayer]) -> int:
+    """Gives each layer its tables; returns the number of their columns."""
+    for name, table in positions.tables():
+        for layer, own in zip(placed, table, strict=True):
+            setattr(layer, name, own.data_ptr())
+    return next(table.shape[-1] for _, table in positions.tables())
 
 
 def _lay_out_layer(index: int, layer: Layer) -> StackLayer:

@@ -16,6 +16,10 @@ _SIZES = {
     "intermediate_size": "intermediate_size",
     "max_positions": "max_position_embeddings",
 }
+# The buckets of distances, and the distance from which on all share one. MPNet's code has no others.
+NUM_BUCKETS, MAX_DISTANCE = 32, 128
+# MPNet numbers positions from two on, whatever its padding index is.
+_MPNET_FIELDS = {"relative_attention_num_buckets": NUM_BUCKETS, "pad_token_id": 1}
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class BertConfig(EncoderConfig):
         projection = (width + 1) * hidden if self.factored else 0
         layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + 5 * hidden
         pooler = hidden * (hidden + 1) if self.pooled else 0
-        return embeddings + projection + self.num_layers * layer + pooler
+        biases = NUM_BUCKETS * self.num_heads if self.relative else 0
+        return embeddings + projection + biases + self.num_layers * layer + pooler
 
     @property
     def max_tokens(self) -> int:
@@ -68,9 +73,25 @@ class BertConfig(EncoderConfig):
     def typed(self) -> bool:
         return BERT_FAMILIES[self.family].typed and self.num_token_types > 1
 
+    @cached_property
+    def relative(self) -> bool:
+        """Whether attention has a bias by distance."""
+        return BERT_FAMILIES[self.family].relative
+
     @property
     def pooled(self) -> bool:
         return BERT_FAMILIES[self.family].pooled
+
+
+def read_sizes(fields: Fields, family: PostNormFamily) -> dict[str, Any]:
+    """The sizes that all of these families have, by their names in the configuration."""
+    kind = BERT_FAMILIES[family]
+    values: dict[str, Any] = {name: fields.size(kind.key(key)) for name, key in _SIZES.items()}
+    if values["hidden_size"] % values["num_heads"]:
+        raise fields.error(
+            f"{kind.key('hidden_size')} {values['hidden_size']} is not divisible by its {values['num_heads']} heads"
+        )
+    return values
 
 
 def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
@@ -78,11 +99,9 @@ def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
     kind = BERT_FAMILIES[family]
     for key, served in (("hidden_act", "gelu"), ("position_embedding_type", "absolute"), ("is_decoder", False)):
         fields.only(kind.key(key), served)
-    values: dict[str, Any] = {name: fields.size(kind.key(key)) for name, key in _SIZES.items()}
-    if values["hidden_size"] % values["num_heads"]:
-        raise fields.error(
-            f"{kind.key('hidden_size')} {values['hidden_size']} is not divisible by its {values['num_heads']} heads"
-        )
+    for key, number in _MPNET_FIELDS.items() if kind.relative else ():
+        fields.only(key, number)
+    values = read_sizes(fields, family)
     config = BertConfig(
         family=family,
         pad_token_id=fields.token("pad_token_id", 1 if kind.after_pad else 0),

@@ -15,6 +15,7 @@ class BertFamily:
     `embeds_types`: there is a table of token types. `typed`: token types are read; other families read every token as
     type zero, also in pairs. `pooled`: the encoder has a pooler. `after_pad`: a row's first position is the padding
     index plus one, otherwise zero. `factored`: embeddings have a width of their own, and a map to the hidden size.
+    `relative`: attention also has a bias by distance, as T5's encoder, which all layers share.
     """
 
     prefix: str
@@ -26,6 +27,7 @@ class BertFamily:
     pooled: bool = False
     after_pad: bool = False
     factored: bool = False
+    relative: bool = False
 
     def key(self, name: str) -> str:
         """Its key in config.json for BERT's key `name`."""
@@ -58,6 +60,14 @@ _DISTILBERT_MODULES = {
     "ffn.lin2.": "output.dense.",
     "output_layer_norm.": "output.LayerNorm.",
 }
+_MPNET_MODULES = {
+    "attention.attn.q.": "attention.self.query.",
+    "attention.attn.k.": "attention.self.key.",
+    "attention.attn.v.": "attention.self.value.",
+    "attention.attn.o.": "attention.output.dense.",
+    "attention.LayerNorm.": "attention.output.LayerNorm.",
+}
+_DEBERTA_MODULES = {f"attention.self.{part}_proj.": f"attention.self.{part}." for part in ("query", "key", "value")}
 _ROBERTA = BertFamily("roberta.", ("lm_head.",), after_pad=True)
 BERT_FAMILIES: Mapping[PostNormFamily, BertFamily] = {
     "bert": BertFamily("bert.", ("cls.",), typed=True, pooled=True),
@@ -68,4 +78,10 @@ BERT_FAMILIES: Mapping[PostNormFamily, BertFamily] = {
         "distilbert.", ("vocab_",), keys=_DISTILBERT_KEYS, modules=_DISTILBERT_MODULES, embeds_types=False
     ),
     "electra": BertFamily("electra.", ("generator_", "discriminator_"), typed=True, factored=True),
+    "deberta-v2": BertFamily(
+        "deberta.", ("cls.", "lm_predictions.", "mask_predictions."), modules=_DEBERTA_MODULES, typed=True
+    ),
+    "mpnet": BertFamily(
+        "mpnet.", ("lm_head.",), modules=_MPNET_MODULES, embeds_types=False, after_pad=True, relative=True
+    ),
 }

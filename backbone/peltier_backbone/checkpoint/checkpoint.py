@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 CHECKPOINT_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "config.json", "tokenizer*", "vocab*", "merges.txt"]
-CHECKPOINT_PATTERNS += ["special_tokens_map.json", "spiece.model", "sentencepiece.bpe.model", POOLING_FILE]
+CHECKPOINT_PATTERNS += ["special_tokens_map.json", "spiece.model", "spm.model", "sentencepiece.bpe.model", POOLING_FILE]
 _CONFIG_PATTERNS = ["config.json", POOLING_FILE]
 
 

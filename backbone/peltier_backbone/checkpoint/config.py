@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from peltier_backbone.checkpoint.bert_config import BertConfig, parse_bert
+from peltier_backbone.checkpoint.deberta_config import DebertaConfig, parse_deberta
 from peltier_backbone.checkpoint.fields import Fields
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig, parse_modernbert
 from peltier_backbone.checkpoint.sentence_pooling import read_sentence_pooling
@@ -19,6 +20,7 @@ __all__ = [
     "BackboneConfig",
     "BertConfig",
     "Config",
+    "DebertaConfig",
     "Family",
     "ModernBertConfig",
     "T5Config",
@@ -29,6 +31,7 @@ __all__ = [
 Config = BertConfig | ModernBertConfig | T5Config
 _Parse = Callable[[Fields], Config]
 _PARSERS: dict[str, _Parse] = {family: partial(parse_bert, family=family) for family in POST_NORM_FAMILIES}
+_PARSERS["deberta-v2"] = parse_deberta
 _PARSERS["modernbert"] = parse_modernbert
 _PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}
 

@@ -33,6 +33,8 @@ _T5 = (
 )
 _MODERNBERT = ("window", "is_local", "global_theta", "local_theta")
 _FIELDS: dict[Family, tuple[str, ...]] = dict.fromkeys(POST_NORM_FAMILIES, _COMMON + _BERT)
+_FIELDS["deberta-v2"] += ("embedding_size", "num_buckets", "reach", "kinds", "shares_maps")
+_FIELDS["deberta-v2"] += ("norms_distances", "places_tokens")
 _FIELDS["electra"] += ("embedding_size",)
 _FIELDS |= dict.fromkeys(TEXT_FAMILIES, _COMMON + _T5)
 _FIELDS["modernbert"] = _COMMON + _MODERNBERT

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 
 from peltier_backbone.checkpoint.sentence_pooling import SentencePooling
 
-PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]
+PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "deberta-v2"]
 TextFamily = Literal["t5", "mt5", "umt5"]
 Family = PostNormFamily | TextFamily | Literal["modernbert"]
 POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)

@@ -15,6 +15,7 @@ from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.linear.norm import LayerNorm
 from peltier_backbone.linear.table import Table
 from peltier_backbone.modernbert.layer import Layer
+from peltier_backbone.native.rows import PlacedRows, StackRows
 from peltier_backbone.text.packing import Packed
 
 
@@ -78,6 +79,10 @@ class ModernBert:
             x = layer.feed_forward(x, adaptation)
         last = len(self.layers)
         return x if layers.stop < last else adaptation.norm(2 * last, x, self.final_norm)
+
+    def place(self, packed: Packed) -> StackRows:
+        """The rows for a native call, each of which sees its own tokens."""
+        return StackRows(PlacedRows.packed(packed.lengths, packed.seen), positions=packed.positions)
 
     def norms(self) -> list[LayerNorm]:
         """All norms in the order of `Adaptation.norm`: that of the embeddings, those before attentions from the second

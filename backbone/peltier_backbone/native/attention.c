@@ -48,6 +48,9 @@ static head head_of(const attend_call *c, const group *g, int64_t number, int64_
     head h = {
         .query = moved(c->query, r->first, column), .key = moved(keys, 0, offset), .value = moved(values, 0, offset),
         .context = moved(c->context, r->first, column), .tokens = r->tokens, .seen = r->keys, .size = c->size, .gate = 1};
+    const int64_t first = number * c->size * c->distances + c->distances / 2;
+    if (c->distance_queries) h.distance_queries = (matrix){c->distance_queries + first, c->distances, 0};
+    if (c->distance_keys) h.distance_keys = (matrix){c->distance_keys + first, c->distances, 0};
     if (r->bias) h.bias = (matrix){r->bias + number * r->bias_head, r->bias_query, 0};
     if (g) place_prefix(&h, prefix_of(c->place, g), g, number, c->gates, row);
     return h;
@@ -87,7 +90,7 @@ static int64_t num_seen(int64_t keys, int64_t window) {
 static int attend_share(const void *attend_job, share own) {
     const job *j = attend_job;
     const attend_call *c = j->call;
-    const scratch s = new_scratch(j->most, c->size);
+    const scratch s = new_scratch(j->most, c->size, c->distances > 0);
     if (!s.keys) return 1;
     const group *g = c->table.groups;
     for (int64_t k = own.first; k < own.last; k++) {

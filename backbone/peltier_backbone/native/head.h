@@ -14,17 +14,20 @@
 /* One head of one row. It has `prefix` keys, which are multiplied by `gate`, then `seen` keys of the row; its values
  * likewise. A bias has a row for each query and an element for each of the `seen` keys; its data are NULL if there is
  * none. If `window` is not 0, query q sees the whole prefix and the other keys whose numbers differ from q + `offset`
- * by at most `window`. */
+ * by at most `window`. Queries and keys of distances are columns, that of distance 0 at the address; their data are NULL if
+ * there are none. */
 typedef struct {
-    matrix query, key, value, prefix_key, prefix_value, context, bias;
+    matrix distance_queries, distance_keys, query, key, value, prefix_key, prefix_value, context, bias;
     int64_t tokens, seen, prefix, size, window, offset;
     float gate;
 } head;
 
-/* The buffers for one head, in one allocation that begins with `keys`. `shares` has the softmax in bfloat16. */
+/* The buffers for one head, in one allocation that begins with `keys`. `shares` has the softmax in bfloat16. With
+ * distances, `tokens` has QUERIES queries or keys, and `near` their products with distances. */
 typedef struct {
     float *keys, *values, *queries, *logits, *scales;
     void *shares;
+    float *tokens, *near;
 } scratch;
 
 static int64_t padded(int64_t count) {
@@ -32,12 +35,14 @@ static int64_t padded(int64_t count) {
 }
 
 /* The buffers for heads of `size` elements with at most `keys` keys. Without memory, `keys` of the result is NULL. */
-static scratch new_scratch(int64_t keys, int64_t size) {
-    const int64_t most = padded(keys), wide = padded(size + LANES);
-    float *memory = new_floats(2 * most * wide + QUERIES * (2 * most + wide + 1));
+static scratch new_scratch(int64_t keys, int64_t size, int distances) {
+    const int64_t most = padded(keys), wide = padded(size + LANES), near = most + QUERIES + 2 * LANES;
+    const int64_t plain = 2 * most * wide + QUERIES * (2 * most + wide + 1);
+    float *memory = new_floats(plain + (distances ? QUERIES * (wide + near) : 0));
     if (!memory) return (scratch){0};
     float *queries = memory + 2 * most * wide, *logits = queries + QUERIES * wide, *scales = logits + QUERIES * most;
-    return (scratch){memory, memory + most * wide, queries, logits, scales, scales + QUERIES};
+    float *tokens = memory + plain;
+    return (scratch){memory, memory + most * wide, queries, logits, scales, scales + QUERIES, tokens, tokens + QUERIES * wide};
 }
 
 /* Loads elements of a token of one head, and prefetches those of the next head, which follow them. Tokens are too far
@@ -88,11 +93,61 @@ INLINE void copy_rows(matrix to, matrix from, int64_t rows, int64_t size, float 
             store((void *)at(to, row, d), to.half, to.stride - d, load_ahead(from, row, d, size) * factor);
 }
 
+INLINE void add_line(float *to, const float *line, int64_t count) {
+    for (int64_t k = 0; k < count; k += LANES)
+        store(to + k, 0, count - k, load(to + k, 0, count - k) + load(line + k, 0, count - k));
+}
+
 static void add_bias(float *logits, const head *h, int64_t query) {
-    for (int64_t key = 0; key < h->seen; key += LANES) {
-        const int64_t left = h->seen - key;
-        float *to = logits + h->prefix + key;
-        store(to, 0, left, load(to, 0, left) + load(at(h->bias, query, key), 0, left));
+    add_line(logits + h->prefix, at(h->bias, query, 0), h->seen);
+}
+
+/* The products of queries or keys x with `count` columns of distances from number `first` on, from the middle. */
+static matrix multiply_distances(const head *h, scratch s, matrix x, int64_t rows, matrix columns, int64_t first, int64_t count) {
+    const matrix near = {s.near, padded(count) + LANES, 0};
+    const product p = {
+        .y = near, .x = x, .w = {(const float *)columns.data + first, columns.stride, 0}, .inner = h->size, .outer = count};
+    multiply(&p, rows);
+    return near;
+}
+
+static matrix copy_tokens(const head *h, scratch s, matrix from, int64_t first, int64_t count, float scale) {
+    const matrix tokens = {s.tokens, h->size, 0};
+    copy_rows(tokens, (matrix){at(from, first, 0), from.stride, from.half}, count, h->size, scale);
+    return tokens;
+}
+
+/* Adds the products of `count` queries with the keys of distances to `logits`. */
+static void add_distance_keys(const head *h, scratch s, matrix logits, int64_t first, int64_t count, float scale) {
+    const matrix queries = copy_tokens(h, s, h->query, first, count, scale);
+    const matrix near =
+        multiply_distances(h, s, queries, count, h->distance_keys, 1 - first - count, h->seen + count - 1);
+    for (int64_t q = 0; q < count; q++)
+        add_line((float *)at(logits, q, h->prefix), at(near, q, count - 1 - q), h->seen);
+}
+
+/* Adds the products `near` of LANES keys or less from number `key` on to the logits of LANES queries or less. */
+INLINE void add_square(matrix logits, matrix near, int64_t queries, int64_t keys, int64_t query, int64_t key) {
+    lanes square[LANES];
+    for (int64_t i = 0; i < LANES; i++)
+        square[i] = key + i < keys ? load(at(near, key + i, keys - 1 - key - i + query), 0, LANES) : (lanes){0};
+    _Pragma("unroll") for (int width = 1; width < LANES; width *= 2) exchange(square, width);
+    for (int64_t i = 0; i < LANES && query + i < queries; i++) {
+        float *to = (float *)at(logits, query + i, key);
+        store(to, 0, keys - key, load(to, 0, keys - key) + square[i]);
+    }
+}
+
+/* Adds the products of keys with the queries of distances to the logits of `count` queries. */
+static void add_distance_queries(const head *h, scratch s, matrix logits, int64_t first, int64_t count, float scale) {
+    for (int64_t start = 0; start < h->seen; start += QUERIES) {
+        const int64_t keys = h->seen - start < QUERIES ? h->seen - start : QUERIES;
+        const matrix tokens = copy_tokens(h, s, h->key, start, keys, scale);
+        const matrix near =
+            multiply_distances(h, s, tokens, keys, h->distance_queries, first - start - keys + 1, count + keys - 1);
+        const matrix own = {at(logits, 0, h->prefix + start), logits.stride, 0};
+        for (int64_t key = 0; key < keys; key += LANES)
+            for (int64_t query = 0; query < count; query += LANES) add_square(own, near, count, keys, query, key);
     }
 }
 
@@ -112,12 +167,14 @@ typedef struct {
     float scale;
 } head_products;
 
-static void attend_by(const head *h, head_products w) {
+static void attend_by(const head *h, scratch s, head_products w) {
     for (int64_t first = 0; first < h->tokens; first += QUERIES) {
         const int64_t count = h->tokens - first < QUERIES ? h->tokens - first : QUERIES;
         const matrix from = {at(h->query, first, 0), h->query.stride, h->query.half};
         copy_rows(w.find.x, from, count, h->size, w.scale);
         w.multiply(&w.find, count);
+        if (h->distance_keys.data) add_distance_keys(h, s, w.find.y, first, count, w.scale);
+        if (h->distance_queries.data) add_distance_queries(h, s, w.find.y, first, count, w.scale);
         for (int64_t row = 0; h->bias.data && row < count; row++)
             add_bias((float *)at(w.find.y, row, 0), h, first + row);
         for (int64_t row = 0; h->window && row < count; row++)
@@ -135,7 +192,7 @@ static void attend(const head *h, scratch s, float scale) {
         for (int64_t d = 0; d < h->size; d += LANES)
             store(s.values + key * h->size + d, 0, h->size - d, load_key(h, h->prefix_value, h->value, key, d));
     const matrix logits = {s.logits, stride, 0}, queries = {s.queries, h->size, 0};
-    attend_by(h, (head_products){
+    attend_by(h, s, (head_products){
         .multiply = multiply, .scale = scale, .soft = {s.logits, logits, stride, keys},
         .find = {.y = logits, .x = queries, .w = {s.keys, stride, 0}, .inner = h->size, .outer = stride},
         .mix = {.x = logits, .w = {s.values, h->size, 0}, .scale = s.scales, .inner = keys, .outer = h->size}});
@@ -176,7 +233,7 @@ static void attend_pairs(const head *h, scratch s, float scale) {
     transpose_pairs(s.keys, h);
     pair_values(s.values, h);
     const matrix logits = {s.logits, stride, 0}, shares = {s.shares, stride, 1}, queries = {s.queries, inner, 1};
-    attend_by(h, (head_products){
+    attend_by(h, s, (head_products){
         .multiply = multiply_pairs, .scale = scale, .soft = {s.logits, shares, stride, keys},
         .find = {.y = logits, .x = queries, .w = {s.keys, 2 * stride, 1}, .inner = inner, .outer = stride},
         .mix = {.x = shares, .w = {s.values, 2 * inner, 1}, .scale = s.scales, .inner = even, .outer = h->size}});

@@ -121,7 +121,12 @@ typedef struct {
  * it, are multiplied as bfloat16 if the processor has the instructions. With groups, row r of the table is row r here. It
  * also attends to the prefix of its group's program at `place`, multiplied by gates[r] if the prefix has a gate; the bias
  * of a prefix is 0. If `window` is not 0, query q of a row sees the prefix and the keys whose numbers differ from q by at
- * most `window`; such a row has as many keys as queries. */
+ * most `window`; such a row has as many keys as queries.
+ *
+ * Distances have queries and keys too, or NULL: [heads, size, distances], an odd number of columns. The middle one is that
+ * of distance 0; those of keys go by key - query, those of queries by query - key. Scores add a query times the key of the
+ * distance, and the query of the distance times a key, both multiplied by `scale`; a prefix has no distances, and `once`
+ * neither. */
 typedef struct {
     matrix context, query;
     placed_keys keys;
@@ -131,6 +136,8 @@ typedef struct {
     table table;
     int64_t place;
     const float *gates;
+    const float *distance_queries, *distance_keys;
+    int64_t distances;
 } attend_call;
 int peltier_attend(const attend_call *call);
 

@@ -85,10 +85,12 @@ class PlacedRows:
     kept: object = None
 
     @classmethod
-    def packed(cls, lengths: Sequence[int], seen: Sequence[int]) -> Self:
-        """Rows of `lengths` tokens back to back, each of which attends to its first `seen` tokens."""
+    def packed(cls, lengths: Sequence[int], seen: Sequence[int], line: Tensor | None = None) -> Self:
+        """Rows of `lengths` tokens back to back, each of which attends to its first `seen` tokens, with the biases of
+        `line`, as in `LineBias`."""
         rows = zip(accumulate(lengths, initial=0), lengths, seen, strict=False)
-        return cls(torch.tensor([(start, length, start, keys, 0, 0, 0) for start, length, keys in rows]))
+        bias = (0, 0, 0) if line is None else LineBias(line).layout()
+        return cls(torch.tensor([(start, length, start, keys, *bias) for start, length, keys in rows]), line)
 
     @classmethod
     def place(cls, rows: Sequence[PlacedRow]) -> Self:

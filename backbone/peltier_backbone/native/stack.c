@@ -81,12 +81,16 @@ static int project(const run *r, int site, int64_t number, const frozen_map *w, 
 
 static int attend(
     const run *r, int64_t number, matrix query, const placed_keys *k, const placed_row *rows, int64_t num_rows,
-    int64_t window) {
+    const layer *own) {
     const stack_call *c = r->c;
     const stack *s = r->s;
     attend_call call = {
         .context = r->context, .query = query, .keys = *k, .rows = rows, .num_rows = num_rows, .heads = s->heads,
-        .size = s->size, .once = c->once, .rounded = s->rounded, .window = window, .scale = s->scale};
+        .size = s->size, .once = c->once, .rounded = s->rounded, .scale = s->scale};
+    if (own) {
+        call.window = own->window, call.distances = s->distances;
+        call.distance_queries = own->distance_queries, call.distance_keys = own->distance_keys;
+    }
     if (!c->prefixed) return peltier_attend(&call);
     call.table = c->table;
     call.place = c->sites[SITE_PREFIX] + number;
@@ -143,7 +147,7 @@ static int own_attention(const run *r, const layer *l, int64_t number) {
         const keep_keys_call call = {*own, keys, c->places, c->tokens, r->s->heads, r->s->size};
         peltier_keep_keys(&call);
     }
-    failed |= attend(r, l->attention, query, own, rows_of(r, number), c->num_rows, l->window);
+    failed |= attend(r, l->attention, query, own, rows_of(r, number), c->num_rows, l);
     failed |= project(r, SITE_ATTENTION_OUTPUT, l->attention, &l->output, r->y, r->context);
     failed |= adapt(r, SITE_ATTENTION, l->block, r->y, r->y, r->x, r->s->hidden);
     return failed | end(r, &l->own_norm);
@@ -154,7 +158,7 @@ static int cross_attention(const run *r, const layer *l, int64_t number) {
     const matrix query = room_for(r, &l->query);
     int failed = begin(r, &l->cross_norm);
     failed |= project(r, SITE_QUERY, l->cross, &l->query, query, r->input);
-    failed |= attend(r, l->cross, query, c->cross + number, c->cross_rows, c->num_cross_rows, 0);
+    failed |= attend(r, l->cross, query, c->cross + number, c->cross_rows, c->num_cross_rows, NULL);
     failed |= project(r, SITE_ATTENTION_OUTPUT, l->cross, &l->cross_output, r->y, r->context);
     return failed | end(r, &l->cross_norm);
 }

@@ -20,13 +20,15 @@ typedef struct {
 } stack_norm;
 
 /* An encoder's layer has no cross-attention: its `query` has no outputs. With `turns`, queries and keys turn by their
- * positions as in `peltier_rotate`. A `window` is as for `peltier_attend`. */
+ * positions as in `peltier_rotate`. A `window` is as for `peltier_attend`,
+ * and so are the queries and keys of distances. */
 typedef struct {
     stack_norm own_norm, cross_norm, feed_norm;
     frozen_map query_key_value, output, query, cross_output, expand, contract;
     int64_t block, attention, cross;
     const float *turns;
     int64_t window;
+    const float *distance_queries, *distance_keys;
 } layer;
 
 /* The layers, and what they share. Without `post` (T5), a sub-layer reads a norm of the sum so far, and the `final`
@@ -37,7 +39,7 @@ typedef struct {
     const layer *layers;
     int64_t count;
     stack_norm final;
-    int64_t norms_half, hidden, heads, size, activation, gated, post, centered, rounded, block_biases;
+    int64_t norms_half, hidden, heads, size, activation, gated, post, centered, rounded, block_biases, distances;
     double eps, scale;
 } stack;
 

@@ -20,7 +20,7 @@ from peltier_backbone.text.windows import RowFrame, WindowedText, window_starts
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
 _FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
-_SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model")
+_SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
 # Packages by their modules: what converts any file but tokenizer.json, and what SentencePiece models need beside it.
 _CONVERTER = {"transformers": "transformers"}
 _SENTENCEPIECE_PACKAGES = {"sentencepiece": "sentencepiece", "google.protobuf": "protobuf"}
@@ -135,7 +135,9 @@ class Tokenizer:
     @property
     def pad_id(self) -> int | None:
         """The id of the token that pads an encoder's rows; None if the vocabulary has no such token."""
-        known = (self._fast.token_to_id(token) for token in _PADS)
+        # MPNet's vocabulary has BERT's token too, which is no special token there.
+        special = {token.content for token in self._fast.get_added_tokens_decoder().values()}
+        known = (self._fast.token_to_id(token) for token in sorted(_PADS, key=lambda token: token not in special))
         return next((one for one in known if one is not None), None)
 
     def ids(self, text: str) -> tuple[int, ...]:

@@ -29,6 +29,8 @@ OUTCOMES: dict[str, dict[str, str | None]] = {
         "distilbert-lora-tokens": None,
         "electra-lora": None,
         "electra-lora-tokens": None,
+        "mpnet-lora-tokens": None,
+        "mpnet-lora-everywhere": None,
         "modernbert-lora": None,
         "modernbert-ln": None,
         "modernbert-lora-tokens": "a ModernBERT's classifier has its own dense layer and norm",

@@ -23,6 +23,14 @@ GOOD: dict[str, Any] = {
 }
 
 DISTILBERT = {"model_type": "distilbert", "vocab_size": 30, "dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12}
+DEBERTA = {
+    **GOOD,
+    "model_type": "deberta-v2",
+    "type_vocab_size": 0,
+    "relative_attention": True,
+    "position_buckets": 8,
+    "pos_att_type": "p2c|c2p",
+}
 MODERNBERT = {**GOOD, "model_type": "modernbert", "local_attention": 8}
 T5 = {
     "model_type": "t5",
@@ -57,9 +65,9 @@ def test_the_rate_of_dropout_is_the_checkpoints(file: dict[str, Any], rate: floa
     assert parse_config(file, "config.json").dropout == rate
 
 
-@pytest.mark.parametrize(("family", "first", "longest"), [("bert", 0, 16), ("roberta", 2, 14)])
+@pytest.mark.parametrize(("family", "first", "longest"), [("bert", 0, 16), ("roberta", 2, 14), ("mpnet", 2, 14)])
 def test_positions_of_a_family(family: str, first: int, longest: int):
-    """RoBERTa loses the positions up to its padding index."""
+    """RoBERTa and MPNet lose the positions up to their padding index."""
     config = parse_config({**GOOD, "model_type": family}, "config.json")
     assert (config.first_position, config.max_tokens) == (first, longest)
 
@@ -67,6 +75,16 @@ def test_positions_of_a_family(family: str, first: int, longest: int):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (
+            {"model_type": "mpnet", "relative_attention_num_buckets": 64},
+            "relative_attention_num_buckets is 64; only 32",
+        ),
+        ({"model_type": "mpnet", "pad_token_id": 0}, "pad_token_id is 0; only 1"),
+        ({**DEBERTA, "relative_attention": False}, "relative_attention is False; only True"),
+        ({**DEBERTA, "pos_att_type": "p2p|c2p"}, "pos_att_type is 'p2p|c2p'; it is 'c2p', 'p2c' or both"),
+        ({**DEBERTA, "conv_kernel_size": 3}, "conv_kernel_size is 3; only 0 is served"),
+        ({**DEBERTA, "position_buckets": 30}, "30 position_buckets up to max_relative_positions 16 have no"),
+        ({**DEBERTA, "share_att_key": "yes"}, "share_att_key is 'yes'; it must be true or false"),
         ({"model_type": "bart"}, "model_type is 'bart'; a backbone is one of bert, roberta, xlm-roberta, "),
         ({"model_type": ["bert"]}, "model_type is ['bert']"),
         ({"model_type": None}, "model_type is None"),

@@ -18,6 +18,7 @@ from peltier_backbone.text import tokenizer as tokenizer_module
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.tokenizer import load_tokenizer
 from tokenizers import Tokenizer as FastTokenizer
+from transformers import AutoTokenizer
 
 TEXTS = st.text("ab .", max_size=30)
 
@@ -217,6 +218,35 @@ def test_a_fairseq_vocabulary_is_that_of_its_sentencepiece_model(
         own = [unknown if piece == 0 else piece + first for piece in model.encode(text)]
         assert tokenizer.encode(text).ids == (ends[0], *own, ends[1])
         assert tokenizer.encode(text, "bad").ids[: len(own) + 3] == (ends[0], *own, ends[1], ends[1])
+
+
+def test_a_vocabulary_of_mpnet_is_read_as_transformers_does(tmp_path: Path):
+    """Words in pieces between RoBERTa's special tokens, without token types; a pair has two separators."""
+    tokens = ["<s>", "<pad>", "</s>", "[UNK]", "[PAD]", "good", "film", "##s", "a", ",", "<mask>"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mpnet"}))
+    tokenizer, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    assert (tokenizer.num_entries, tokenizer.pad_id) == (len(tokens), 1)
+    for text in ("A good film", "films, a <mask>", "unknown", "", "a a"):
+        assert list(tokenizer.encode(text).ids) == theirs(text)["input_ids"]
+        pair = tokenizer.encode(text, "good films")
+        assert list(pair.ids) == theirs(text, "good films")["input_ids"]
+        assert set(pair.types) == {0}
+
+
+def test_a_sentencepiece_model_of_deberta_is_read_as_transformers_does(tmp_path: Path):
+    """The pieces of `spm.model` between BERT's special tokens; token types tell the texts of a pair apart."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "deberta-v2"}))
+    special = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "pad_piece": "[PAD]", "bos_piece": "[CLS]"}
+    _train(tmp_path / "spm.model", vocab_size=90, eos_piece="[SEP]", unk_piece="[UNK]", **special)
+    tokenizer, theirs = load_tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.pad_id == theirs.pad_token_id
+    for text in WRITTEN:
+        assert list(tokenizer.encode(text).ids) == theirs(text)["input_ids"]
+        pair = tokenizer.encode(text, "bad")
+        assert [list(pair.ids), list(pair.types)] == [
+            theirs(text, "bad")[key] for key in ("input_ids", "token_type_ids")
+        ]
 
 
 @pytest.mark.parametrize(("family", "start", "unknown"), [("t5", -1, 2), ("mt5", -1, 2), ("umt5", 2, 3)])

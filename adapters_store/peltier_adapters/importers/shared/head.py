@@ -89,7 +89,12 @@ def take_head(checkpoint: Checkpoint, config: BackboneConfig, task_type: TaskTyp
             f"{checkpoint.where}: its classifier reads 'pre_classifier', which the checkpoint does not have; save both"
         )
     if "pooler.dense.weight" in checkpoint:
-        return create_head(output, "first", take_dense(checkpoint, "pooler.dense", hidden, hidden))
+        act: HeadActivation = "gelu" if config.family == "deberta-v2" else "tanh"
+        return create_head(output, "first", take_dense(checkpoint, "pooler.dense", hidden, hidden), act)
+    if config.family == "deberta-v2":
+        raise AdapterError(
+            f"{checkpoint.where}: its classifier reads 'pooler.dense', which the checkpoint does not have; save both"
+        )
     return create_head(output, "pooler")
 
 

@@ -1,10 +1,10 @@
 """Maps modules of Hugging Face models to Peltier's numbering of projections, norms and sub-layers."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
-from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig, T5Config
+from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig, ModernBertConfig, T5Config
 
 ModuleSite = tuple[str, int]
 
@@ -13,12 +13,16 @@ _PREFIXES = (
     "roberta.",
     "electra.",
     "distilbert.",
+    "mpnet.",
+    "deberta.",
     "model.",
     "transformer.",
     "base_model.model.",
     "base_model.",
 )
 _DISTILBERT = "transformer.layer."
+_DEBERTA = (".query_proj.", ".key_proj.", ".value_proj.")
+_MPNET = (".attention.attn.", ".attention.LayerNorm.")
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class ModuleSites:
 def find_sites(config: BackboneConfig) -> ModuleSites:
     if isinstance(config, ModernBertConfig):
         return _modernbert(config)
+    if isinstance(config, DebertaConfig):
+        return _deberta(config)
     return _t5(config) if isinstance(config, T5Config) else _bert(config)
 
 
@@ -107,6 +113,16 @@ def _blocks(config: T5Config) -> Iterator[tuple[str, int, int]]:
         yield "decoder", i, config.num_layers + i
 
 
+def _deberta(config: DebertaConfig) -> ModuleSites:
+    """Without what other libraries let act on the queries and keys of distances too: adapters of queries and keys, if
+    these share their maps, and prefixes."""
+    found = _bert(config)
+    shared = ("query", "key") if config.shares_maps else ()
+    projections = {name: site for name, site in found.projections.items() if site[0] not in shared}
+    del projections["pooler.dense"]
+    return replace(found, projections=projections, attentions={})
+
+
 def base_names(name: str) -> str:
     """The name of a tensor below the base model, without the prefixes of wrappers and task classes."""
     shortened = True
@@ -115,4 +131,8 @@ def base_names(name: str) -> str:
         for prefix in _PREFIXES:
             if name.startswith(prefix) and not name.startswith(_DISTILBERT):
                 name, shortened = name.removeprefix(prefix), True
-    return BERT_FAMILIES["distilbert"].bert_name(name) if name.startswith(_DISTILBERT) else name
+    if name.startswith(_DISTILBERT):
+        return BERT_FAMILIES["distilbert"].bert_name(name)
+    if any(own in name for own in _DEBERTA):
+        return BERT_FAMILIES["deberta-v2"].bert_name(name)
+    return BERT_FAMILIES["mpnet"].bert_name(name) if any(own in name for own in _MPNET) else name

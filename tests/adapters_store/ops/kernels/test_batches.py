@@ -22,6 +22,7 @@ TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is du
 BATCHES = (
     ("bert", ("pfeiffer", "lowrank", "compacter", "bitfit", "unipelt-apl", "unipelt-apl-central")),
     ("modernbert", ("unipelt-apl",)),
+    ("mpnet", ("unipelt-apl",)),
     ("t5", ("prompt-r", "unipelt-apl")),
     pytest.param("t5", ("compacter", "unipelt-apl", "prompt-r", "bitfit"), marks=pytest.mark.slow),
     pytest.param("umt5", ("unipelt-apl",), marks=pytest.mark.slow),

@@ -1,0 +1,90 @@
+"""DeBERTa-v2 and v3: every kind of configuration that is served, compared with transformers."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_backbone.bert.disentangled_positions import distance_rows
+from peltier_backbone.errors import BackboneError
+from peltier_backbone.load import load_backbone
+from peltier_backbone.native.choice import kernels_in_use
+from peltier_backbone.text.packing import Encoded
+from safetensors.torch import load_file, save_file
+from transformers import DebertaV2Config, DebertaV2Model
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+LENGTHS = (1, 2, 17, 40, 3)
+PUBLISHED: dict[str, Any] = {
+    "relative_attention": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+    "pos_att_type": "p2c|c2p", "position_biased_input": False, "type_vocab_size": 0,
+}  # fmt: skip
+OTHERS: dict[str, dict[str, Any]] = {
+    "published": {},
+    "own maps of distances": {"share_att_key": False},
+    "one kind of score": {"share_att_key": False, "pos_att_type": ["c2p"]},
+    "the other kind": {"pos_att_type": "p2c", "norm_rel_ebd": "none"},
+    "no buckets, short reach": {"position_buckets": -1, "max_relative_positions": 12},
+    "absolute positions and types": {"position_biased_input": True, "type_vocab_size": 2},
+    "narrow embeddings": {"embedding_size": 20},
+}
+
+
+def _save(changes: dict[str, Any], directory: Path, tokenizer: Path) -> DebertaV2Model:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 80}
+    config = DebertaV2Config(
+        vocab_size=300, max_position_embeddings=40, initializer_range=0.3, **sizes, **PUBLISHED | changes
+    )
+    model = DebertaV2Model(config).eval()
+    model.save_pretrained(directory)
+    shutil.copy(tokenizer / "tokenizer.json", directory)
+    return model
+
+
+@pytest.mark.parametrize("kernels", ["auto", "torch"])
+@pytest.mark.parametrize("kind", OTHERS)
+@torch.inference_mode()
+def test_the_forward_is_that_of_transformers(kind: str, kernels: str, tmp_path: Path, deberta_directory: Path):
+    """The last hidden states of rows of any length, to 1e-4."""
+    model = _save(OTHERS[kind], tmp_path, deberta_directory)
+    with kernels_in_use(kernels):
+        backbone = load_backbone(str(tmp_path))
+        typed = backbone.config.typed
+        rows = [
+            Encoded(tuple(range(7, 7 + length)), tuple(int(typed and at > 3) for at in range(length)))
+            for length in LENGTHS
+        ]
+        found = backbone.encode(backbone.pack(rows))
+    expected = [
+        model(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types])).last_hidden_state[0] for row in rows
+    ]
+    torch.testing.assert_close(found, torch.cat(expected), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("buckets", "reach"), [(256, 512), (8, 40), (32, 300)])
+def test_the_rows_of_distances_are_those_of_transformers(buckets: int, reach: int):
+    """For every distance up to the reach."""
+    distances = torch.arange(1 - reach, reach)
+    expected = make_log_bucket_position(distances, buckets, reach).long() + buckets
+    assert torch.equal(distance_rows(reach, buckets, reach), expected.clamp(0, 2 * buckets - 1))
+
+
+def test_tensors_of_pretraining_are_left_out_and_others_refused(tmp_path: Path, deberta_directory: Path):
+    """Published checkpoints have absolute positions that the encoder does not read; a classifier's pooler is no part of
+    it."""
+    _save({}, tmp_path, deberta_directory)
+    file = tmp_path / "model.safetensors"
+    tensors = {f"deberta.{name}": tensor for name, tensor in load_file(file).items()}
+    more = {
+        "deberta.embeddings.position_embeddings.weight": torch.ones(40, 48),
+        "lm_predictions.lm_head.bias": torch.ones(300),
+        "mask_predictions.dense.bias": torch.ones(48),
+    }
+    fingerprint = load_backbone(str(tmp_path)).fingerprint
+    save_file(tensors | more, file)
+    assert load_backbone(str(tmp_path)).fingerprint == fingerprint
+    save_file(tensors | {"pooler.dense.weight": torch.ones(48, 48)}, file)
+    with pytest.raises(BackboneError, match=r"1 tensors have no place in a deberta-v2 encoder, such as 'pooler.dense"):
+        load_backbone(str(tmp_path))
