@@ -42,7 +42,7 @@ def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: in
     qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=generator).requires_grad_(mode == "training")
     drawn = torch.randn(2, len(lengths), HEADS, prefix_len, SIZE, generator=generator)
     prefix = Prefix(drawn[0], drawn[1]) if prefix_len else None
-    found = Span(_packed(bert, lengths), 0, len(lengths), HEADS).attend(qkv, prefix)
+    found = Span(_packed(bert, lengths), (0, len(lengths)), HEADS).attend(qkv, prefix)
     for row, (one, piece) in enumerate(zip(found.split(lengths), qkv.split(lengths), strict=True)):
         torch.testing.assert_close(one, _plain(piece, (drawn[0, row], drawn[1, row]) if prefix else None))
 
@@ -54,7 +54,7 @@ def test_bfloat16_is_rounded_once(lengths: tuple[int, ...], bert: Backbone):
     generator = torch.Generator().manual_seed(5)
     qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=generator).bfloat16()
     drawn = torch.randn(2, len(lengths), HEADS, 2, SIZE, generator=generator).bfloat16()
-    found = Span(_packed(bert, lengths), 0, len(lengths), HEADS).attend(qkv, Prefix(drawn[0], drawn[1]))
+    found = Span(_packed(bert, lengths), (0, len(lengths)), HEADS).attend(qkv, Prefix(drawn[0], drawn[1]))
     assert found.dtype == torch.bfloat16
     for row, (one, piece) in enumerate(zip(found.split(lengths), qkv.split(lengths), strict=True)):
         exact = _plain(piece.float(), (drawn[0, row].float(), drawn[1, row].float()))
@@ -64,7 +64,7 @@ def test_bfloat16_is_rounded_once(lengths: tuple[int, ...], bert: Backbone):
 def test_an_inner_span_covers_its_tokens(bert: Backbone):
     """A span in the middle of a batch reads only its slice of the packed tokens."""
     packed = _packed(bert, (4, 2, 3, 5))
-    span = Span(packed, 1, 3, HEADS)
+    span = Span(packed, (1, 3), HEADS)
     assert (span.tokens.start, span.tokens.stop) == (4, 9)
     qkv = torch.randn(14, 3 * HIDDEN, generator=torch.Generator().manual_seed(1))
     found = span.attend(qkv[span.tokens], None)
@@ -77,8 +77,8 @@ def test_spans_split_a_batch_without_changing_it(bert: Backbone):
     lengths = (4, 2, 3, 5, 2)
     packed = _packed(bert, lengths)
     qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=torch.Generator().manual_seed(2))
-    whole = Span(packed, 0, 5, HEADS).attend(qkv, None)
-    spans = [Span(packed, first, last, HEADS) for first, last in ((0, 1), (1, 4), (4, 5))]
+    whole = Span(packed, (0, 5), HEADS).attend(qkv, None)
+    spans = [Span(packed, rows, HEADS) for rows in ((0, 1), (1, 4), (4, 5))]
     torch.testing.assert_close(torch.cat([span.attend(qkv[span.tokens], None) for span in spans]), whole)
 
 
@@ -87,7 +87,7 @@ def test_gradients_pass_the_padded_view(bert: Backbone):
     lengths = (4, 1, 7)
     qkv = torch.randn(12, 3 * HIDDEN, generator=torch.Generator().manual_seed(3)).requires_grad_()
     wanted = torch.randn(12, HIDDEN, generator=torch.Generator().manual_seed(4))
-    found = Span(_packed(bert, lengths), 0, 3, HEADS).attend(qkv, None)
+    found = Span(_packed(bert, lengths), (0, 3), HEADS).attend(qkv, None)
     plain = torch.cat([_plain(piece, None) for piece in qkv.split(lengths)])
     gradients = [torch.autograd.grad((one * wanted).sum(), qkv)[0] for one in (found, plain)]
     torch.testing.assert_close(*gradients)
