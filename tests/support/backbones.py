@@ -46,7 +46,7 @@ t5_int8 = _load("t5_directory", "int8")
 umpnet = _load("mpnet_directory")
 mpnet_bfloat16 = _load("mpnet_directory", "bfloat16")
 mpnet_int8 = _load("mpnet_directory", "int8")
-mt5 = _load("umt5_directory")
+umt5 = _load("umt5_directory")
 umt5_int8 = _load("umt5_directory", "int8")
 xlm_roberta = _load("xlm_roberta_directory")
 
