@@ -34,11 +34,9 @@ def plan(server: Any, answer: Any, *then: Any) -> None:
 
 
 def test_the_server_trains(peltier: Peltier, server: Any, answer: Any, stream_of: StreamOf, words: list[str]) -> None:
-    """It gets the files and what was given; progress is on stderr, the result on stdout; then the files are deleted."""
+    """It gets the files, which it then owns, and what was given; progress is on stderr, the result on stdout."""
     events = stream_of(happening(1, **PROGRESS), happening(2, "state", state="succeeded"))
-    done = {**DONE, "file_id": "file_1", "validation_file_id": "file_2"}
-    deleted = [answer(200, {"id": file_id, "deleted": True}) for file_id in ("file_1", "file_2")]
-    plan(server, answer, events, answer(200, done), *deleted)
+    plan(server, answer, events, answer(200, DONE))
     flags = ["--preset", "lora", "--set", "rank=4", "--epochs", "3", "--learning-rate", "1e-3", "--seed", "7"]
     outcome = peltier(*words, *flags, "--labels", "bad,good", "--text-column", "text", "--task-type", "classification")
     assert outcome.status == 0, outcome.err
@@ -49,6 +47,7 @@ def test_the_server_trains(peltier: Peltier, server: Any, answer: Any, stream_of
         "settings": {"epochs": 3, "learning_rate": 0.001, "rank": "4"},
         "file_id": "file_1",
         "validation_file_id": "file_2",
+        "owns_files": True,
         "text_columns": ["text"],
         "labels": ["bad", "good"],
         "seed": 7,
@@ -57,8 +56,6 @@ def test_the_server_trains(peltier: Peltier, server: Any, answer: Any, stream_of
     assert (first, last) == (f"training trn_1 on {server.url}", "Event 2.")
     assert line == "epoch 2  step 40/200  loss 0.5123  accuracy 0.8750  rate 1.0e-03  best"
     assert "accuracy 0.8750" in outcome.out
-    paths = [f"{one.method} {one.path}" for one in server.received[-2:]]
-    assert paths == ["DELETE /v1/files/file_1", "DELETE /v1/files/file_2"]
 
 
 @pytest.mark.parametrize(("guard", "sent"), [("shadow", {"shadow": True}), ("0.1", {"share": 0.1})])
@@ -153,9 +150,7 @@ def test_what_only_a_server_is_asked_for(
 ) -> None:
     """An alias, a budget, and a share of the examples in place of a file of validation rows."""
     events = stream_of(happening(1, "state", state="succeeded"))
-    deleted = answer(200, {"id": "file_1", "deleted": True})
-    done = {**DONE, "file_id": "file_1"}
-    server.planned.extend([answer(201, FILE), answer(202, TRAINING), events, answer(200, done), deleted])
+    server.planned.extend([answer(201, FILE), answer(202, TRAINING), events, answer(200, DONE)])
     place = words.index("--validation")
     without = [*words[:place], *words[place + 2 :]]
     outcome = peltier(*without, "--alias", "next", "--budget-minutes", "2.5", "--validation-share", "0.3")
@@ -164,6 +159,7 @@ def test_what_only_a_server_is_asked_for(
         "task": "film",
         "file_id": "file_1",
         "validation_share": 0.3,
+        "owns_files": True,
         "budget": {"minutes": 2.5},
         "publish": {"alias": "next"},
     }

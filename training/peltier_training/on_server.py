@@ -11,12 +11,11 @@ import typer
 from peltier_adapters.spec.tasks import parse_names
 from peltier_client.commands.arguments import checked, connect
 from peltier_client.commands.training_lines import follow, print_training
-from peltier_client.errors import InvalidInput, PeltierError
+from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import check_url
 from peltier_client.protocol import Training, check_alias
 from peltier_client.resources.rollouts import GuardOptions
-from peltier_client.resources.trainings import TrainingOptions, succeeded, unneeded_files
-from peltier_client.synchronous import Client
+from peltier_client.resources.trainings import TrainingOptions, succeeded
 
 from peltier_training.config.run import Hyperparameters
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
@@ -143,18 +142,8 @@ def train_on_server(training: ServerTraining, url: str, api_key: str | None, *, 
         begun = client.train(given["task"], given["train"], validation=validation, wait=False, **options)
         typer.echo(f"training {begun.id} on {url}", err=True)
         done = follow(client, begun.id, f" --url {url}")
-        _delete_files(client, done)
         succeeded(done)
     _print_result(done, as_json=as_json)
-
-
-def _delete_files(client: Client, training: Training) -> None:
-    """Delete what was uploaded for the training."""
-    for file_id in unneeded_files(training):
-        try:
-            client.files.delete(file_id)
-        except PeltierError as error:
-            typer.echo(f"warning: the server keeps the examples as file {file_id}: {error}", err=True)
 
 
 def _print_result(training: Training, *, as_json: bool) -> None:

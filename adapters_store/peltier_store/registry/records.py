@@ -214,7 +214,7 @@ class StorageUsage:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A tenant's uploaded examples, or with `is_inline` those that were sent with a training."""
+    """A tenant's uploaded examples, or with `is_inline` those that belong to a training."""
 
     id: str
     tenant: str
@@ -230,13 +230,15 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class TrainingDraft:
-    """A training to be created. `request` is what the caller sent without its examples, which are in the files."""
+    """A training to be created. `request` is what the caller sent without its examples, which are in the files. With
+    `owns_files` they are deleted with the training."""
 
     task: str
     request: Mapping[str, Any]
     train_file_id: str
     validation_file_id: str | None = None
     keep_examples: bool = False
+    owns_files: bool = False
 
 
 @dataclass(frozen=True)

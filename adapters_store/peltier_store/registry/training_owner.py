@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, func, insert, or_, select
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from peltier_store.registry.errors import InvalidRecord, QuotaReached, RegistryConflict, TrainingUnknown
 from peltier_store.registry.files import find_file, forget_file
@@ -39,6 +39,9 @@ def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Stor
     ids = [one for one in (draft.train_file_id, draft.validation_file_id) if one is not None]
     files = [find_file(writing.connection, tenant, one) for one in ids]
     _require_room(writing, tenant, files)
+    _check_owners(writing.connection, files, owns_files=draft.owns_files)
+    if draft.owns_files:
+        writing.connection.execute(update(FileRow).where(FileRow.id.in_(ids)).values(is_inline=True))
     training = StoredTraining(
         id=f"trn_{secrets.token_hex(12)}",
         tenant=tenant,
@@ -56,6 +59,15 @@ def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Stor
     record(writing, training.id, [NewEvent("state", "The training is queued.", {"state": "queued"})])
     writing.audit(tenant, "create_training", training.id, task=draft.task)
     return training
+
+
+def _check_owners(connection: Connection, files: Collection[StoredFile], *, owns_files: bool) -> None:
+    """Raises a `RegistryConflict` if another training has a file that it owns, or that the new one is to own."""
+    for file in files:
+        uses = or_(TrainingRow.train_file_id == file.id, TrainingRow.validation_file_id == file.id)
+        other = connection.execute(select(TrainingRow.id).where(uses).limit(1)).scalar()
+        if other is not None and (owns_files or file.is_inline):
+            raise RegistryConflict(f"the file {file.id!r} of the training {other!r} is not for another training too")
 
 
 def _require_room(writing: WriteTransaction, tenant: str, files: Collection[StoredFile]) -> None:

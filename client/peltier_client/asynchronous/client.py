@@ -12,7 +12,7 @@ import httpx2
 from peltier_client.asynchronous.files import AsyncFiles
 from peltier_client.asynchronous.sender import AsyncSender
 from peltier_client.asynchronous.text_stream import AsyncTextStream
-from peltier_client.asynchronous.train import begin_training, finish_training
+from peltier_client.asynchronous.train import begin_training
 from peltier_client.asynchronous.trainings import AsyncTrainings
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import (
@@ -54,7 +54,7 @@ from peltier_client.resources import adapters, administration, predict, rollouts
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.resources.rollouts import FeedbackOptions, GuardOptions
-from peltier_client.resources.trainings import Examples, TrainingOptions
+from peltier_client.resources.trainings import Examples, TrainingOptions, succeeded
 
 
 class AsyncClient:
@@ -133,14 +133,11 @@ class AsyncClient:
 
         `examples` are rows (dictionaries with a text and a label), or the path of a JSONL, CSV or TSV file, and
         `validation` too, or the share of the examples to validate on. With `wait` false it returns the queued
-        training. Many rows and paths are uploaded as files, which are deleted when the training that was waited for
-        has succeeded or was cancelled, unless `keep_examples` is true. Raises `TrainingFailed` with the reason.
+        training. Many rows and paths are uploaded as files, which the server deletes when the training has succeeded
+        or was cancelled, unless `keep_examples` is true. Raises `TrainingFailed` with the reason.
         """
         training = await begin_training(self._sender, task, examples, validation, options)
-        if not wait:
-            return training
-        keeps = options.get("keep_examples", False)
-        return await finish_training(self._sender, training.id, keeps_examples=keeps)
+        return succeeded(await self.trainings.wait(training.id)) if wait else training
 
     async def upload(
         self,

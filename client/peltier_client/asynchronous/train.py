@@ -14,8 +14,6 @@ from peltier_client.resources.trainings import (
     TrainingOptions,
     TrainingSources,
     read_sources,
-    succeeded,
-    unneeded_files,
 )
 
 logger = logging.getLogger(__name__)
@@ -33,20 +31,13 @@ async def begin_training(
     try:
         for key, upload in sources.uploads.items():
             uploaded[key] = (await files.create(upload.content, upload.name)).id
+            uploaded["owns_files"] = True
         asked: NewTraining = {**options, **sources.inline, **uploaded}
         return await AsyncTrainings(sender).create(task, **asked)
     except PeltierError:
         ids = (uploaded.get("file_id"), uploaded.get("validation_file_id"))
         await _delete(files, filter(None, ids))
         raise
-
-
-async def finish_training(sender: AsyncSender, training_id: str, *, keeps_examples: bool = False) -> Training:
-    """Wait until a training has ended, and delete what was uploaded for it. Raises `TrainingFailed`."""
-    training = await AsyncTrainings(sender).wait(training_id)
-    if not keeps_examples:
-        await _delete(AsyncFiles(sender), unneeded_files(training))
-    return succeeded(training)
 
 
 async def _delete(files: AsyncFiles, ids: Iterable[str]) -> None:

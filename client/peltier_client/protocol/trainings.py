@@ -88,7 +88,7 @@ class TrainingRequest(RequestModel):
     the examples. `settings` has the names of `peltier train`: the hyper-parameters (`epochs`, `learning_rate`,
     `batch_size`) and the settings of the preset. A `recipe` names the published values of a paper. `labels` names
     integer labels in order. Rows that were sent inline are deleted when the training ends, unless `keep_examples` is
-    true.
+    true. With `owns_files` the uploaded files are treated in the same way, and no other training may use them.
     """
 
     task: Name
@@ -108,6 +108,7 @@ class TrainingRequest(RequestModel):
     budget: TrainingBudget | None = None
     publish: PublishOptions | None = None
     keep_examples: StrictBool = False
+    owns_files: StrictBool = False
     format: RowFormat = "columns"
     learning_rate_multiplier: Annotated[float, Field(gt=0, le=MAX_MULTIPLIER, allow_inf_nan=False)] | None = None
     metadata: Metadata | None = None
@@ -232,7 +233,7 @@ class TrainingEvent(ResponseModel):
 class File(ResponseModel):
     """An uploaded file of examples, in the shape of OpenAI's API: `created_at` is in seconds since 1970.
 
-    `is_inline` marks the rows that were sent with a training, which are deleted with it.
+    `is_inline` marks the rows that were sent with a training, and files that one owns. They are deleted with it.
     """
 
     id: str

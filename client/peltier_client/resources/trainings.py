@@ -36,8 +36,8 @@ class TrainingOptions(TypedDict, total=False):
     `settings` has the names of `peltier train`: hyper-parameters (`epochs`, `learning_rate`, `batch_size`) and settings
     of the preset, and for a multilabel task `label_separator`. `budget` is `{"steps": 500}` or `{"minutes": 10}`.
     `alias` is pointed to the version that is published; with a `guard`, such as `{"shadow": True}`, a guarded change of
-    the alias tries it first. Rows that are sent with the training are deleted when it ends,
-    unless `keep_examples` is true.
+    the alias tries it first. The server deletes the examples when the training ends, unless it fails or
+    `keep_examples` is true.
     """
 
     task_type: TrainedType | None
@@ -56,13 +56,14 @@ class TrainingOptions(TypedDict, total=False):
 
 class TrainingSources(TypedDict, total=False):
     """Where the examples are: rows in `examples` or the uploaded file `file_id`; and the validation rows, the file of
-    them, or their share of the examples."""
+    them, or their share of the examples. With `owns_files` the files are deleted with the training."""
 
     examples: Sequence[Mapping[str, Any]]
     file_id: str
     validation: Sequence[Mapping[str, Any]]
     validation_file_id: str
     validation_share: float
+    owns_files: bool
 
 
 class NewTraining(TrainingSources, TrainingOptions, total=False):
@@ -172,13 +173,6 @@ def cancel_training(training_id: str) -> Request[Training]:
 
 def delete_training(training_id: str) -> Request[None]:
     return Request("DELETE", _training(training_id), raise_for_error)
-
-
-def unneeded_files(training: Training) -> list[str]:
-    """The files of a training that has ended; none if it failed, because it may resume."""
-    if training.status == "failed":
-        return []
-    return [file_id for file_id in (training.file_id, training.validation_file_id) if file_id is not None]
 
 
 def succeeded(training: Training) -> Training:

@@ -50,11 +50,11 @@ from peltier_client.resources import adapters, administration, predict, rollouts
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.resources.rollouts import FeedbackOptions, GuardOptions
-from peltier_client.resources.trainings import Examples, TrainingOptions
+from peltier_client.resources.trainings import Examples, TrainingOptions, succeeded
 from peltier_client.synchronous.files import Files
 from peltier_client.synchronous.sender import Sender
 from peltier_client.synchronous.text_stream import TextStream
-from peltier_client.synchronous.train import begin_training, finish_training
+from peltier_client.synchronous.train import begin_training
 from peltier_client.synchronous.trainings import Trainings
 
 
@@ -130,14 +130,11 @@ class Client:
 
         `examples` are rows (dictionaries with a text and a label), or the path of a JSONL, CSV or TSV file, and
         `validation` too, or the share of the examples to validate on. With `wait` false it returns the queued
-        training. Many rows and paths are uploaded as files, which are deleted when the training that was waited for
-        has succeeded or was cancelled, unless `keep_examples` is true. Raises `TrainingFailed` with the reason.
+        training. Many rows and paths are uploaded as files, which the server deletes when the training has succeeded
+        or was cancelled, unless `keep_examples` is true. Raises `TrainingFailed` with the reason.
         """
         training = begin_training(self._sender, task, examples, validation, options)
-        if not wait:
-            return training
-        keeps = options.get("keep_examples", False)
-        return finish_training(self._sender, training.id, keeps_examples=keeps)
+        return succeeded(self.trainings.wait(training.id)) if wait else training
 
     def upload(
         self,

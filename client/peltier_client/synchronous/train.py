@@ -12,8 +12,6 @@ from peltier_client.resources.trainings import (
     TrainingOptions,
     TrainingSources,
     read_sources,
-    succeeded,
-    unneeded_files,
 )
 from peltier_client.synchronous.files import Files
 from peltier_client.synchronous.sender import Sender
@@ -34,20 +32,13 @@ def begin_training(
     try:
         for key, upload in sources.uploads.items():
             uploaded[key] = (files.create(upload.content, upload.name)).id
+            uploaded["owns_files"] = True
         asked: NewTraining = {**options, **sources.inline, **uploaded}
         return Trainings(sender).create(task, **asked)
     except PeltierError:
         ids = (uploaded.get("file_id"), uploaded.get("validation_file_id"))
         _delete(files, filter(None, ids))
         raise
-
-
-def finish_training(sender: Sender, training_id: str, *, keeps_examples: bool = False) -> Training:
-    """Wait until a training has ended, and delete what was uploaded for it. Raises `TrainingFailed`."""
-    training = Trainings(sender).wait(training_id)
-    if not keeps_examples:
-        _delete(Files(sender), unneeded_files(training))
-    return succeeded(training)
 
 
 def _delete(files: Files, ids: Iterable[str]) -> None:

@@ -2460,7 +2460,7 @@ export interface components {
          * File
          * @description An uploaded file of examples, in the shape of OpenAI's API: `created_at` is in seconds since 1970.
          *
-         *     `is_inline` marks the rows that were sent with a training, which are deleted with it.
+         *     `is_inline` marks the rows that were sent with a training, and files that one owns. They are deleted with it.
          */
         File: {
             /** Id */
@@ -4849,7 +4849,7 @@ export interface components {
          *     the examples. `settings` has the names of `peltier train`: the hyper-parameters (`epochs`, `learning_rate`,
          *     `batch_size`) and the settings of the preset. A `recipe` names the published values of a paper. `labels` names
          *     integer labels in order. Rows that were sent inline are deleted when the training ends, unless `keep_examples` is
-         *     true.
+         *     true. With `owns_files` the uploaded files are treated in the same way, and no other training may use them.
          */
         TrainingRequest: {
             /** Task */
@@ -4893,6 +4893,11 @@ export interface components {
              * @default false
              */
             keep_examples: boolean;
+            /**
+             * Owns Files
+             * @default false
+             */
+            owns_files: boolean;
             /**
              * Format
              * @default columns

@@ -68,7 +68,8 @@ class TrainingIntake:
                 request.model_dump(mode="json", exclude={"examples", "validation"}, exclude_unset=True),
                 train.id,
                 None if validation is None else validation.id,
-                request.keep_examples,
+                keep_examples=request.keep_examples,
+                owns_files=request.owns_files,
             )
             return await self._create(caller, draft)
         except BaseException:

@@ -131,6 +131,19 @@ async def test_inline_rows_are_stored_until_the_training_ends(
     assert (await house.a.get(f"/v1/files/{uploaded}")).status_code == 200
 
 
+async def test_files_that_a_training_owns_are_deleted_with_it(
+    house: House, worker: PlayedWorker, artifact: bytes
+) -> None:
+    """A second training of such a file is refused."""
+    line = b'{"text": "x", "label": "good"}\n{"text": "y", "label": "bad"}\n'
+    uploaded = (await house.upload("t.jsonl", line)).json()["id"]
+    made = await create(house, examples=None, file_id=uploaded, owns_files=True)
+    assert (await house.a.get("/v1/files")).json()["data"] == []
+    await worker.leave(await worker.begin(), artifact)
+    await until_ended(house, made)
+    assert (await house.a.get(f"/v1/files/{uploaded}")).status_code == 404
+
+
 async def test_events_arrive_as_they_happen(house: House, worker: PlayedWorker, artifact: bytes) -> None:
     """Earlier ones first, then each new one, until the training has ended; `Last-Event-ID` leaves out what was read."""
     made = await create(house)

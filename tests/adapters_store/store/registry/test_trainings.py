@@ -296,6 +296,30 @@ async def test_one_replica_publishes_an_adapter(registry: Registry, dead: Callab
     await registry.trainings.publish_done(training.id, "r1", adapter="sst2@1")
 
 
+async def test_owned_files_are_deleted_with_their_training(registry: Registry) -> None:
+    """And until then no list shows them."""
+    file = await add_file(registry)
+    training = await registry.trainings.create("acme", TrainingDraft("sst2", {}, file.id, owns_files=True), actor="ann")
+    assert (await registry.files.find("acme", file.id)).is_inline
+    await registry.trainings.cancel("acme", training.id, actor="ann")
+    with pytest.raises(FileUnknown):
+        await registry.files.find("acme", file.id)
+
+
+@pytest.mark.parametrize(("first", "second"), [(False, True), (True, False)])
+async def test_a_file_that_is_owned_has_one_training(registry: Registry, first: bool, second: bool) -> None:
+    """Neither may a training own the file of another, nor use a file that another owns."""
+    file = await add_file(registry)
+    training = await registry.trainings.create(
+        "acme", TrainingDraft("sst2", {}, file.id, owns_files=first), actor="ann"
+    )
+    before = await registry.files.find("acme", file.id)
+    draft = TrainingDraft("sst2", {}, file.id, owns_files=second)
+    with pytest.raises(RegistryConflict, match=f"the file '{file.id}' of the training '{training.id}' is not for"):
+        await registry.trainings.create("acme", draft, actor="ann")
+    assert await registry.files.find("acme", file.id) == before
+
+
 async def test_kept_examples_stay(registry: Registry) -> None:
     """If their owner asks for it, until the training is deleted."""
     file = await add_file(registry, is_inline=True)
