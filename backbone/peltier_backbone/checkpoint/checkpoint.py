@@ -92,5 +92,8 @@ def _files(directory: Path) -> list[Path]:
         return files
     single = directory / "model.safetensors"
     if not single.is_file():
-        raise BackboneError(f"{directory} has no model.safetensors; pickled checkpoints (.bin) are never read")
+        raise BackboneError(
+            f"{directory} has no model.safetensors; pickled checkpoints (.bin) are never read, `peltier convert` writes "
+            "safetensors from them"
+        )
     return [single]

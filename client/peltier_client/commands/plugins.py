@@ -40,6 +40,7 @@ KNOWN = {
     "inspect": Known("Show an artifact's manifest and size.", "adapters"),
     "presets": Known("List the presets with their parameter counts.", "adapters"),
     "import": Known("Convert an adapter of another library to an artifact.", "adapters"),
+    "convert": Known("Write a checkpoint, pickled ones too, as safetensors.", "adapters"),
     "pull": Known("Pull artifacts from the Hugging Face hub or a bucket.", "adapters"),
     "push": Known("Push an artifact and its model card to the Hugging Face hub.", "adapters"),
     "store": Known("Back up, restore, check and clean a server's store.", "adapters"),

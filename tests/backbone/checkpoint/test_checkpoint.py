@@ -85,9 +85,9 @@ def test_an_index_that_is_a_directory_is_refused(tmp_path: Path):
 
 
 def test_pickles_are_never_opened(tmp_path: Path):
-    """A checkpoint of .bin files alone is refused by that reason."""
+    """A checkpoint of .bin files alone is refused by that reason, with the command that converts it."""
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
-    with pytest.raises(BackboneError, match=r"pickled checkpoints \(\.bin\) are never read"):
+    with pytest.raises(BackboneError, match=r"pickled checkpoints \(\.bin\) are never read, `peltier convert` writes"):
         read_tensors(tmp_path)
 
 

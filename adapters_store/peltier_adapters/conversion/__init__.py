@@ -1,0 +1,1 @@
+"""Checkpoints of backbones as they are published, as directories that Peltier serves."""
