@@ -122,8 +122,8 @@ def _write(directory: Path, new: Path) -> dict[str, Any]:
 def _read(files: Sequence[WeightFile], new: Path) -> dict[str, Any]:
     """Write the files as safetensors, in a process that reads nothing else and has no network."""
     job = json.dumps([[str(file.source.absolute()), str(new / file.target)] for file in files])
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", _READER],  # noqa: S603 - our own module
+    done = subprocess.run(  # noqa: S603 - our own module
+        [sys.executable, "-P", "-m", _READER],
         input=job,
         env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         capture_output=True,

@@ -93,7 +93,7 @@ def _files(directory: Path) -> list[Path]:
     single = directory / "model.safetensors"
     if not single.is_file():
         raise BackboneError(
-            f"{directory} has no model.safetensors; pickled checkpoints (.bin) are never read, `peltier convert` writes "
-            "safetensors from them"
+            f"{directory} has no model.safetensors; pickled checkpoints (.bin) are never read, `peltier convert` "
+            "writes safetensors from them"
         )
     return [single]

@@ -1,0 +1,179 @@
+"""Whole conversions, with the process that reads the weights."""
+
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_adapters.conversion.convert import convert_checkpoint
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.errors import BackboneError
+from peltier_backbone.load import load_backbone
+from safetensors.torch import load_file
+from transformers import AutoModelForSeq2SeqLM
+
+from tests.adapters_store.conversion.conftest import Pickled
+from tests.support.full_disk import room_for
+
+
+def _states(backbone: Backbone) -> torch.Tensor:
+    rows = [backbone.tokenizer.encode(text) for text in ("a good film", "bad")]
+    return backbone.bert(backbone.pack(rows))
+
+
+@torch.inference_mode()
+def test_a_pickle_becomes_the_same_backbone(
+    pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """To the last bit, with the fingerprint of the published safetensors and all that lies beside the weights."""
+    source, output = pickled(bert_directory), tmp_path / "out"
+    found = convert_checkpoint(source, output)
+    served = load_backbone(str(output))
+    assert found.fingerprint == served.fingerprint == bert.fingerprint
+    assert torch.equal(_states(served), _states(bert))
+    names = {path.name for path in source.iterdir()} - {"pytorch_model.bin"} | {"model.safetensors"}
+    assert {path.name for path in output.iterdir()} == names
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "published"}
+
+
+@torch.inference_mode()
+def test_shards_in_half_precision_keep_their_values(pickled: Pickled, t5_directory: Path, tmp_path: Path) -> None:
+    """The shards and the dtype stay; answers are those of transformers from the same values."""
+    source, output = pickled(t5_directory, dtype=torch.float16, shards=3), tmp_path / "out"
+    found = convert_checkpoint(source, output)
+    shards = [torch.load(path) for path in sorted(source.glob("*.bin"))]
+    for shard, path in zip(shards, sorted(output.glob("*.safetensors")), strict=True):
+        written = load_file(path)
+        assert written.keys() == shard.keys()
+        assert all(one.dtype == torch.float16 and torch.equal(one, shard[name]) for name, one in written.items())
+    assert list(found.dtypes) == ["float16"]
+    served = load_backbone(str(output))
+    assert served.fingerprint == found.fingerprint
+    model = AutoModelForSeq2SeqLM.from_pretrained(output, dtype=torch.float32).eval()
+    row = served.tokenizer.encode("a good film")
+    expected = model.encoder(torch.tensor([row.ids])).last_hidden_state[0]
+    torch.testing.assert_close(served.t5.encode(served.pack([row])), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_zip_of_a_hub_cache_is_read_through_its_links(
+    pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """As huggingface_hub lays it out and `zip -y` keeps it."""
+    cache = _hub_cache(pickled(bert_directory), tmp_path / "models--acme--encoder")
+    found = convert_checkpoint(_zip(cache, tmp_path / "cache.zip"), tmp_path / "from-zip")
+    assert found.fingerprint == bert.fingerprint
+
+
+def test_a_hub_cache_is_read_by_its_main_revision(
+    pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """OUT has files in place of the links."""
+    cache = _hub_cache(pickled(bert_directory), tmp_path / "models--acme--encoder")
+    assert convert_checkpoint(cache, tmp_path / "out").fingerprint == bert.fingerprint
+    assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
+
+
+QUERY = "encoder.layer.1.attention.self.query.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({QUERY: None}, f"tensor '{QUERY}' is missing"),
+        ({QUERY: torch.ones(48, 47)}, rf"tensor '{QUERY}' has shape \(48, 47\), the configuration says \(48, 48\)"),
+        ({"x.weight": torch.ones(2)}, "1 tensors have no place in a bert encoder, such as 'x.weight'"),
+        ({QUERY: torch.full((48, 48), torch.nan)}, f"tensor '{QUERY}' has 2,304 values that are NaN or infinite"),
+        ({QUERY: Path()}, "it asks for pathlib"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(
+    change: dict[str, Any], sentence: str, pickled: Pickled, bert_directory: Path, tmp_path: Path
+) -> None:
+    """By the name of the checkpoint that was given, and nothing is left."""
+    source = pickled(bert_directory, change=change)
+    with pytest.raises(BackboneError, match=f"^{source}.*{sentence}"):
+        convert_checkpoint(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["published"]
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"model_type": "gpt2"}, "model_type is 'gpt2'; a backbone is one of bert"),
+        ({"hidden_act": "swish"}, "hidden_act is 'swish'"),
+    ],
+)
+def test_a_configuration_that_is_not_served_is_refused_by_its_field(
+    config: dict[str, Any], sentence: str, pickled: Pickled, bert_directory: Path, tmp_path: Path
+) -> None:
+    """Before weights are read."""
+    source = pickled(bert_directory, **config)
+    with pytest.raises(BackboneError, match=f"^{source}/config.json: {sentence}"):
+        convert_checkpoint(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["published"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda path: path.symlink_to("nowhere")])
+def test_an_output_that_exists_is_refused(make: Callable[[Path], None], bert_directory: Path, tmp_path: Path) -> None:
+    """Also an empty directory and a link to nothing, which renaming would replace."""
+    make(tmp_path / "out")
+    with pytest.raises(BackboneError, match="out exists already; a conversion writes a new directory"):
+        convert_checkpoint(bert_directory, tmp_path / "out")
+    with pytest.raises(BackboneError, match="is no writable directory"):
+        convert_checkpoint(bert_directory, tmp_path / "missing" / "out")
+
+
+def test_a_disk_without_room_is_named_at_the_start(pickled: Pickled, bert_directory: Path, tmp_path: Path) -> None:
+    """The file is sparse: it has more bytes than the disk."""
+    source = pickled(bert_directory)
+    os.truncate(source / "pytorch_model.bin", min(shutil.disk_usage(tmp_path).total + 1, 2**43))
+    with pytest.raises(BackboneError, match=rf"^{tmp_path}/out has no room: [\d,]+ bytes are needed"):
+        convert_checkpoint(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["published"]
+
+
+def test_a_disk_that_becomes_full_leaves_nothing(pickled: Pickled, bert_directory: Path, tmp_path: Path) -> None:
+    """The tensors do not fit any more."""
+    source = pickled(bert_directory)
+    with room_for(64 * 1024), pytest.raises(BackboneError, match=f"^{tmp_path}/out.*cannot be written: "):
+        convert_checkpoint(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["published"]
+
+
+def test_a_file_that_is_no_zip_is_refused(tmp_path: Path) -> None:
+    """A pickle alone has no configuration."""
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    (tmp_path / "plain").write_text("hello")
+    with pytest.raises(BackboneError, match=r"pytorch_model.bin is not a checkpoint directory: it has no config\.json"):
+        convert_checkpoint(tmp_path / "pytorch_model.bin", tmp_path / "out")
+    with pytest.raises(BackboneError, match="plain is no checkpoint: it is neither a directory nor a zip"):
+        convert_checkpoint(tmp_path / "plain", tmp_path / "out")
+
+
+def _hub_cache(directory: Path, cache: Path) -> Path:
+    """The files as blobs, and links to them in the snapshot of main."""
+    snapshot, blobs = cache / "snapshots" / "0a1b2c", cache / "blobs"
+    for folder in (snapshot, blobs, cache / "refs"):
+        folder.mkdir(parents=True)
+    (cache / "refs" / "main").write_text("0a1b2c")
+    for number, path in enumerate(path for path in sorted(directory.iterdir()) if path.is_file()):
+        shutil.copyfile(path, blobs / str(number))
+        (snapshot / path.name).symlink_to(f"../../blobs/{number}")
+    return cache
+
+
+def _zip(folder: Path, path: Path) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for one in sorted(folder.rglob("*")):
+            name = one.relative_to(folder.parent).as_posix()
+            if one.is_symlink():
+                entry = zipfile.ZipInfo(name)
+                entry.create_system, entry.external_attr = 3, one.lstat().st_mode << 16
+                archive.writestr(entry, os.readlink(one))
+            elif one.is_file():
+                archive.write(one, name)
+    return path
