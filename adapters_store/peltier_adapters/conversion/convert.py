@@ -36,7 +36,7 @@ _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "TMPDIR", "OMP_NUM_THRE
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was written. `dtypes` has the number of values of each dtype; `sealed` says whether the system kept the
+    """What was written. `dtypes` has the number of weights of each dtype; `sealed` says whether the system kept the
     process that read the weights from the network."""
 
     family: str

@@ -38,7 +38,8 @@ def main() -> None:
 
 
 def _convert(source: Path, target: Path) -> dict[str, Any]:
-    """Write the tensors of `source`, in their dtypes, to `target`. Returns their names and the values of each dtype."""
+    """Write the tensors of `source`, in their dtypes, to `target`. Returns their names, their bytes, and the number of
+    weights of each dtype."""
     _check_file(source)
     tensors = read_state(source)
     _check_bytes(source, tensors)
@@ -49,7 +50,7 @@ def _convert(source: Path, target: Path) -> dict[str, Any]:
     except (SafetensorError, OSError) as error:
         raise AdapterError(f"{target} cannot be written: {error}") from None
     counts = Counter[str]()
-    for tensor in tensors.values():
+    for tensor in filter(torch.is_floating_point, tensors.values()):
         counts[str(tensor.dtype).removeprefix("torch.")] += tensor.numel()
     return {"names": sorted(tensors), "dtypes": counts, "bytes": sum(one.nbytes for one in tensors.values())}
 

@@ -15,8 +15,8 @@ Pickled = Callable[..., Path]
 
 @pytest.fixture
 def pickled(tmp_path: Path) -> Pickled:
-    """`pickled(directory, dtype=…, shards=…, change=…, **config)`: the checkpoint in `directory` with its tensors, which
-    `change` may replace, as `pytorch_model.bin` or as shards."""
+    """`pickled(directory, dtype=…, shards=…, change=…, **config)`: the checkpoint in `directory` with its tensors as
+    `pytorch_model.bin` or as shards; `change` replaces tensors, and drops those that are None."""
 
     def save(
         directory: Path,
