@@ -92,7 +92,9 @@ def _named_as(checkpoint: Path, output: Path, folder: Path) -> Iterator[None]:
         message = message.replace(str(folder / "checkpoint"), str(output))
         raise BackboneError(message.replace(str(folder), str(output))) from error
     except OSError as error:
-        if error.filename is not None and not str(error.filename).startswith(str(folder)):
+        # The second name is that of a copy.
+        written = error.filename2 or error.filename
+        if written is not None and not str(written).startswith(str(folder)):
             raise
         raise BackboneError(f"{output} cannot be written: {error.strerror}") from error
 

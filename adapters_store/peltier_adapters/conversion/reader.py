@@ -34,6 +34,8 @@ def main() -> None:
         answer = {"sealed": sealed, "files": [_convert(Path(source), Path(target)) for source, target in files]}
     except AdapterError as error:
         answer = {"error": str(error)}
+    except OSError as error:
+        answer = {"error": f"{error.filename} cannot be read: {error.strerror}"}
     json.dump(answer, sys.stdout)
 
 
