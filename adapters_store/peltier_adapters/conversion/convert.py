@@ -30,6 +30,8 @@ from peltier_adapters.conversion.weight_files import (
 from peltier_adapters.durable import sync
 
 _READER = "peltier_adapters.conversion.reader"
+# A torch file is a zip too.
+_WEIGHTS = (".bin", ".pt", ".pth", ".safetensors")
 # What the reader needs to find Python's packages; keys and tokens of the caller are none of its business.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "TMPDIR", "OMP_NUM_THREADS")
 
@@ -102,6 +104,8 @@ def _named_as(checkpoint: Path, output: Path, folder: Path) -> Iterator[None]:
 def _locate(checkpoint: Path, unpacked: Path) -> Path:
     if not checkpoint.is_file():
         return find_snapshot(checkpoint)
+    if checkpoint.suffix in _WEIGHTS:
+        raise BackboneError(f"{checkpoint} is a file of weights; a checkpoint is the directory with its config.json")
     if not zipfile.is_zipfile(checkpoint):
         raise BackboneError(f"{checkpoint} is no checkpoint: it is neither a directory nor a zip")
     unpack(checkpoint, unpacked)

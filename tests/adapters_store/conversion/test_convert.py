@@ -145,10 +145,10 @@ def test_a_disk_that_becomes_full_leaves_nothing(pickled: Pickled, bert_director
 
 
 def test_a_file_that_is_no_zip_is_refused(tmp_path: Path) -> None:
-    """A pickle alone has no configuration."""
+    """A torch file is one, but has no configuration."""
     torch.save({}, tmp_path / "pytorch_model.bin")
     (tmp_path / "plain").write_text("hello")
-    with pytest.raises(BackboneError, match=r"pytorch_model.bin is not a checkpoint directory: it has no config\.json"):
+    with pytest.raises(BackboneError, match=r"pytorch_model\.bin is a file of weights; a checkpoint is the directory"):
         convert_checkpoint(tmp_path / "pytorch_model.bin", tmp_path / "out")
     with pytest.raises(BackboneError, match="plain is no checkpoint: it is neither a directory nor a zip"):
         convert_checkpoint(tmp_path / "plain", tmp_path / "out")
