@@ -5,7 +5,8 @@ import { answer, api, type Schema } from "./server";
 
 export type Training = Schema<"Training">;
 export type TrainingStatus = Training["status"];
-export type TrainingRequest = Omit<Schema<"TrainingRequest">, "keep_examples" | "format">;
+export type TrainingRequest = Omit<Schema<"TrainingRequest">, "keep_examples" | "owns_files" | "format">;
+type FileRequest = TrainingRequest & Pick<Schema<"TrainingRequest">, "owns_files">;
 
 /** Something that happened to a training; the document of the API has no bodies of events. */
 export interface TrainingEvent {
@@ -52,12 +53,12 @@ export function trainingQuery(id: string) {
   });
 }
 
-/** Begins a training; with a file, it is uploaded first, and deleted if the server refuses the training. */
+/** Begins a training; a file is uploaded first, and deleted with the training or if the server refuses it. */
 export async function beginTraining(request: TrainingRequest, file: File | null): Promise<Training> {
   if (!file) return create(request);
   const { id } = await uploadExamples(file);
   try {
-    return await create({ ...request, file_id: id });
+    return await create({ ...request, file_id: id, owns_files: true });
   } catch (refusal) {
     const path = { file_id: id };
     await answer(api.DELETE("/v1/files/{file_id}", { params: { path } })).catch(() => undefined);
@@ -65,7 +66,7 @@ export async function beginTraining(request: TrainingRequest, file: File | null)
   }
 }
 
-function create(request: TrainingRequest): Promise<Training> {
+function create(request: TrainingRequest | FileRequest): Promise<Training> {
   return answer(api.POST("/v1/trainings", { body: request as Schema<"TrainingRequest"> }));
 }
 

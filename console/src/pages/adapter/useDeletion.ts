@@ -19,6 +19,8 @@ export function useDeletion(name: string): Deletion {
   const restore = async (versions: readonly number[], said: string) => {
     // Oldest first, so that a quota refuses the newest ones last.
     for (const version of [...versions].sort((one, other) => one - other)) await undeleteVersion(name, version);
+    // A page that is not shown has aliases in the cache that did not come back.
+    cache.removeQueries({ queryKey: ["adapters"], type: "inactive" });
     await refresh();
     notice({ text: said });
     navigate(`/adapters/${name}`);
