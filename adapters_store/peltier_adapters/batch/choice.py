@@ -11,19 +11,21 @@ from peltier_adapters.ops.native import NativeBackend
 
 def choose_runner(backbone: Backbone) -> Runner:
     """The one that the backend of the adapters' ops permits: native kernels that have packed the backbone's maps,
-    frames of Triton's kernels, or torch. Triton's have no attention with queries and keys of distances (DeBERTa)."""
+    frames of Triton's kernels, or torch."""
     backend = choice.choose_backend(backbone.device, backbone.dtype)
     if isinstance(backend, NativeBackend) and _packed_by(backbone) is backend.library:
         return NativeBatch(backbone, backend)
-    if backend.name == "triton" and not _has_distances(backbone):
+    if has_frames(backbone):
         from peltier_adapters.batch.frame_batch import FrameBatch  # needs Triton
 
         return FrameBatch(backbone)
     return TorchBatch(backbone)
 
 
-def _has_distances(backbone: Backbone) -> bool:
-    return isinstance(backbone.config, DebertaConfig)
+def has_frames(backbone: Backbone) -> bool:
+    """Whether Triton's kernels compute batches. They have no attention with queries and keys of distances (DeBERTa)."""
+    is_triton = choice.choose_backend(backbone.device, backbone.dtype).name == "triton"
+    return is_triton and not isinstance(backbone.config, DebertaConfig)
 
 
 def _packed_by(backbone: Backbone) -> object:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.checkpoint.deberta_config import DebertaConfig
 
-from peltier_adapters.ops import choice
+from peltier_adapters.batch.choice import has_frames
 
 if TYPE_CHECKING:
     from peltier_adapters.graphs.graphs import Graphs
@@ -38,18 +37,15 @@ class CudaCapture:
 
 
 def can_capture(backbone: Backbone) -> bool:
-    """Whether batches of `backbone` can be captured: it is a BERT or a relative, but no DeBERTa, on a GPU, and the
-    Triton backend is used. The torch backend loops over adapters with lengths on the host, so it cannot be captured."""
-    if not isinstance(backbone.model, Bert) or isinstance(backbone.config, DebertaConfig):
-        return False
-    return choice.choose_backend(backbone.device, backbone.dtype).name == "triton"
+    """Whether batches of `backbone` can be captured: it is a BERT or a relative, and frames compute its batches. The
+    torch backend loops over adapters with lengths on the host, so it cannot be captured."""
+    return isinstance(backbone.model, Bert) and has_frames(backbone)
 
 
 def create_graphs(backbone: Backbone) -> "Graphs | None":
     """The graphs of one thread, without any capture yet; None if `backbone` cannot be captured."""
     if not can_capture(backbone):
         return None
-    from peltier_adapters.graphs.choice import CudaCapture
     from peltier_adapters.graphs.graphs import Graphs  # needs Triton
 
     return Graphs(backbone, CudaCapture(backbone.device))

@@ -6,13 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, StringConstraints
 
 from peltier_client.protocol.aliases import Split
+from peltier_client.protocol.predict import is_none
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 class TaskSummary(ResponseModel):
@@ -42,7 +39,7 @@ class _Version(ResponseModel):
     preset: str
     created_at: datetime
     created_by: str = ""
-    deprecation: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    deprecation: Annotated[str | None, Field(exclude_if=is_none)] = None
 
 
 class VersionSummary(_Version):

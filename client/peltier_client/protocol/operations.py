@@ -4,12 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from peltier_client.protocol.predict import AdapterRef
+from peltier_client.protocol.predict import AdapterRef, is_none
 from peltier_client.protocol.wire import ResponseModel
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 class DriftingVersion(ResponseModel):
@@ -19,8 +15,8 @@ class DriftingVersion(ResponseModel):
     tenant: str
     name: str
     version: int
-    answer_drift: Annotated[float | None, Field(exclude_if=_is_none)] = None
-    input_drift: Annotated[float | None, Field(exclude_if=_is_none)] = None
+    answer_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
+    input_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
 
 
 class HealthDrift(ResponseModel):
@@ -35,7 +31,7 @@ class HealthResponse(ResponseModel):
     tenant, one with the scope `metrics` or `admin` those of all tenants."""
 
     status: Literal["ok"] = "ok"
-    drift: Annotated[HealthDrift | None, Field(exclude_if=_is_none)] = None
+    drift: Annotated[HealthDrift | None, Field(exclude_if=is_none)] = None
 
 
 class ReadyResponse(ResponseModel):
@@ -55,7 +51,7 @@ class BackboneInfo(ResponseModel):
     fingerprint: str
     hidden_size: int
     num_layers: int
-    num_decoder_layers: Annotated[int | None, Field(exclude_if=_is_none)] = None
+    num_decoder_layers: Annotated[int | None, Field(exclude_if=is_none)] = None
     num_heads: int
     max_length: int
     device: str

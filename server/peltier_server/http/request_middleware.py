@@ -57,8 +57,7 @@ def end_span(trace: RequestTrace, scope: Scope, context: RequestContext, status:
 
 def is_open(path: str) -> bool:
     """Whether this path, or template of paths, needs no caller: the front page, the console's files and the probes.
-    What it answers is the same for everybody; `/health` has one more field for
-    callers with a key."""
+    What it answers is the same for everybody, but `/health` has one more field for callers with a key."""
     return path in OPEN_PATHS or path == CONSOLE or path.startswith(f"{CONSOLE}/")
 
 

@@ -139,6 +139,9 @@ async def test_files_that_a_training_owns_are_deleted_with_it(
     uploaded = (await house.upload("t.jsonl", line)).json()["id"]
     made = await create(house, examples=None, file_id=uploaded, owns_files=True)
     assert (await house.a.get("/v1/files")).json()["data"] == []
+    second = await house.a.post("/v1/trainings", json={**BODY, "examples": None, "file_id": uploaded})
+    assert second.status_code == 409
+    assert "is not for another training too" in second.json()["error"]["message"]
     await worker.leave(await worker.begin(), artifact)
     await until_ended(house, made)
     assert (await house.a.get(f"/v1/files/{uploaded}")).status_code == 404

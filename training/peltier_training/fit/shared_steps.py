@@ -9,8 +9,8 @@ by itself, whatever an adapter adds is computed from tensors of the shapes that 
 in the same order. The one exception is the activation of an encoder whose inner size is not a multiple of 16, because
 torch computes the last elements of a tensor, which fill no vector, by other instructions.
 
-Whatever is global in the
-process, such as the current directory or torch's generator, is a training's own during its turn.
+Whatever is global in the process, such as the current directory or torch's generator, is a training's own during its
+turn.
 """
 
 import os
