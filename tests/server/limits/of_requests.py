@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -360,6 +361,7 @@ def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "_max_versions", 21)
         patch.setattr(windows, "followed", {})
+        patch.setattr(servers.bert.service.metrics.drift, "_compared_at", -math.inf)
         for number, label in itertools.product(range(21), "abb"):
             labels = VersionLabels("default", "demo", str(number))
             windows.observe(labels, WINDOW_ROWS, [{"label": label}] * WINDOW_ROWS)
