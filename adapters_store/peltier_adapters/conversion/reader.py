@@ -48,7 +48,11 @@ def _convert(source: Path, target: Path) -> dict[str, Any]:
     for name, tensor in tensors.items():
         _check_values(source, name, tensor)
     try:
+        # safetensors replaces the file with one that only its owner may read.
+        target.touch()
+        mode = target.stat().st_mode
         save_file(_separate(tensors), target, metadata={"format": "pt"})
+        target.chmod(mode)
     except (SafetensorError, OSError) as error:
         raise AdapterError(f"{target} cannot be written: {error}") from None
     counts = Counter[str]()

@@ -38,6 +38,9 @@ def test_a_pickle_becomes_the_same_backbone(
     names = {path.name for path in source.iterdir()} - {"pytorch_model.bin"} | {"model.safetensors"}
     assert {path.name for path in output.iterdir()} == names
     assert {path.name for path in tmp_path.iterdir()} == {"out", "published"}
+    (tmp_path / "new").touch()
+    # As the umask says for every new file.
+    assert (output / "model.safetensors").stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
 @torch.inference_mode()
