@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 MAX_SHADOWS = 4
 MAX_SHADOW_ROWS = 32
 MAX_SHADOW_SECONDS = 30.0
+# The share of the shadows in which the incumbent is computed again, to compare latencies.
+_TIMED_SHARE = 0.25
 # Between two reports to the registry.
 MAX_BUFFERED_ANSWERS = 5_000
 _MAX_UNMATCHED = 64
@@ -132,7 +135,7 @@ class Recorder:
         elif self._is_busy or len(request.inputs) > MAX_SHADOW_ROWS:
             self._drop(rollout, answers)
         else:
-            work = self._shadow(rollout, published.entries[rollout.candidate], request, _trial(outcome), answers)
+            work = self._shadow(rollout, published.entries, request, answers)
             task = asyncio.create_task(work)
             self._shadows[task] = (request.tenant, request.target.context.request_id)
             task.add_done_callback(self._shadows.pop)
@@ -163,33 +166,57 @@ class Recorder:
             return
         other = unmatched.pop()[1]
         candidate, incumbent = (trial, other) if is_candidate else (other, trial)
-        self._count(rollout.id, compare_trials(rollout, candidate, incumbent))
+        self._count(rollout.id, {"errors": compared(not candidate.has_failed, not incumbent.has_failed)})
+        self._count(rollout.id, compare_latency(rollout, candidate, incumbent))
 
     async def _shadow(
-        self, rollout: StoredRollout, entry: Entry, request: PredictionRequest, trial: Trial,
+        self, rollout: StoredRollout, entries: Mapping[int, Entry], request: PredictionRequest,
         answers: Sequence[StoredAnswer],
     ) -> None:  # fmt: skip
-        outcome: Prediction | Exception
-        try:
-            async with asyncio.timeout(MAX_SHADOW_SECONDS):
-                outcome = await self._predictor.shadow(entry, request)
-        except Exception as error:
-            outcome = error
+        outcome = await self._compute(rollout, entries, request)
         if isinstance(outcome, Exception) and not is_failure(outcome):
             self._drop(rollout, answers)
             return
         failed = isinstance(outcome, Exception)
         self._metrics.shadows.labels("failed" if failed else "computed").inc()
-        self._count(rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}})
-        self._count(rollout.id, compare_trials(rollout, _trial(outcome), trial))
+        # The incumbent has answered, or there would be no shadow.
+        self._count(
+            rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}, "errors": compared(not failed, True)}
+        )
         if isinstance(outcome, Exception):
             self._keep(answers)
             return
+        entry = entries[rollout.candidate]
         others = [answer_of(entry.task, one) for one in outcome.predictions]
         num_equal = sum(one.answer == other for one, other in zip(answers, others, strict=True))
         self._count(rollout.id, {"disagreement": {"wins": num_equal, "losses": len(others) - num_equal}})
         pairs = zip(answers, others, strict=True)
         self._keep([StoredAnswer(**{**vars(one), "shadow": other}) for one, other in pairs])
+
+    async def _compute(
+        self, rollout: StoredRollout, entries: Mapping[int, Entry], request: PredictionRequest
+    ) -> Prediction | Exception:
+        """The candidate's answer.
+
+        A shadow is computed while the server sends the answer and reads the next request, so it takes longer than the
+        answer did. Latencies are therefore compared with a shadow of the incumbent, and a random one of the two is
+        computed first: so equal versions win as often as they lose.
+        """
+        arms = [rollout.candidate]
+        if random.random() < _TIMED_SHARE:
+            arms = random.sample([rollout.candidate, rollout.incumbent], 2)
+        outcomes = {number: await self._attempt(entries[number], request) for number in arms}
+        if rollout.incumbent in outcomes:
+            trials = _trial(outcomes[rollout.candidate]), _trial(outcomes[rollout.incumbent])
+            self._count(rollout.id, compare_latency(rollout, *trials))
+        return outcomes[rollout.candidate]
+
+    async def _attempt(self, entry: Entry, request: PredictionRequest) -> Prediction | Exception:
+        try:
+            async with asyncio.timeout(MAX_SHADOW_SECONDS):
+                return await self._predictor.shadow(entry, request)
+        except Exception as error:
+            return error
 
     def _drop(self, rollout: StoredRollout, answers: Sequence[StoredAnswer]) -> None:
         self._metrics.shadows.labels("dropped").inc()
@@ -209,15 +236,14 @@ def is_failure(error: object) -> bool:
     return isinstance(error, InferenceFailed | ServerError) or not isinstance(error, PeltierError | TimeoutError)
 
 
-def compare_trials(rollout: StoredRollout, candidate: Trial, incumbent: Trial) -> dict[str, Any]:
-    """One comparison of two requests, as counts."""
-    counts: dict[str, Any] = {"errors": compared(not candidate.has_failed, not incumbent.has_failed)}
-    if not (candidate.has_failed or incumbent.has_failed):
-        slowdown = float(rollout.guard.get("max_slowdown", 1.5))
-        slower = candidate.compute_ms > slowdown * incumbent.compute_ms
-        faster = incumbent.compute_ms > slowdown * candidate.compute_ms
-        counts["latency"] = compared(faster, slower)
-    return counts
+def compare_latency(rollout: StoredRollout, candidate: Trial, incumbent: Trial) -> dict[str, Any]:
+    """One comparison of the computing times of two requests, as counts; none if one of them failed."""
+    if candidate.has_failed or incumbent.has_failed:
+        return {}
+    slowdown = float(rollout.guard.get("max_slowdown", 1.5))
+    slower = candidate.compute_ms > slowdown * incumbent.compute_ms
+    faster = incumbent.compute_ms > slowdown * candidate.compute_ms
+    return {"latency": compared(faster, slower)}
 
 
 def _trial(outcome: Prediction | Exception) -> Trial:

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 from peltier_client.errors import InferenceFailed
+from peltier_server.catalog.published import Entry
+from peltier_server.inference.prediction import Prediction
+from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.rollouts import recorder
 
 from tests.server.conftest import hold, until
@@ -39,6 +42,36 @@ async def test_the_candidate_is_never_answered(shop: Shop) -> None:
     equal = sum(one == other for one, other in zip(found[1], found[2], strict=True))
     assert counts["disagreement"] == {"wins": equal, "losses": 10 - equal}
     assert sum(counts["accuracy"].values()) == sum(counts["errors"].values()) == 10
+
+
+async def test_latencies_are_those_of_two_shadows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of both versions, in a random order: the answer itself was computed on a less busy machine."""
+    monkeypatch.setattr(recorder, "_TIMED_SHARE", 1.0)
+    shadow, computed = shop.running.service.predictor.shadow, list[int]()
+
+    async def follow(entry: Entry, request: PredictionRequest) -> Prediction:
+        computed.append(entry.number)
+        return await shadow(entry, request)
+
+    monkeypatch.setattr(shop.running.service.predictor, "shadow", follow)
+    await shop.guard(shadow=True)
+    for number in range(40):
+        await shop.ask(f"r{number}")
+        await settled(shop, f"r{number}")
+    orders = set(zip(computed[::2], computed[1::2], strict=True))
+    assert orders == {(1, 2), (2, 1)}
+    assert sum((await shop.state())["counts"]["latency"].values()) == 40
+
+
+async def test_most_shadows_are_computed_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose latency is not compared."""
+    monkeypatch.setattr(recorder, "_TIMED_SHARE", 0.0)
+    await shop.guard(shadow=True)
+    await shop.ask("r")
+    await settled(shop, "r")
+    counts = (await shop.state())["counts"]
+    assert "latency" not in counts
+    assert counts["errors"] == {"ties": 1}
 
 
 async def test_whether_the_incumbent_was_right_is_not_enough(shop: Shop) -> None:
