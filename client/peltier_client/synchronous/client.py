@@ -62,8 +62,9 @@ class Client:
     """A connection pool to one Peltier server; use it as a context manager, from any number of threads.
 
     Methods raise a `PeltierError`. They retry, `max_attempts` in all, after failed connections, 429 and 503, with the
-    pause that the server asks for. `timeout` is in seconds, for each of connecting, sending and waiting for the answer.
-    `transport` replaces the network, for tests.
+    pause that the server asks for, and then have fewer requests in flight, so any number of calls may begin at once.
+    `timeout` is in seconds, for each of connecting, sending and waiting for the answer. `transport` replaces the
+    network, for tests.
 
         with Client("http://127.0.0.1:8000", api_key="plt_…") as client:
             predictions = client.predict("sst2", ["a gem of a film"])

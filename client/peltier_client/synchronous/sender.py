@@ -9,6 +9,7 @@ import stamina
 
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
+from peltier_client.exchange.in_flight import Places
 from peltier_client.exchange.request import Page, Request
 from peltier_client.exchange.transfer import ReportedBody
 from peltier_client.protocol.session import TENANT_HEADER
@@ -18,13 +19,15 @@ P = TypeVar("P", bound=Page)
 
 
 class Sender:
-    """The connection pool of one server, with retries. Every method raises a `PeltierError`."""
+    """The connection pool of one server, with retries and a limit on requests in flight that follows the server. Every
+    method raises a `PeltierError`."""
 
     def __init__(self, connection: ServerConnection, transport: httpx2.BaseTransport | None) -> None:
         self.connection = connection
         self._http = httpx2.Client(**connection.options, transport=transport)
         self._retrying = stamina.RetryingCaller(**connection.retrying)
         self._tenant = connection.tenant
+        self._places = Places()
 
     def send(self, request: Request[T]) -> T:
         """The result of `request`, with retries if the request allows them."""
@@ -52,7 +55,9 @@ class Sender:
 
     def _send_once(self, request: Request[T]) -> T:
         try:
-            response = self._receive(request)
+            with self._places.take() as place:
+                response = self._receive(request)
+                place.status = response.status_code
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
@@ -72,7 +77,9 @@ class Sender:
 
     def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
         try:
-            response = self._http.send(http_request(self._http, request, self._tenant), stream=True)
+            with self._places.take() as place:
+                response = self._http.send(http_request(self._http, request, self._tenant), stream=True)
+                place.status = response.status_code
             self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
             if not response.is_success:
                 response.read()

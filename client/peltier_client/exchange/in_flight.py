@@ -1,0 +1,119 @@
+"""How many requests a client has in flight at once: as many as the server takes."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+# As many as the connection pool has.
+MAX_IN_FLIGHT = 100
+# What a busy server answers: a full queue, or a quota of the tenant.
+_REFUSALS = frozenset({429, 503})
+# A limit that is too high costs refusals, and a request has few attempts.
+_ROUNDS = 10
+
+
+class InFlightLimit:
+    """A limit that follows the server.
+
+    A server that refuses a request holds at most the others that are in flight, so their number becomes the limit. Ten
+    rounds of answers raise it by 1, the next ten by 2, 4, and so on, until the next refusal. A round is as many answers
+    as the limit.
+    """
+
+    def __init__(self, max_limit: int = MAX_IN_FLIGHT) -> None:
+        self.limit = self._max_limit = max_limit
+        self.count = 0
+        self._step, self._num_answers = 1, 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request may begin."""
+        return self.count < self.limit
+
+    def begin(self) -> None:
+        """One more request is in flight."""
+        self.count += 1
+
+    def end(self, status: int | None) -> None:
+        """A request has ended with an HTTP status; None without an answer, which says nothing of the limit."""
+        self.count -= 1
+        if status is None:
+            return
+        if status in _REFUSALS:
+            self.limit = max(1, min(self.limit, self.count))
+            self._step, self._num_answers = 1, 0
+            return
+        self._num_answers += 1
+        if self._num_answers >= _ROUNDS * self.limit:
+            self.limit = min(self._max_limit, self.limit + self._step)
+            self._step, self._num_answers = 2 * self._step, 0
+
+
+class Place:
+    """A request in flight; who has it stores the `status` of the answer."""
+
+    status: int | None = None
+
+
+class AsyncPlaces:
+    """Requests of one event loop wait in their order until the limit has room for them."""
+
+    def __init__(self) -> None:
+        self.limit = InFlightLimit()
+        self._waiting = deque[asyncio.Future[None]]()
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[Place]:
+        """A place during the block."""
+        await self._enter()
+        place = Place()
+        try:
+            yield place
+        finally:
+            self._leave(place.status)
+
+    async def _enter(self) -> None:
+        if self.limit.has_room and not self._waiting:
+            self.limit.begin()
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            # A place may have been given just before.
+            if not waiter.cancelled():
+                self._leave(None)
+            raise
+
+    def _leave(self, status: int | None) -> None:
+        self.limit.end(status)
+        while self._waiting and self.limit.has_room:
+            waiter = self._waiting.popleft()
+            if not waiter.cancelled():
+                self.limit.begin()
+                waiter.set_result(None)
+
+
+class Places:
+    """Requests of any threads wait until the limit has room for them."""
+
+    def __init__(self) -> None:
+        self.limit = InFlightLimit()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def take(self) -> Iterator[Place]:
+        """A place during the block."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.limit.has_room)
+            self.limit.begin()
+        place = Place()
+        try:
+            yield place
+        finally:
+            with self._changed:
+                self.limit.end(place.status)
+                self._changed.notify_all()

@@ -1,0 +1,137 @@
+"""Clients of a server that refuses what is beyond its capacity."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import pytest
+from peltier_client import AsyncClient, Client
+from peltier_client.exchange.in_flight import MAX_IN_FLIGHT, AsyncPlaces, InFlightLimit
+
+CAPACITY = 4
+ANSWER = {
+    "task": "sst2",
+    "adapter": {"tenant": "default", "name": "sst2", "version": 1, "digest": 64 * "0", "preset": "lora"},
+    "predictions": [{"label": "positive"}],
+    "usage": {"tokens": 1, "truncated_inputs": 0},
+    "timings_ms": {"queue": 0.1, "load": 0.0, "compute": 0.1, "total": 0.2},
+    "batch": {"rows": 1, "adapters": 1},
+}
+
+
+class Capacity:
+    """A server that has room for `CAPACITY` requests, and counts what it refuses."""
+
+    def __init__(self) -> None:
+        self.num_here = self.num_refused = 0
+        self._lock = threading.Lock()
+
+    async def answer(self, request: httpx2.Request) -> httpx2.Response:
+        """For asynchronous clients."""
+        if self._enter():
+            return self._refusal()
+        await asyncio.sleep(0.001)
+        return self._leave()
+
+    def answer_thread(self, request: httpx2.Request) -> httpx2.Response:
+        """For threads, of which each waits until others had time to send."""
+        if self._enter():
+            return self._refusal()
+        threading.Event().wait(0.001)
+        return self._leave()
+
+    def _enter(self) -> bool:
+        with self._lock:
+            is_full = self.num_here >= CAPACITY
+            self.num_refused += is_full
+            self.num_here += not is_full
+            return is_full
+
+    def _leave(self) -> httpx2.Response:
+        with self._lock:
+            self.num_here -= 1
+        return httpx2.Response(200, json=ANSWER)
+
+    @staticmethod
+    def _refusal() -> httpx2.Response:
+        body = {"error": {"code": "queue_full", "message": "the queue is full", "request_id": "r"}}
+        return httpx2.Response(503, json=body, headers={"retry-after": "0"})
+
+
+async def test_many_requests_at_once_are_all_answered() -> None:
+    """The first ones find the capacity, and few later ones are refused."""
+    server = Capacity()
+    async with AsyncClient(transport=httpx2.MockTransport(server.answer)) as client:
+        found = await asyncio.gather(*(client.predict("sst2", "a") for _ in range(500)))
+        assert len(found) == 500
+        # All but the capacity at first, and one for each ten rounds: 500 answers are 13 times ten rounds of 4.
+        assert server.num_refused <= MAX_IN_FLIGHT - CAPACITY + 13
+        assert client._sender._places.limit.count == 0
+
+
+def test_threads_share_the_limit() -> None:
+    """Of one client."""
+    server = Capacity()
+    with Client(transport=httpx2.MockTransport(server.answer_thread)) as client, ThreadPoolExecutor(40) as pool:
+        found = list(pool.map(lambda _: client.predict("sst2", "a"), range(300)))
+        assert len(found) == 300
+        assert client._sender._places.limit.count == 0
+        assert client._sender._places.limit.limit <= 2 * CAPACITY
+
+
+async def test_a_cancelled_request_gives_its_place_back() -> None:
+    """Whether it waits for a place, has just got one, or is in flight."""
+    places = AsyncPlaces()
+    places.limit.limit = 1
+    entered = asyncio.Event()
+
+    async def hold() -> None:
+        async with places.take():
+            entered.set()
+            await asyncio.Event().wait()
+
+    in_flight = asyncio.create_task(hold())
+    await entered.wait()
+    waiting, given = asyncio.create_task(hold()), asyncio.create_task(hold())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    in_flight.cancel()
+    await asyncio.wait([waiting, in_flight])
+    given.cancel()
+    await asyncio.wait([given])
+    assert places.limit.count == 0
+    async with asyncio.timeout(10), places.take():
+        assert places.limit.count == 1
+
+
+def test_the_limit_grows_ever_faster_without_refusals() -> None:
+    """Ten rounds for each step."""
+    limit = InFlightLimit(20)
+    limit.count = 5
+    limit.end(503)
+    seen = [limit.limit]
+    for _ in range(10_000):
+        limit.begin()
+        limit.end(200)
+        if limit.limit != seen[-1]:
+            seen.append(limit.limit)
+    assert seen == [4, 5, 7, 11, 19, 20]
+
+
+@pytest.mark.parametrize("status", [200, 404, 500, None])
+def test_only_refusals_lower_the_limit(status: int | None) -> None:
+    """Not errors of a request, and not lost connections."""
+    limit = InFlightLimit()
+    limit.begin()
+    limit.end(status)
+    assert (limit.limit, limit.count) == (MAX_IN_FLIGHT, 0)
+
+
+def test_one_request_may_always_begin() -> None:
+    """Even after a refusal while nothing else was in flight."""
+    limit = InFlightLimit()
+    limit.begin()
+    limit.end(429)
+    assert limit.limit == 1
+    assert limit.has_room
