@@ -11,6 +11,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.text.byte_fallback import with_byte_fallback
+from peltier_backbone.text.byte_tokens import BYTE_TOKENIZER_FILE, has_byte_tokenizer, read_byte_tokenizer
 from peltier_backbone.text.known_words import KnownWords, reads_words_apart
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.prefix_tokens import is_local, num_open_chars, num_settled
@@ -217,8 +218,10 @@ def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 def load_tokenizer(directory: Path) -> Tokenizer:
     """The tokenizer in `directory`: its `tokenizer.json`, else its vocabulary or SentencePiece model as transformers
-    converts it."""
+    converts it, else the bytes of ByT5."""
     path, found = directory / "tokenizer.json", [name for name in _ALL_FILES if (directory / name).is_file()]
+    if not found and has_byte_tokenizer(directory):
+        found = [BYTE_TOKENIZER_FILE]
     if not found:
         # transformers would make up an empty vocabulary here.
         raise BackboneError(f"{directory} has no readable tokenizer: none of {', '.join(_ALL_FILES)}")
@@ -230,6 +233,8 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     try:
         if path.is_file():
             return Tokenizer(FastTokenizer.from_file(str(path)))
+        if found[0] == BYTE_TOKENIZER_FILE:
+            return Tokenizer(read_byte_tokenizer(directory))
         from transformers import AutoTokenizer, T5Tokenizer
 
         # Of the T5s, AutoTokenizer does not find umT5's.
