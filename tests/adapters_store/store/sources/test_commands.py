@@ -1,18 +1,28 @@
-"""`peltier push` and `peltier pull` as a user runs them: processes that ask a hub on loopback."""
+"""`peltier push` and `peltier pull` as a user runs them, with a hub on loopback.
+
+Two tests start a process for each command, with the hub in its environment. A process imports torch, which takes
+seconds, so the others run the command in their own.
+"""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_client import cli
+from peltier_client.commands import plugins
 
 from tests.support.artifacts import MakeArtifact
 from tests.support.hub_server import TOKEN, Hub
 from tests.support.server_process import Server
 
+# `peltier(word, …) -> (status, output, error)`
+Peltier = Callable[..., tuple[int, str, str]]
 PROGRAM = """
 from importlib.metadata import EntryPoint
 from peltier_client import cli
@@ -30,6 +40,26 @@ def peltier(hub: Hub, *arguments: str | Path, xet: bool = False) -> "subprocess.
     environment = {**os.environ, **own}
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+@pytest.fixture
+def pull_here(hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Peltier:
+    """`peltier pull` in this process."""
+    entry = EntryPoint("pull", "peltier_store.sources.commands:pull", "peltier.commands")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry])
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+
+    def call(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["peltier", "pull", *map(str, words)])
+        capsys.readouterr()
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return status, *capsys.readouterr()
+
+    return call
 
 
 def test_what_is_pushed_is_pulled_again(hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact) -> None:
@@ -62,7 +92,9 @@ def test_a_hub_without_xet_gets_the_artifact_by_http(
     assert "README.md" in found
 
 
-def test_what_is_pulled_is_published(hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact) -> None:
+def test_what_is_pulled_is_published(
+    hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact, pull_here: Peltier
+) -> None:
     """A collection with `--upload`: what the server does not have becomes a version, and nothing becomes one twice."""
     artifacts = {name: make_artifact(bert, name=name) for name in ("intents", "moods")}
     for name, data in artifacts.items():
@@ -73,9 +105,9 @@ def test_what_is_pulled_is_published(hub: Hub, tmp_path: Path, bert: Backbone, m
         flags = ("--output", tmp_path / "mirror", "--backbone", bert.name, "--upload", "--url", server.url, "--json")
 
         def published() -> list[str]:
-            done = peltier(hub, "pull", "hf://collections/acme/tasks", *flags)
-            assert done.returncode == 0, done.stderr
-            found: list[str] = json.loads(done.stdout)["published"]
+            status, output, error = pull_here("hf://collections/acme/tasks", *flags)
+            assert status == 0, error
+            found: list[str] = json.loads(output)["published"]
             return found
 
         assert published() == published() == ["intents@1", "moods@1"]
@@ -87,13 +119,13 @@ def test_what_is_pulled_is_published(hub: Hub, tmp_path: Path, bert: Backbone, m
         server.end()
 
 
-def test_what_is_refused_sets_the_exit_status(hub: Hub, tmp_path: Path, bert: Backbone) -> None:
+def test_what_is_refused_sets_the_exit_status(hub: Hub, tmp_path: Path, bert: Backbone, pull_here: Peltier) -> None:
     """1 with the reason for a repository that is refused, and for a source that is none."""
     hub.add("acme/bad", {"bad.safetensors": b"no artifact"})
-    done = peltier(hub, "pull", "hf://acme/bad", "--output", tmp_path / "mirror", "--backbone", bert.name)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("refused hf://acme/bad: the header claims")
-    done = peltier(hub, "pull", "hf://acme", "--output", tmp_path / "mirror")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: the source 'hf://acme' is not of the form")
-    assert len(done.stderr.splitlines()) == 1
+    status, output, error = pull_here("hf://acme/bad", "--output", tmp_path / "mirror", "--backbone", bert.name)
+    assert (status, error) == (1, "")
+    assert output.startswith("refused hf://acme/bad: the header claims")
+    status, _, error = pull_here("hf://acme", "--output", tmp_path / "mirror")
+    assert status == 1
+    assert error.startswith("error: the source 'hf://acme' is not of the form")
+    assert len(error.splitlines()) == 1
