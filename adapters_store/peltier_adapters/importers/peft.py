@@ -10,7 +10,8 @@ from pathlib import Path
 
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
+from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig, ModernBertConfig
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
@@ -34,7 +35,7 @@ from peltier_adapters.spec.tasks import TaskType
 
 _WRAPPER = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
-_POOLER = "pooler.dense"
+_POOLER, _HEAD_DENSE = "pooler.dense", "head.dense"
 # Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 _FILES = ("adapter_model.safetensors", "adapter_model.bin")
@@ -64,6 +65,8 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
         raise AdapterError(f"{config.where}: peft_type is {kind!r}; supported are {', '.join(_READERS)}")
     config.only("task_type", *_TASKS)
     config.ignore("auto_mapping", *_NO_EFFECT)
+    if isinstance(backbone.config, ModernBertConfig):
+        _add_frozen_head(checkpoint, backbone)
     pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
     config.finish()
     places = find_sites(backbone.config)
@@ -80,6 +83,15 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
         raise AdapterError(f"{checkpoint.where} has no adapter for this backbone, only a head")
     origin = {"library": "peft", "peft_type": kind, "version": str(config.get("peft_version", "unknown"))}
     return ImportedAdapter(f"peft-{kind.lower()}", pieces, head, task_type=task_type, origin=origin, pooled=pooled)
+
+
+def _add_frozen_head(checkpoint: Checkpoint, backbone: Backbone) -> None:
+    """Adds what a ModernBERT's classifier reads and PEFT did not save, because it is that of the base model: the layer
+    and the norm with which the base model was pretrained."""
+    if not checkpoint.matches(r".*\bclassifier\..*"):
+        return
+    own, saved = read_tensors(find_checkpoint(backbone.name), "head."), {base_names(name) for name in checkpoint}
+    checkpoint.put_back({f"{_WRAPPER}{name}": tensor for name, tensor in own.items() if name not in saved})
 
 
 def _task_type(config: ConfigFile) -> TaskType | None:
@@ -103,7 +115,10 @@ def _read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -
     inner.skip(r".*\.(modules_to_save|original_module)\..*")
     rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
     if _POOLER in alphas:
-        _merge_pooler(rest, alphas.pop(_POOLER), backbone, stable=stable)
+        _add_pooler(rest, backbone)
+        _merge_dense(rest, _POOLER, alphas.pop(_POOLER), backbone, stable=stable)
+    if _HEAD_DENSE in alphas:
+        _merge_dense(rest, _HEAD_DENSE, alphas.pop(_HEAD_DENSE), backbone, stable=stable)
     pairs = _take_pairs(rest, alphas, backbone.config, stable=stable)
     return [create_lora(pairs, backbone.config)] if pairs else [], rest
 
@@ -141,17 +156,23 @@ def _supported(config: BackboneConfig) -> str:
     return "only linear maps of this backbone's layers are supported"
 
 
-def _merge_pooler(rest: Checkpoint, alpha: float, backbone: Backbone, *, stable: bool) -> None:
-    """Puts the pooler with its LoRA among the tensors of `rest`, where it is the tanh layer of the head."""
+def _add_pooler(rest: Checkpoint, backbone: Backbone) -> None:
+    """Puts the pooler among the tensors of `rest`, where it is the tanh layer of the head."""
     pooler = backbone.model.pooler if isinstance(backbone.model, Bert) else None
-    hidden = backbone.config.hidden_size
     if pooler is None:
         raise AdapterError(f"{rest.where}: LoRA adapts the pooler, which this backbone does not have")
-    a = rest.take(f"{_POOLER}{_A}", None, hidden)
-    b = rest.take(f"{_POOLER}{_B}", hidden, len(a))
-    scale = alpha / (math.sqrt(len(a)) if stable else len(a))
     own = {} if f"{_POOLER}.bias" in rest else {f"{_POOLER}.bias": pooler.bias.cpu()}
-    rest.put_back({f"{_POOLER}.weight": pooler.weights()[0].cpu().float() + scale * b @ a, **own})
+    rest.put_back({f"{_POOLER}.weight": pooler.weights()[0].cpu().float(), **own})
+
+
+def _merge_dense(rest: Checkpoint, module: str, alpha: float, backbone: Backbone, *, stable: bool) -> None:
+    """Merges the LoRA of a layer of the head into the layer's weight among the tensors of `rest`."""
+    hidden = backbone.config.hidden_size
+    a = rest.take(f"{module}{_A}", None, hidden)
+    b = rest.take(f"{module}{_B}", hidden, len(a))
+    weight = rest.take(f"{module}.weight", hidden, hidden)
+    scale = alpha / (math.sqrt(len(a)) if stable else len(a))
+    rest.put_back({f"{module}.weight": weight + scale * b @ a})
 
 
 def _alpha(module: str, config: ConfigFile) -> float:

@@ -15,12 +15,13 @@ from peltier_backbone.linear.norm import Norm
 from torch import Tensor
 
 # The sites of ops: after a frozen projection (an `adaptation.Projection`), on the output of a sub-layer, on the keys
-# and values of an attention, on the scores of the pooler, and on one vector for each row after the last layer.
+# and values of an attention, on the scores of the pooler, and on one vector for each row or token after the last layer.
+# A head with a norm has two sites: its dense layer, and its output layer, which reads the norm.
 SITES = (
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head",
-    "attention", "ffn", "prefix", "pooler", "head",
+    "attention", "ffn", "prefix", "pooler", "head", "head_dense", "normed_head",
 )  # fmt: skip
-_AFTER_BLOCKS = ("lm_head", "pooler", "head")
+_AFTER_BLOCKS = ("lm_head", "pooler", "head", "head_dense", "normed_head")
 Place = tuple[str, int]
 
 

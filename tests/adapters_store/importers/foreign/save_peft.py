@@ -75,6 +75,14 @@ CASES: dict[str, tuple[str, Any]] = {
     "modernbert-lora": ("modernbert", LoraConfig(task_type="FEATURE_EXTRACTION", r=4, target_modules="all-linear")),
     "modernbert-ln": ("modernbert", LNTuningConfig(task_type="FEATURE_EXTRACTION", target_modules=_MODERN_NORMS)),
     "modernbert-lora-tokens": ("modernbert", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["Wqkv"])),
+    "modernbert-lora-saved": (
+        "modernbert",
+        LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["Wqkv"], modules_to_save=["head", "classifier"]),
+    ),
+    "modernbert-lora-saved-tokens": (
+        "modernbert",
+        LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["Wi", "Wo"], modules_to_save=["head"]),
+    ),
     "roberta-ln": ("roberta", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
     "roberta-prefix": ("roberta", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)),
     "t5-lora": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=6)),
