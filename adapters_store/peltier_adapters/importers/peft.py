@@ -1,5 +1,5 @@
 """Reads directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA with patterns of ranks and alphas and
-rank-stabilised scales, prefix, prompt and LayerNorm tuning. DoRA and changed base weights are refused."""
+rank-stabilised scales, IA3, prefix, prompt and LayerNorm tuning. DoRA and changed base weights are refused."""
 
 import math
 import re
@@ -31,10 +31,12 @@ from peltier_adapters.importers.shared.parts import (
     take_pair,
     unfold_prefix,
 )
+from peltier_adapters.importers.shared.scales import Factors, create_scale
 from peltier_adapters.spec.tasks import TaskType
 
 _WRAPPER = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
+_FACTORS = ".ia3_l"
 _POOLER, _HEAD_DENSE = "pooler.dense", "head.dense"
 # Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
@@ -187,6 +189,23 @@ def _alpha(module: str, config: ConfigFile) -> float:
     return default if key is None else ConfigFile(patterns, config.where).number(key, default)
 
 
+def _ia3(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """Factors [out, 1] are of a map's outputs, [1, in] of its inputs."""
+    config.ignore("feedforward_modules", "fan_in_fan_out", "init_ia3_weights")
+    rest, modules = checkpoint.renamed(base_names), lora_modules(backbone.config)
+    found: dict[ModuleSite, Factors] = {}
+    for match in rest.matches(rf"(.*){re.escape(_FACTORS)}"):
+        if match[1] not in modules:
+            raise AdapterError(f"{rest.where}: IA3 adapts {match[1]!r}; {_supported(backbone.config)}")
+        factors = rest.take(match[0], None, None)
+        if 1 not in factors.shape:
+            raise AdapterError(
+                f"{rest.where}: tensor {match[0]!r} has shape {list(factors.shape)}; it must be [any, 1] or [1, any]"
+            )
+        found[modules[match[1]]] = Factors(factors.flatten(), of_input=len(factors) == 1)
+    return [create_scale(found, backbone.config)] if found else [], rest
+
+
 def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """No part, because `read_peft` takes the norms of every type."""
     return [], checkpoint.renamed(lambda name: base_names(name.replace(".ln_tuning_layers.", ".")))
@@ -229,4 +248,5 @@ _READERS: dict[str, Callable[[ConfigFile, Checkpoint, Backbone], Read]] = {
     "PREFIX_TUNING": _prefix,
     "PROMPT_TUNING": _prompt,
     "LN_TUNING": _norms,
+    "IA3": _ia3,
 }

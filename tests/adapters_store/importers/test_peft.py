@@ -23,7 +23,7 @@ QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
         ({"alpha_pattern": {"query": None}}, "alpha_pattern is {'query': None}; it must map names to numbers"),
         ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must map names to numbers"),
         ({"lora_alpha": 10**400}, "lora_alpha is an integer of 401 digits; it must be smaller"),
-        ({"peft_type": "OFT"}, "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING"),
+        ({"peft_type": "OFT"}, "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING, IA3"),
         ({"task_type": "CAUSAL_LM"}, 'task_type is "CAUSAL_LM", which is not supported'),
         ({"init_lora_weights": "pissa"}, 'init_lora_weights is "pissa"'),
         ({"use_qalora": True}, "use_qalora is true, which this importer does not know"),
@@ -122,3 +122,45 @@ def test_files_of_torch_are_read_as_well(save_peft: SavePeft, bert: Backbone) ->
     found = read_peft(directory, bert).tensors
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+LAYER = QUERY.removesuffix(".attention.self.query")
+NO_LORA: dict[str, torch.Tensor | None] = {f"{QUERY}.lora_A.weight": None, f"{QUERY}.lora_B.weight": None}
+
+
+def test_factors_of_inputs_move_to_where_they_are_the_same(save_peft: SavePeft, bert: Backbone) -> None:
+    """IA3 on its default modules: the input of an attention's output map is that of its values, and the input of the
+    second feed-forward map has a site of its own; other layers keep factors of 1."""
+    hidden, inner = bert.config.hidden_size, bert.config.intermediate_size
+    shapes = {
+        "attention.self.key": (hidden, 1), "attention.self.value": (hidden, 1),
+        "attention.output.dense": (1, hidden), "output.dense": (1, inner),
+    }  # fmt: skip
+    drawn = {f"{LAYER}.{module}.ia3_l": torch.randn(shape) for module, shape in shapes.items()}
+    (piece,) = read_peft(save_peft({**NO_LORA, **drawn}, peft_type="IA3", r=0, lora_alpha=0), bert).pieces
+    key, value, output, second = (tensor.flatten() for tensor in drawn.values())
+    assert set(piece.tensors) == {"key", "value", "activated"}
+    for site, factors in {"key": key, "value": value * output, "activated": second}.items():
+        torch.testing.assert_close(piece.tensors[site][0], factors)
+        assert (piece.tensors[site][1:] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "sentence"),
+    [
+        (
+            "attention.self.query",
+            (1, 48),
+            "factors of the input of 'query' are not supported; those of inputs may be at",
+        ),
+        ("attention.self.query", (32, 1), "the factors of 'query' are 32; on this backbone they must be 48"),
+        ("attention.self.query", (48, 2), r"has shape \[48, 2\]; it must be \[any, 1\] or \[1, any\]"),
+        ("attention.self", (48, 1), r"IA3 adapts 'encoder\.layer\.0\.attention\.self'; only linear maps of this"),
+    ],
+)
+def test_factors_that_do_not_fit_are_refused(
+    module: str, shape: tuple[int, int], sentence: str, save_peft: SavePeft, bert: Backbone
+) -> None:
+    """The error names the module or the width."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_peft(save_peft({**NO_LORA, f"{LAYER}.{module}.ia3_l": torch.ones(shape)}, peft_type="IA3"), bert)

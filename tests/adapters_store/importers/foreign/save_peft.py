@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from case import save_case, shake
-from peft import LNTuningConfig, LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
+from peft import IA3Config, LNTuningConfig, LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
 from transformers import (
     AutoModel,
     AutoModelForQuestionAnswering,
@@ -82,6 +82,34 @@ CASES: dict[str, tuple[str, Any]] = {
     "modernbert-lora-saved-tokens": (
         "modernbert",
         LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["Wi", "Wo"], modules_to_save=["head"]),
+    ),
+    "bert-ia3": ("bert", IA3Config(task_type="SEQ_CLS")),
+    "bert-ia3-outputs": (
+        "bert",
+        IA3Config(
+            task_type="SEQ_CLS",
+            target_modules=["query", "intermediate.dense", "attention.output.dense", "output.dense"],
+            feedforward_modules=[],
+        ),
+    ),
+    "bert-ia3-inputs": (
+        "bert",
+        IA3Config(task_type="SEQ_CLS", target_modules=["query"], feedforward_modules=["query"]),
+    ),
+    "roberta-ia3": ("roberta", IA3Config(task_type="SEQ_CLS")),
+    "mpnet-ia3-tokens": (
+        "mpnet",
+        IA3Config(task_type="TOKEN_CLS", target_modules=["k", "output.dense"], feedforward_modules=["output.dense"]),
+    ),
+    "modernbert-ia3": (
+        "modernbert",
+        IA3Config(task_type="FEATURE_EXTRACTION", target_modules=["Wqkv", "Wo", "Wi"], feedforward_modules=["Wo"]),
+    ),
+    "t5-ia3": ("t5", IA3Config(task_type="SEQ_2_SEQ_LM")),
+    "t5_gated-ia3": ("t5_gated", IA3Config(task_type="SEQ_2_SEQ_LM")),
+    "t5_gated-ia3-halves": (
+        "t5_gated",
+        IA3Config(task_type="SEQ_2_SEQ_LM", target_modules=["wi_0", "wi_1", "q"], feedforward_modules=[]),
     ),
     "roberta-ln": ("roberta", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
     "roberta-prefix": ("roberta", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)),
