@@ -1,6 +1,7 @@
 """Reads directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA with patterns of ranks and alphas and
-rank-stabilised scales, IA3, prefix, prompt and LayerNorm tuning. DoRA and changed base weights are refused."""
+rank-stabilised scales, DoRA, IA3, prefix, prompt and LayerNorm tuning. Changed base weights are refused."""
 
+import json
 import math
 import re
 import reprlib
@@ -12,6 +13,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig, ModernBertConfig
+from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
@@ -36,7 +38,7 @@ from peltier_adapters.spec.tasks import TaskType
 
 _WRAPPER = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
-_FACTORS = ".ia3_l"
+_FACTORS, _MAGNITUDE = ".ia3_l", ".lora_magnitude_vector"
 _POOLER, _HEAD_DENSE = "pooler.dense", "head.dense"
 # Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
@@ -122,13 +124,16 @@ def _read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -
     if _HEAD_DENSE in alphas:
         _merge_dense(rest, _HEAD_DENSE, alphas.pop(_HEAD_DENSE), backbone, stable=stable)
     pairs = _take_pairs(rest, alphas, backbone.config, stable=stable)
-    return [create_lora(pairs, backbone.config)] if pairs else [], rest
+    factors = _fold_magnitudes(rest, pairs, backbone)
+    scale = [create_scale(factors, backbone.config)] if factors else []
+    return [*scale, create_lora(pairs, backbone.config)] if pairs else [], rest
 
 
 def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
-    if config.get("use_dora", False) or checkpoint.matches(r".*lora_magnitude_vector.*"):
+    if bool(config.get("use_dora", False)) != bool(checkpoint.matches(rf".*{_MAGNITUDE}.*")):
         raise AdapterError(
-            f"{config.where}: DoRA, which rescales the frozen weights, is not supported; only LoRA without it is"
+            f"{config.where}: use_dora is {json.dumps(config.get('use_dora', False))}, and {checkpoint.where} says "
+            "otherwise: the adapters of DoRA have magnitude vectors, others have none"
         )
     config.only("init_lora_weights", *_PLAIN_STARTS)
     config.only("bias", "none", "all", "lora_only")
@@ -152,6 +157,41 @@ def _take_pairs(
     return pairs
 
 
+def _fold_magnitudes(
+    rest: Checkpoint, pairs: dict[ModuleSite, LoraPair], backbone: Backbone
+) -> dict[ModuleSite, Factors]:
+    """The factors m / |W + s B A| of the outputs of DoRA's maps, one norm for each row (Liu et al. 2024, Eq. 5), which
+    are multiplied into the up maps of `pairs` too: y = factor (W x + s B A x) + b. W is that of the checkpoint, in
+    whatever precision the backbone computes. A scale also multiplies b; the biases that are put back into `rest` undo
+    this."""
+    found = rest.matches(rf"(.*){_MAGNITUDE}(\.weight)?")
+    frozen = _frozen_tensors(backbone) if found else {}
+    modules, factors = lora_modules(backbone.config), dict[ModuleSite, Factors]()
+    for match in found:
+        place = modules.get(match[1])
+        if place not in pairs:
+            raise AdapterError(f"{rest.where}: {match[0]!r} is the magnitude of a map without LoRA")
+        pair = pairs[place]
+        scale = _magnitude(rest, match[1], frozen[f"{match[1]}.weight"].float() + pair.scaled_b @ pair.a)
+        pairs[place] = replace(pair, b=pair.b * scale[:, None])
+        factors[place] = Factors(scale, of_input=False)
+        if (own := frozen.get(f"{match[1]}.bias")) is not None:
+            trained = rest.take_if(f"{match[1]}.bias", len(own))
+            rest.put_back({f"{match[1]}.bias": (own if trained is None else trained) + own.float() * (1 - scale)})
+    return factors
+
+
+def _frozen_tensors(backbone: Backbone) -> dict[str, Tensor]:
+    """The checkpoint's own tensors, by their names below the base model."""
+    return {base_names(name): tensor for name, tensor in read_tensors(find_checkpoint(backbone.name)).items()}
+
+
+def _magnitude(rest: Checkpoint, module: str, weight: Tensor) -> Tensor:
+    """The factor of each row of an adapted `weight`; its norm becomes the magnitude."""
+    name = f"{module}{_MAGNITUDE}"
+    return rest.take(name if name in rest else f"{name}.weight", len(weight)) / weight.norm(dim=1)
+
+
 def _supported(config: BackboneConfig) -> str:
     if isinstance(config, DebertaConfig) and config.shares_maps:
         return "on a DeBERTa only value_proj and the maps named dense of its layers are supported"
@@ -173,8 +213,10 @@ def _merge_dense(rest: Checkpoint, module: str, alpha: float, backbone: Backbone
     a = rest.take(f"{module}{_A}", None, hidden)
     b = rest.take(f"{module}{_B}", hidden, len(a))
     weight = rest.take(f"{module}.weight", hidden, hidden)
-    scale = alpha / (math.sqrt(len(a)) if stable else len(a))
-    rest.put_back({f"{module}.weight": weight + scale * b @ a})
+    weight = weight + alpha / (math.sqrt(len(a)) if stable else len(a)) * b @ a
+    if rest.matches(rf"{re.escape(module + _MAGNITUDE)}.*"):
+        weight = weight * _magnitude(rest, module, weight)[:, None]
+    rest.put_back({f"{module}.weight": weight})
 
 
 def _alpha(module: str, config: ConfigFile) -> float:

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ from peltier_adapters.importers.shared.parts import prefix_width
 from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
+from transformers import BertForSequenceClassification
 
-from tests.adapters_store.importers.conftest import SavePeft
+from tests.adapters_store.importers.conftest import TEXTS, SavePeft, served
 
 QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
 
@@ -45,7 +47,7 @@ def test_settings_that_change_the_answers_are_refused(
         (f"{QUERY}.lora_A.weight", torch.ones(2, 32), r"has shape \[2, 32\]; on this backbone it must be \[any, 48\]"),
         (f"{QUERY}.lora_A.weight", torch.ones(0, 48), r"has shape \[0, 48\]; it must not be empty"),
         (f"{QUERY}.lora_B.weight", None, "is missing"),
-        (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "DoRA"),
+        (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "use_dora is false, and .* says otherwise"),
         (
             "base_model.model.bert.embeddings.word_embeddings.weight",
             torch.ones(2, 48),
@@ -164,3 +166,20 @@ def test_factors_that_do_not_fit_are_refused(
     """The error names the module or the width."""
     with pytest.raises(AdapterError, match=sentence):
         read_peft(save_peft({**NO_LORA, f"{LAYER}.{module}.ia3_l": torch.ones(shape)}, peft_type="IA3"), bert)
+
+
+@torch.inference_mode()
+def test_dora_divides_by_the_norms_of_the_adapted_weights(
+    save_peft: SavePeft, bert: Backbone, bert_directory: Path
+) -> None:
+    """The answers are those of a backbone whose query map is m (W + s B A) / |W + s B A|, row by row."""
+    path = save_peft({f"{QUERY}.lora_magnitude_vector": torch.rand(48) + 0.5}, use_dora=True)
+    own = {n.removeprefix("base_model.model."): t for n, t in load_file(path / "adapter_model.safetensors").items()}
+    model = BertForSequenceClassification.from_pretrained(bert_directory).eval()
+    model.classifier.load_state_dict({name: own[f"classifier.{name}"] for name in ("weight", "bias")})
+    query, name = model.bert.encoder.layer[0].attention.self.query, QUERY.removeprefix("base_model.model.")
+    weight = query.weight + 2 * own[f"{name}.lora_B.weight"] @ own[f"{name}.lora_A.weight"]
+    query.weight.copy_(weight * (own[f"{name}.lora_magnitude_vector"] / weight.norm(dim=1))[:, None])
+    rows = [bert.tokenizer.encode(text) for text in TEXTS]
+    expected = [model(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types])).logits[0] for row in rows]
+    torch.testing.assert_close(served("peft", path, bert), torch.stack(expected), rtol=0, atol=1e-4)

@@ -47,6 +47,20 @@ CASES: dict[str, tuple[str, Any]] = {
         ),
     ),
     "bert-dora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, use_dora=True)),
+    "bert-dora-everywhere": (
+        "bert",
+        LoraConfig(task_type="SEQ_CLS", r=4, use_dora=True, use_rslora=True, bias="all", target_modules="all-linear"),
+    ),
+    "modernbert-dora": (
+        "modernbert",
+        LoraConfig(
+            task_type="SEQ_CLS", r=4, use_dora=True, target_modules=["Wqkv", "Wi", "Wo"], modules_to_save=["head"]
+        ),
+    ),
+    "t5_gated-dora": (
+        "t5_gated",
+        LoraConfig(task_type="SEQ_2_SEQ_LM", r=3, use_dora=True, target_modules=["q", "v", "o", "wi_1", "wo"]),
+    ),
     "bert-lora-tokens": ("bert", LoraConfig(task_type="TOKEN_CLS", r=4)),
     "bert-lora-tokens-by-class": ("bert-TOKEN_CLS", LoraConfig(r=4, modules_to_save=["classifier"])),
     "bert-lora-span": ("bert", LoraConfig(task_type="QUESTION_ANS", r=4, target_modules=["value", "output.dense"])),
