@@ -1,5 +1,5 @@
 """Reads directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA with patterns of ranks and alphas and
-rank-stabilised scales, DoRA, IA3, prefix, prompt and LayerNorm tuning. Changed base weights are refused."""
+rank-stabilised scales, DoRA, VeRA, IA3, prefix, prompt and LayerNorm tuning. Changed base weights are refused."""
 
 import json
 import math
@@ -27,6 +27,7 @@ from peltier_adapters.importers.shared.parts import (
     create_prefix,
     create_prompt,
     lora_modules,
+    map_shape,
     prefix_width,
     take_biases,
     take_norms,
@@ -38,8 +39,10 @@ from peltier_adapters.spec.tasks import TaskType
 
 _WRAPPER = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
-_FACTORS, _MAGNITUDE = ".ia3_l", ".lora_magnitude_vector"
+_FACTORS, _MAGNITUDE, _LAMBDA = ".ia3_l", ".lora_magnitude_vector", ".vera_lambda_"
 _POOLER, _HEAD_DENSE = "pooler.dense", "head.dense"
+# With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
+_COPIES = r".*\.(modules_to_save|original_module)\..*"
 # Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 _FILES = ("adapter_model.safetensors", "adapter_model.bin")
@@ -115,8 +118,7 @@ def _read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -
     modules = [name.removesuffix(_A) for name in inner if name.endswith(_A)]
     stable = bool(config.get("use_rslora", False))
     alphas = {base_names(f"{module}{_A}").removesuffix(_A): _alpha(module, config) for module in modules}
-    # With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
-    inner.skip(r".*\.(modules_to_save|original_module)\..*")
+    inner.skip(_COPIES)
     rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
     if _POOLER in alphas:
         _add_pooler(rest, backbone)
@@ -248,6 +250,36 @@ def _ia3(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read
     return [create_scale(found, backbone.config)] if found else [], rest
 
 
+def _vera(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """The LoRA that VeRA is: y + b * (B (d * (A x))), with parts of two matrices A [r, in] and B [out, r] that all maps
+    share (Kopiczko et al. 2024, Eq. 2)."""
+    config.only("bias", "none", "all", "vera_only")
+    config.ignore("r", "vera_dropout", "d_initial", "fan_in_fan_out", "projection_prng_key", "save_projection")
+    shared = [f"base_model.vera_{name}" for name in "AB"]
+    if any(name not in checkpoint for name in shared):
+        raise AdapterError(
+            f"{checkpoint.where} has no {' or '.join(shared)}; save the adapter with save_projection=True"
+        )
+    rank = config.count("r")
+    a, b = checkpoint.take(shared[0], rank, None), checkpoint.take(shared[1], None, rank)
+    checkpoint.skip(_COPIES)
+    rest = checkpoint.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
+    modules, pairs = lora_modules(backbone.config), dict[ModuleSite, LoraPair]()
+    for match in rest.matches(rf"(.*){re.escape(_LAMBDA)}b"):
+        if match[1] not in modules:
+            raise AdapterError(f"{rest.where}: VeRA adapts {match[1]!r}; {_supported(backbone.config)}")
+        place = modules[match[1]]
+        before, after = map_shape(place[0], backbone.config)
+        if a.shape[1] < before or len(b) < after:
+            raise AdapterError(
+                f"{rest.where}: {shared[0]!r} has {a.shape[1]} columns and {shared[1]!r} {len(b)} rows; {match[1]!r} "
+                f"needs {before} and {after}"
+            )
+        outer, inner = rest.take(match[0], after), rest.take(f"{match[1]}{_LAMBDA}d", rank)
+        pairs[place] = LoraPair(a[:, :before], outer[:, None] * b[:after] * inner)
+    return [create_lora(pairs, backbone.config)] if pairs else [], rest
+
+
 def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """No part, because `read_peft` takes the norms of every type."""
     return [], checkpoint.renamed(lambda name: base_names(name.replace(".ln_tuning_layers.", ".")))
@@ -291,4 +323,5 @@ _READERS: dict[str, Callable[[ConfigFile, Checkpoint, Backbone], Read]] = {
     "PROMPT_TUNING": _prompt,
     "LN_TUNING": _norms,
     "IA3": _ia3,
+    "VERA": _vera,
 }

@@ -9,7 +9,7 @@ from peltier_adapters.importers.run import Import, import_adapter
 from peltier_adapters.importers.shared.parts import prefix_width
 from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.backbone import Backbone
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import BertForSequenceClassification
 
 from tests.adapters_store.importers.conftest import TEXTS, SavePeft, served
@@ -25,7 +25,10 @@ QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
         ({"alpha_pattern": {"query": None}}, "alpha_pattern is {'query': None}; it must map names to numbers"),
         ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must map names to numbers"),
         ({"lora_alpha": 10**400}, "lora_alpha is an integer of 401 digits; it must be smaller"),
-        ({"peft_type": "OFT"}, "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING, IA3"),
+        (
+            {"peft_type": "OFT"},
+            "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING, IA3, VERA",
+        ),
         ({"task_type": "CAUSAL_LM"}, 'task_type is "CAUSAL_LM", which is not supported'),
         ({"init_lora_weights": "pissa"}, 'init_lora_weights is "pissa"'),
         ({"use_qalora": True}, "use_qalora is true, which this importer does not know"),
@@ -183,3 +186,22 @@ def test_dora_divides_by_the_norms_of_the_adapted_weights(
     rows = [bert.tokenizer.encode(text) for text in TEXTS]
     expected = [model(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types])).logits[0] for row in rows]
     torch.testing.assert_close(served("peft", path, bert), torch.stack(expected), rtol=0, atol=1e-4)
+
+
+def test_vera_is_a_lora_of_parts_of_its_shared_matrices(save_peft: SavePeft, bert: Backbone) -> None:
+    """Each map takes as many columns of A and rows of B as it has; without these matrices the adapter is refused."""
+    widths = {"attention.self.query": (48, 48), "output.dense": (bert.config.intermediate_size, 48)}
+    a, b = torch.randn(2, bert.config.intermediate_size), torch.randn(48, 2)
+    sizes = {"b": 48, "d": 2}
+    own = {f"{LAYER}.{module}.vera_lambda_{one}": torch.randn(n) for module in widths for one, n in sizes.items()}
+    drawn = {**own, "base_model.vera_A": a, "base_model.vera_B": b}
+    path = save_peft({**NO_LORA, **drawn}, peft_type="VERA", lora_alpha=0)
+    (piece,) = read_peft(path, bert).pieces
+    for (module, (before, _)), suffix in zip(widths.items(), ("", ".ffn_output"), strict=True):
+        outer, inner = (own[f"{LAYER}.{module}.vera_lambda_{name}"] for name in "bd")
+        found = piece.tensors[f"down{suffix}"][0, 0] @ piece.tensors[f"up{suffix}"][0, 0]
+        torch.testing.assert_close(found.T, outer[:, None] * b @ (inner[:, None] * a[:, :before]))
+    tensors = load_file(path / "adapter_model.safetensors")
+    save_file({n: t for n, t in tensors.items() if n != "base_model.vera_A"}, path / "adapter_model.safetensors")
+    with pytest.raises(AdapterError, match="save the adapter with save_projection=True"):
+        read_peft(path, bert)

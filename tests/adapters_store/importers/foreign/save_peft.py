@@ -6,7 +6,15 @@ from typing import Any
 
 import torch
 from case import save_case, shake
-from peft import IA3Config, LNTuningConfig, LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
+from peft import (
+    IA3Config,
+    LNTuningConfig,
+    LoraConfig,
+    PrefixTuningConfig,
+    PromptTuningConfig,
+    VeraConfig,
+    get_peft_model,
+)
 from transformers import (
     AutoModel,
     AutoModelForQuestionAnswering,
@@ -96,6 +104,12 @@ CASES: dict[str, tuple[str, Any]] = {
     "modernbert-lora-saved-tokens": (
         "modernbert",
         LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["Wi", "Wo"], modules_to_save=["head"]),
+    ),
+    "bert-vera": ("bert", VeraConfig(task_type="SEQ_CLS", r=6, target_modules=["query", "output.dense"], bias="all")),
+    "bert-vera-seeded": ("bert", VeraConfig(task_type="SEQ_CLS", r=6, save_projection=False)),
+    "modernbert-vera": (
+        "modernbert",
+        VeraConfig(task_type="TOKEN_CLS", r=6, target_modules=["Wqkv", "Wi"], modules_to_save=["head"]),
     ),
     "bert-ia3": ("bert", IA3Config(task_type="SEQ_CLS")),
     "bert-ia3-outputs": (
