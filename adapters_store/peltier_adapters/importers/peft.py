@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
@@ -191,7 +192,8 @@ def _frozen_tensors(backbone: Backbone) -> dict[str, Tensor]:
 def _magnitude(rest: Checkpoint, module: str, weight: Tensor) -> Tensor:
     """The factor of each row of an adapted `weight`; its norm becomes the magnitude."""
     name = f"{module}{_MAGNITUDE}"
-    return rest.take(name if name in rest else f"{name}.weight", len(weight)) / weight.norm(dim=1)
+    found = rest.take(name if name in rest else f"{name}.weight", len(weight))
+    return torch.div(found, torch.linalg.vector_norm(weight, dim=1))
 
 
 def _supported(config: BackboneConfig) -> str:
