@@ -58,6 +58,7 @@ OTHER = {
     "lowrank": {"rank": "3"},
     "phm": {"n": "2"},
     "prompt-r": {"length": "7"},
+    "ia3": {"sites": "query,intermediate,output,attention_output"},
     "prompt-t": {"length": "5"},
 }
 

@@ -94,7 +94,9 @@ class Reference:
         context = self.attend(i, query, key, value, h)
         u = self.linear(f"{name}.attention.output.dense", "attention_output", i, context)
         a = self.norm(2 * i + 1, self.bottleneck("attention", i, u, h) + h)
-        inner = ACTIVATIONS["gelu"](self.linear(f"{name}.intermediate.dense", "intermediate", i, a))
+        inner = self.scale("activated", i) * ACTIVATIONS["gelu"](
+            self.linear(f"{name}.intermediate.dense", "intermediate", i, a)
+        )
         f = self.linear(f"{name}.output.dense", "output", i, inner)
         return self.norm(2 * i + 2, self.bottleneck("ffn", i, f, a) + a)
 
@@ -103,7 +105,8 @@ class Reference:
         a gate; or one half of its columns, which has a LoRA of its own."""
         own = self.acts("bias", i) and f"bias.{site}" in self.t
         weight, bias = self.frozen(name, site, i)
-        weight, bias = weight.T, self.t[f"bias.{site}"][i] if own else bias
+        scale = self.scale(site, i).expand(len(weight))
+        weight, bias = weight.T * scale, self.t[f"bias.{site}"][i] if own else bias * scale
         if half is not None:
             weight, bias = weight.chunk(2, 1)[half], bias.chunk(2)[half]
         target = {"attention_output": "output", "output": "ffn_output"}.get(site, site)
@@ -122,6 +125,11 @@ class Reference:
         if lora.gated or "central_gate" in self.parts:
             return x @ weight + bias + self.gate("lora", (k, i), x, label, suffix) * (x @ added)
         return x @ (weight + lora.alpha / lora.rank * added) + bias
+
+    def scale(self, site: str, i: int) -> Tensor:
+        """IA3's factor."""
+        own = self.acts("scale", i) and f"scale.{site}" in self.t
+        return self.t[f"scale.{site}"][i] if own else torch.ones(1, dtype=torch.float64)
 
     def frozen(self, name: str, site: str, i: int) -> tuple[Tensor, Tensor]:
         """The weight and bias of a map."""
@@ -247,6 +255,8 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("prefix", {"length": "1", "gated": "true"}),
     ("bitfit", {}),
     ("bitfit", {"sites": "key,intermediate"}),
+    ("ia3", {}),
+    ("ia3", {"sites": "query,intermediate,attention_output,output", "first_block": "1"}),
     ("unipelt-ap", {}),
     ("unipelt-ap", {"gated": "false", "pooling": "first"}),
     ("unipelt-apl", {}),

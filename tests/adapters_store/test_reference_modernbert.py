@@ -52,7 +52,7 @@ class ModernReference(Reference):
         a = h + self.bottleneck("attention", i, u, h)
         normed = self.norm(2 * i + 1, a)
         activated, factor = (self.linear("mlp.Wi", "intermediate", i, normed, half) for half in (0, 1))
-        f = self.linear("mlp.Wo", "output", i, ACTIVATIONS["gelu"](activated) * factor)
+        f = self.linear("mlp.Wo", "output", i, ACTIVATIONS["gelu"](activated) * factor * self.scale("activated", i))
         return a + self.bottleneck("ffn", i, f, a)
 
     def frozen(self, name: str, site: str, i: int) -> tuple[Tensor, Tensor]:

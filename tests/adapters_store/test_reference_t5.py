@@ -203,7 +203,12 @@ class Reference:
         """A frozen map of an attention, with BitFit's bias and LoRA."""
         target = site.removeprefix("attention_")
         lora = self.lora(target, number, tokens, target) if self.adapts(target, number) else 0
-        return tokens[0] @ self.w[f"{name}.weight"].T + self.bias(site, number) + lora
+        return self.scale(site, number) * (tokens[0] @ self.w[f"{name}.weight"].T) + self.bias(site, number) + lora
+
+    def scale(self, site: str, number: int) -> Tensor:
+        """IA3's factor."""
+        own = self.acts("scale", number) and f"scale.{site}" in self.t
+        return self.t[f"scale.{site}"][number] if own else self.zeros(1) + 1
 
     def adapts(self, target: str, number: int) -> bool:
         return self.acts("lora", number) and target in self.parts["lora"].targets
@@ -226,7 +231,7 @@ class Reference:
     def feed_forward(self, name: str, block: int, tokens: Tokens) -> Tensor:
         x, mask = tokens
         maps = [self.w[key] for key in (f"{name}.{map}.weight" for map in ("wi", "wi_0", "wi_1")) if key in self.w]
-        inner = x @ torch.cat(maps).T + self.bias("intermediate", block)
+        inner = self.scale("intermediate", block) * (x @ torch.cat(maps).T) + self.bias("intermediate", block)
         if self.adapts("intermediate", block):
             labels = ["intermediate"] if len(maps) == 1 else ["intermediate.0", "intermediate.1"]
             own = [self.lora("intermediate", block, tokens, label, half) for half, label in enumerate(labels)]
@@ -236,8 +241,9 @@ class Reference:
         else:
             activated, factor = inner.tensor_split(2, -1)
             inner = ACTIVATIONS["gelu_new"](activated) * factor
+        inner = self.scale("activated", block) * inner
         lora = self.lora("ffn_output", block, (inner, mask), "ffn_output") if self.adapts("ffn_output", block) else 0
-        return inner @ self.w[f"{name}.wo.weight"].T + self.bias("output", block) + lora
+        return self.scale("output", block) * (inner @ self.w[f"{name}.wo.weight"].T) + self.bias("output", block) + lora
 
     def bottleneck(self, site: str, block: int, tokens: Tokens, residual: Tensor) -> Tensor:
         """y + up(act(down(x))) at a sub-layer's output y, of x = y or x = y + residual; the first `skip` blocks of each

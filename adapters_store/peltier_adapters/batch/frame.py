@@ -19,6 +19,7 @@ from peltier_backbone.text.packing import list_tokens
 from torch import Tensor
 
 from peltier_adapters.batch.adaptation import SiteAdaptation
+from peltier_adapters.batch.heads import add_normed
 from peltier_adapters.batch.indices import Indices
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.shape import Shape
@@ -128,10 +129,16 @@ class Frame:
             torch.where(chosen, self._pool(tables), self._vectors, out=self._vectors)
         heads = self._heads.tables(bank.program for bank in shape.heads)
         own = Rows(indices["units"], indices["head_bases"], indices["head_programs"], 1)
-        TritonOps(own, heads).act("head", 0, self._logits.zero_(), self._vectors)
+        self._read_heads(TritonOps(own, heads), self._logits, self._vectors)
         if shape.reads_tokens:
             own = Rows(indices["starts"], indices["head_bases"], indices["token_programs"], shape.longest)
-            TritonOps(own, heads).act("head", 0, self._token_logits.zero_(), hidden.float())
+            self._read_heads(TritonOps(own, heads), self._token_logits, hidden.float())
+
+    def _read_heads(self, ops: TritonOps, logits: Tensor, x: Tensor) -> None:
+        """Writes the logits of vectors x, one for each row or token."""
+        ops.act("head", 0, logits.zero_(), x)
+        if self._shape.norms_heads:
+            add_normed(logits, x, ops, self._backbone)
 
     def _encode(self, ops: TritonOps) -> Tensor:
         """The states of the last layer, [tokens, hidden]."""

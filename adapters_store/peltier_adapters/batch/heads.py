@@ -6,18 +6,23 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
 import torch
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
+from peltier_backbone.linear.activation import activate
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.row import Row
-from peltier_adapters.ops.backend import AdapterGroup, Backend
+from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
+from peltier_adapters.parts.head import norm_index, plain_norm
 from peltier_adapters.residency.bank import Resident, head_spec
 
 Pooling = Callable[[str], Tensor]
 
+# Heads with a norm share a matrix too.
+_PLAIN, _NORMED = -1, -2
 # Heads of at most so many outputs share a matrix of logits, which is as wide as the widest of them.
 _SHARED_OUTPUTS = 64
 
@@ -76,26 +81,26 @@ class _HeadInput:
         """Reads with the same number are computed in one matrix of logits. A wide head has its own, so that it makes
         no row of another head wider."""
         if self.resident is None or head_spec(self.resident.head).outputs <= _SHARED_OUTPUTS:
-            return -1
+            return _NORMED if self.resident is not None and head_spec(self.resident.head).normed else _PLAIN
         return self.resident.head.number
 
     @property
     def order(self) -> tuple[int, int, int]:
         if self.resident is None:
-            return (-1, -1, -1)
+            return (_PLAIN, -1, -1)
         return (self.matrix, self.resident.head.number, self.resident.head_slot.number)
 
 
-def read_heads(rows: Sequence[Row], pooled: Pooling, device: torch.device, backend: Backend) -> list[Tensor]:
+def read_heads(rows: Sequence[Row], pooled: Pooling, backbone: Backbone, backend: Backend) -> list[Tensor]:
     """The logits of each row in float32 on the CPU: [outputs], or [tokens, outputs] if its head reads tokens. `pooled`
     returns [rows, hidden] for a kind of pooling, and all tokens [tokens, hidden] for `tokens`. A row whose head has no
     projection gets its vector, and a row without an adapter the state of its first token. The `backend` computes in
     float32."""
-    reads = _list_reads(rows)
+    reads, device = _list_reads(rows), backbone.device
     headed = sorted((read for read in reads if read.resident is not None), key=lambda read: read.order)
     given = [read for read in reads if read.resident is None]
     parts = [list(members) for _, members in groupby(headed, key=lambda read: read.matrix)]
-    pieces = [_logits(members, pooled, device, backend) for members in parts]
+    pieces = [_logits(members, pooled, backbone, backend) for members in parts]
     if given:
         parts.append(given)
         pieces.append(_vectors(given, pooled, device))
@@ -133,15 +138,23 @@ def _cut(row: Row, output: Tensor) -> Tensor:
     return output[:, : spec.outputs] if spec.pooling == "tokens" else output[0, : spec.outputs]
 
 
-def _logits(headed: Sequence[_HeadInput], pooled: Pooling, device: torch.device, backend: Backend) -> Tensor:
+def _logits(headed: Sequence[_HeadInput], pooled: Pooling, backbone: Backbone, backend: Backend) -> Tensor:
     """The logits of all vectors of `headed`, in one matrix that is as wide as the widest head of them."""
-    x = _vectors(headed, pooled, device)
+    x = _vectors(headed, pooled, backbone.device)
     runs = [list(run) for _, run in groupby(headed, key=lambda read: read.resident and read.resident.head_slot)]
-    widest = max(head_spec(run[0].resident.head).outputs for run in runs if run[0].resident)
-    y = torch.zeros(len(x), widest, device=device)
+    specs = [head_spec(run[0].resident.head) for run in runs if run[0].resident]
+    y = torch.zeros(len(x), max(spec.outputs for spec in specs), device=x.device)
     lengths = [len(read) for read in headed]
     ops = backend.group([_group(run) for run in runs], lengths)
-    return ops.act("head", 0, y, x)
+    y = ops.act("head", 0, y, x)
+    return add_normed(y, x, ops, backbone) if any(spec.normed for spec in specs) else y
+
+
+def add_normed(y: Tensor, x: Tensor, ops: GroupedOps, backbone: Backbone) -> Tensor:
+    """y plus the logits of the heads with a norm, norm(gelu(x D + d)) W + b, of vectors x [vectors, hidden]."""
+    inner = activate(ops.act("head_dense", 0, torch.zeros_like(x), x), "gelu")
+    base = plain_norm(backbone.config, x.device)
+    return ops.act("normed_head", 0, y, ops.norm(norm_index(backbone.config), inner, base))
 
 
 def _group(run: Sequence[_HeadInput]) -> AdapterGroup:

@@ -82,7 +82,7 @@ class PackedBatch(ABC):
         else:
             hidden, gates = self._encode(packed, adaptation), read_gates(adaptation.groups)
         pooled = Pooled(self._backbone.bert, packed, adaptation, hidden)
-        return with_gates(read_heads(rows, pooled, self._backbone.device, self._head_backend), gates, num_layers)
+        return with_gates(read_heads(rows, pooled, self._backbone, self._head_backend), gates, num_layers)
 
     def join(self, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
         """See `Runner`."""

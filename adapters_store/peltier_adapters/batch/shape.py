@@ -40,6 +40,11 @@ class Shape(NamedTuple):
         """Whether a head reads the backbone's pooler."""
         return any(head_spec(bank).pooling == "pooler" for bank in self.heads)
 
+    @property
+    def norms_heads(self) -> bool:
+        """Whether a head has a norm."""
+        return any(head_spec(bank).normed for bank in self.heads)
+
     def covers(self, other: Self) -> bool:
         """Whether a batch of shape `other` fits into this shape."""
         sizes = zip(self[:3], other[:3], strict=True)

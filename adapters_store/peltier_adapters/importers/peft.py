@@ -1,6 +1,7 @@
 """Reads directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA with patterns of ranks and alphas and
-rank-stabilised scales, prefix, prompt and LayerNorm tuning. DoRA and changed base weights are refused."""
+rank-stabilised scales, DoRA, VeRA, IA3, prefix, prompt and LayerNorm tuning. Changed base weights are refused."""
 
+import json
 import math
 import re
 import reprlib
@@ -8,9 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
+from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig, ModernBertConfig
+from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
@@ -24,17 +28,22 @@ from peltier_adapters.importers.shared.parts import (
     create_prefix,
     create_prompt,
     lora_modules,
+    map_shape,
     prefix_width,
     take_biases,
     take_norms,
     take_pair,
     unfold_prefix,
 )
+from peltier_adapters.importers.shared.scales import Factors, create_scale
 from peltier_adapters.spec.tasks import TaskType
 
 _WRAPPER = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
-_POOLER = "pooler.dense"
+_FACTORS, _MAGNITUDE, _LAMBDA = ".ia3_l", ".lora_magnitude_vector", ".vera_lambda_"
+_POOLER, _HEAD_DENSE = "pooler.dense", "head.dense"
+# With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
+_COPIES = r".*\.(modules_to_save|original_module)\..*"
 # Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 _FILES = ("adapter_model.safetensors", "adapter_model.bin")
@@ -64,6 +73,8 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
         raise AdapterError(f"{config.where}: peft_type is {kind!r}; supported are {', '.join(_READERS)}")
     config.only("task_type", *_TASKS)
     config.ignore("auto_mapping", *_NO_EFFECT)
+    if isinstance(backbone.config, ModernBertConfig):
+        _add_frozen_head(checkpoint, backbone)
     pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
     config.finish()
     places = find_sites(backbone.config)
@@ -80,6 +91,15 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
         raise AdapterError(f"{checkpoint.where} has no adapter for this backbone, only a head")
     origin = {"library": "peft", "peft_type": kind, "version": str(config.get("peft_version", "unknown"))}
     return ImportedAdapter(f"peft-{kind.lower()}", pieces, head, task_type=task_type, origin=origin, pooled=pooled)
+
+
+def _add_frozen_head(checkpoint: Checkpoint, backbone: Backbone) -> None:
+    """Adds what a ModernBERT's classifier reads and PEFT did not save, because it is that of the base model: the layer
+    and the norm with which the base model was pretrained."""
+    if not checkpoint.matches(r".*\bclassifier\..*"):
+        return
+    own, saved = read_tensors(find_checkpoint(backbone.name), "head."), {base_names(name) for name in checkpoint}
+    checkpoint.put_back({f"{_WRAPPER}{name}": tensor for name, tensor in own.items() if name not in saved})
 
 
 def _task_type(config: ConfigFile) -> TaskType | None:
@@ -99,19 +119,24 @@ def _read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -
     modules = [name.removesuffix(_A) for name in inner if name.endswith(_A)]
     stable = bool(config.get("use_rslora", False))
     alphas = {base_names(f"{module}{_A}").removesuffix(_A): _alpha(module, config) for module in modules}
-    # With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
-    inner.skip(r".*\.(modules_to_save|original_module)\..*")
+    inner.skip(_COPIES)
     rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
     if _POOLER in alphas:
-        _merge_pooler(rest, alphas.pop(_POOLER), backbone, stable=stable)
+        _add_pooler(rest, backbone)
+        _merge_dense(rest, _POOLER, alphas.pop(_POOLER), backbone, stable=stable)
+    if _HEAD_DENSE in alphas:
+        _merge_dense(rest, _HEAD_DENSE, alphas.pop(_HEAD_DENSE), backbone, stable=stable)
     pairs = _take_pairs(rest, alphas, backbone.config, stable=stable)
-    return [create_lora(pairs, backbone.config)] if pairs else [], rest
+    factors = _fold_magnitudes(rest, pairs, backbone)
+    scale = [create_scale(factors, backbone.config)] if factors else []
+    return [*scale, create_lora(pairs, backbone.config)] if pairs else [], rest
 
 
 def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
-    if config.get("use_dora", False) or checkpoint.matches(r".*lora_magnitude_vector.*"):
+    if bool(config.get("use_dora", False)) != bool(checkpoint.matches(rf".*{_MAGNITUDE}.*")):
         raise AdapterError(
-            f"{config.where}: DoRA, which rescales the frozen weights, is not supported; only LoRA without it is"
+            f"{config.where}: use_dora is {json.dumps(config.get('use_dora', False))}, and {checkpoint.where} says "
+            "otherwise: the adapters of DoRA have magnitude vectors, others have none"
         )
     config.only("init_lora_weights", *_PLAIN_STARTS)
     config.only("bias", "none", "all", "lora_only")
@@ -135,23 +160,67 @@ def _take_pairs(
     return pairs
 
 
+def _fold_magnitudes(
+    rest: Checkpoint, pairs: dict[ModuleSite, LoraPair], backbone: Backbone
+) -> dict[ModuleSite, Factors]:
+    """The factors m / |W + s B A| of the outputs of DoRA's maps, one norm for each row (Liu et al. 2024, Eq. 5), which
+    are multiplied into the up maps of `pairs` too: y = factor (W x + s B A x) + b. W is that of the checkpoint, in
+    whatever precision the backbone computes. A scale also multiplies b; the biases that are put back into `rest` undo
+    this."""
+    found = rest.matches(rf"(.*){_MAGNITUDE}(\.weight)?")
+    frozen = _frozen_tensors(backbone) if found else {}
+    modules, factors = lora_modules(backbone.config), dict[ModuleSite, Factors]()
+    for match in found:
+        place = modules.get(match[1])
+        if place not in pairs:
+            raise AdapterError(f"{rest.where}: {match[0]!r} is the magnitude of a map without LoRA")
+        pair = pairs[place]
+        scale = _magnitude(rest, match[1], frozen[f"{match[1]}.weight"].float() + pair.scaled_b @ pair.a)
+        pairs[place] = replace(pair, b=pair.b * scale[:, None])
+        factors[place] = Factors(scale, of_input=False)
+        if (own := frozen.get(f"{match[1]}.bias")) is not None:
+            trained = rest.take_if(f"{match[1]}.bias", len(own))
+            rest.put_back({f"{match[1]}.bias": (own if trained is None else trained) + own.float() * (1 - scale)})
+    return factors
+
+
+def _frozen_tensors(backbone: Backbone) -> dict[str, Tensor]:
+    """The checkpoint's own tensors, by their names below the base model."""
+    return {base_names(name): tensor for name, tensor in read_tensors(find_checkpoint(backbone.name)).items()}
+
+
+def _magnitude(rest: Checkpoint, module: str, weight: Tensor) -> Tensor:
+    """The factor of each row of an adapted `weight`; its norm becomes the magnitude."""
+    name = f"{module}{_MAGNITUDE}"
+    found = rest.take(name if name in rest else f"{name}.weight", len(weight))
+    return torch.div(found, torch.linalg.vector_norm(weight, dim=1))
+
+
 def _supported(config: BackboneConfig) -> str:
     if isinstance(config, DebertaConfig) and config.shares_maps:
         return "on a DeBERTa only value_proj and the maps named dense of its layers are supported"
     return "only linear maps of this backbone's layers are supported"
 
 
-def _merge_pooler(rest: Checkpoint, alpha: float, backbone: Backbone, *, stable: bool) -> None:
-    """Puts the pooler with its LoRA among the tensors of `rest`, where it is the tanh layer of the head."""
+def _add_pooler(rest: Checkpoint, backbone: Backbone) -> None:
+    """Puts the pooler among the tensors of `rest`, where it is the tanh layer of the head."""
     pooler = backbone.model.pooler if isinstance(backbone.model, Bert) else None
-    hidden = backbone.config.hidden_size
     if pooler is None:
         raise AdapterError(f"{rest.where}: LoRA adapts the pooler, which this backbone does not have")
-    a = rest.take(f"{_POOLER}{_A}", None, hidden)
-    b = rest.take(f"{_POOLER}{_B}", hidden, len(a))
-    scale = alpha / (math.sqrt(len(a)) if stable else len(a))
     own = {} if f"{_POOLER}.bias" in rest else {f"{_POOLER}.bias": pooler.bias.cpu()}
-    rest.put_back({f"{_POOLER}.weight": pooler.weights()[0].cpu().float() + scale * b @ a, **own})
+    rest.put_back({f"{_POOLER}.weight": pooler.weights()[0].cpu().float(), **own})
+
+
+def _merge_dense(rest: Checkpoint, module: str, alpha: float, backbone: Backbone, *, stable: bool) -> None:
+    """Merges the LoRA of a layer of the head into the layer's weight among the tensors of `rest`."""
+    hidden = backbone.config.hidden_size
+    a = rest.take(f"{module}{_A}", None, hidden)
+    b = rest.take(f"{module}{_B}", hidden, len(a))
+    weight = rest.take(f"{module}.weight", hidden, hidden)
+    weight = weight + alpha / (math.sqrt(len(a)) if stable else len(a)) * b @ a
+    if rest.matches(rf"{re.escape(module + _MAGNITUDE)}.*"):
+        weight = weight * _magnitude(rest, module, weight)[:, None]
+    rest.put_back({f"{module}.weight": weight})
 
 
 def _alpha(module: str, config: ConfigFile) -> float:
@@ -164,6 +233,53 @@ def _alpha(module: str, config: ConfigFile) -> float:
     except re.error:
         raise AdapterError(f"{config.where}: alpha_pattern {patterns} has an invalid regular expression") from None
     return default if key is None else ConfigFile(patterns, config.where).number(key, default)
+
+
+def _ia3(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """Factors [out, 1] are of a map's outputs, [1, in] of its inputs."""
+    config.ignore("feedforward_modules", "fan_in_fan_out", "init_ia3_weights")
+    rest, modules = checkpoint.renamed(base_names), lora_modules(backbone.config)
+    found: dict[ModuleSite, Factors] = {}
+    for match in rest.matches(rf"(.*){re.escape(_FACTORS)}"):
+        if match[1] not in modules:
+            raise AdapterError(f"{rest.where}: IA3 adapts {match[1]!r}; {_supported(backbone.config)}")
+        factors = rest.take(match[0], None, None)
+        if 1 not in factors.shape:
+            raise AdapterError(
+                f"{rest.where}: tensor {match[0]!r} has shape {list(factors.shape)}; it must be [any, 1] or [1, any]"
+            )
+        found[modules[match[1]]] = Factors(factors.flatten(), of_input=len(factors) == 1)
+    return [create_scale(found, backbone.config)] if found else [], rest
+
+
+def _vera(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """The LoRA that VeRA is: y + b * (B (d * (A x))), with parts of two matrices A [r, in] and B [out, r] that all maps
+    share (Kopiczko et al. 2024, Eq. 2)."""
+    config.only("bias", "none", "all", "vera_only")
+    config.ignore("r", "vera_dropout", "d_initial", "fan_in_fan_out", "projection_prng_key", "save_projection")
+    shared = [f"base_model.vera_{name}" for name in "AB"]
+    if any(name not in checkpoint for name in shared):
+        raise AdapterError(
+            f"{checkpoint.where} has no {' or '.join(shared)}; save the adapter with save_projection=True"
+        )
+    rank = config.count("r")
+    a, b = checkpoint.take(shared[0], rank, None), checkpoint.take(shared[1], None, rank)
+    checkpoint.skip(_COPIES)
+    rest = checkpoint.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
+    modules, pairs = lora_modules(backbone.config), dict[ModuleSite, LoraPair]()
+    for match in rest.matches(rf"(.*){re.escape(_LAMBDA)}b"):
+        if match[1] not in modules:
+            raise AdapterError(f"{rest.where}: VeRA adapts {match[1]!r}; {_supported(backbone.config)}")
+        place = modules[match[1]]
+        before, after = map_shape(place[0], backbone.config)
+        if a.shape[1] < before or len(b) < after:
+            raise AdapterError(
+                f"{rest.where}: {shared[0]!r} has {a.shape[1]} columns and {shared[1]!r} {len(b)} rows; {match[1]!r} "
+                f"needs {before} and {after}"
+            )
+        outer, inner = rest.take(match[0], after), rest.take(f"{match[1]}{_LAMBDA}d", rank)
+        pairs[place] = LoraPair(a[:, :before], outer[:, None] * b[:after] * inner)
+    return [create_lora(pairs, backbone.config)] if pairs else [], rest
 
 
 def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
@@ -208,4 +324,6 @@ _READERS: dict[str, Callable[[ConfigFile, Checkpoint, Backbone], Read]] = {
     "PREFIX_TUNING": _prefix,
     "PROMPT_TUNING": _prompt,
     "LN_TUNING": _norms,
+    "IA3": _ia3,
+    "VERA": _vera,
 }

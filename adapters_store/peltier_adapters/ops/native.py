@@ -13,12 +13,24 @@ import torch
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.native import program as layout
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.program import READS, NativeProgram, PlacedOp, place_op, place_prefix, step, vector
+from peltier_backbone.native.program import READS, NativeProgram, place_op, place_prefix, step, vector
+from peltier_backbone.native.program import PlacedOp as NativeOp
 from peltier_backbone.native.rows import STACK_SITES, PlacedOps, Table, TableGroup
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
-from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Gate, MatmulStep, Normed, Place, Program
+from peltier_adapters.ops.op import (
+    SITES,
+    AddedBias,
+    FusedMatmul,
+    Gate,
+    MatmulStep,
+    Normed,
+    Place,
+    PlacedOp,
+    Program,
+    Scaled,
+)
 
 
 def compile_program(program: Program) -> NativeProgram:
@@ -47,7 +59,9 @@ def _num_norms(depth: int) -> int:
     return 2 * depth + 2
 
 
-def _compile_op(program: Program, op: FusedMatmul | AddedBias, place: int, kept: list[Tensor]) -> PlacedOp:
+def _compile_op(program: Program, op: PlacedOp, place: int, kept: list[Tensor]) -> NativeOp:
+    if isinstance(op, Scaled):
+        return place_op(place, column=op.column, width=len(op.factor), factor=vector(op.factor))
     if isinstance(op, AddedBias):
         added, replaced = vector(op.bias), vector(op.replaced)
         return place_op(place, column=op.column, width=len(op.bias), added=added, replaced=replaced)

@@ -14,13 +14,15 @@ from peltier_backbone.linear.activation import Activation
 from peltier_backbone.linear.norm import Norm
 from torch import Tensor
 
-# The sites of ops: after a frozen projection (an `adaptation.Projection`), on the output of a sub-layer, on the keys
-# and values of an attention, on the scores of the pooler, and on one vector for each row after the last layer.
+# The sites of ops: after a frozen projection (an `adaptation.Projection`), on the input of the second feed-forward map,
+# on the output of a sub-layer, on the keys and values of an attention, on the scores of the pooler, and on one vector
+# for each row or token after the last layer. A head with a norm has two sites: its dense layer, and its output layer,
+# which reads the norm.
 SITES = (
-    "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head",
-    "attention", "ffn", "prefix", "pooler", "head",
+    "query_key_value", "query", "key_value", "attention_output", "intermediate", "activated", "output", "lm_head",
+    "attention", "ffn", "prefix", "pooler", "head", "head_dense", "normed_head",
 )  # fmt: skip
-_AFTER_BLOCKS = ("lm_head", "pooler", "head")
+_AFTER_BLOCKS = ("lm_head", "pooler", "head", "head_dense", "normed_head")
 Place = tuple[str, int]
 
 
@@ -82,6 +84,16 @@ class AddedBias:
 
 
 @dataclass(frozen=True, eq=False)
+class Scaled:
+    """y *= factor, in the columns of y from `column` on. It acts before the other ops of its place."""
+
+    site: str
+    number: int
+    factor: Tensor
+    column: int = 0
+
+
+@dataclass(frozen=True, eq=False)
 class NormWeights:
     """The weight and bias [hidden] of norm `index`; None stands for the backbone's own."""
 
@@ -107,7 +119,8 @@ class PromptRows:
     weight: Tensor
 
 
-Op = FusedMatmul | AddedBias | NormWeights | PrefixKeys | PromptRows
+PlacedOp = FusedMatmul | AddedBias | Scaled
+Op = PlacedOp | NormWeights | PrefixKeys | PromptRows
 
 
 class Program:
@@ -115,7 +128,7 @@ class Program:
 
     def __init__(self, ops: Iterable[Op], depth: int) -> None:
         self.depth = depth
-        self.placed: dict[Place, list[FusedMatmul | AddedBias]] = {}
+        self.placed: dict[Place, list[PlacedOp]] = {}
         self.norms: dict[int, NormWeights] = {}
         self.prefixes: dict[int, PrefixKeys] = {}
         self.prompt: PromptRows | None = None
@@ -134,6 +147,8 @@ class Program:
         match op:
             case FusedMatmul() | AddedBias():
                 self.placed.setdefault((op.site, op.number), []).append(op)
+            case Scaled():
+                self.placed.setdefault((op.site, op.number), []).insert(0, op)
             case NormWeights():
                 self.norms[op.index] = op
             case PrefixKeys():

@@ -10,7 +10,7 @@ from peltier_backbone.native.program import ACTIVATIONS, READS
 from torch import Tensor
 
 from peltier_adapters.ops.kernels.chain import Launch
-from peltier_adapters.ops.kernels.rows import PLACES
+from peltier_adapters.ops.kernels.rows import PLACES, SCALED
 from peltier_adapters.ops.kernels.tile import MIDDLE
 from peltier_adapters.ops.op import (
     SITES,
@@ -23,6 +23,7 @@ from peltier_adapters.ops.op import (
     Place,
     PrefixKeys,
     Program,
+    Scaled,
 )
 
 _ABSENT = (0, -1)
@@ -33,10 +34,11 @@ _NO_PREFIX = (*_ABSENT, *_ABSENT, 0, 0, 0, -1)
 # The projections of the input that also an attention's prefix is gated by: of self-attention, and of cross-attention.
 _QUERIES = ("query_key_value", "query")
 
+_SCALED = SCALED.value
 # Elements that a GPU reads at a time.
 _ALIGNED = 8
 
-Action = FusedMatmul | AddedBias | PrefixKeys
+Action = FusedMatmul | AddedBias | Scaled | PrefixKeys
 
 
 class ProgramTable:
@@ -78,6 +80,9 @@ class ProgramTable:
             case AddedBias(bias=bias, column=column):
                 last = *_ABSENT, 0, *self._vector(bias), 1, 0, len(bias), 0
                 return (column, 0, len(bias), 0, _bits(1.0), *_NO_GATE, *_NO_NORM, 2, 0, *_NO_STEP * 3, *last)
+            case Scaled(factor=factor, column=column):
+                last = *_ABSENT, 0, *self._vector(factor), 1, 0, len(factor), 0
+                return (column, 0, len(factor), 0, _bits(1.0), *_NO_GATE, *_NO_NORM, 0, _SCALED, *_NO_STEP * 3, *last)
             case FusedMatmul():
                 return self._matmul(action)
             case _:
@@ -183,6 +188,8 @@ def _columns(action: Action) -> tuple[int, int]:
             return column, column + steps[-1].fold * steps[-1].weight.shape[1]
         case AddedBias(bias=bias, column=column):
             return column, column + len(bias)
+        case Scaled(factor=factor, column=column):
+            return column, column + len(factor)
         case _:
             return 0, 0  # the gate of a prefix changes nothing
 

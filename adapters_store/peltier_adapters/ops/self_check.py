@@ -8,7 +8,7 @@ from peltier_backbone.linear.norm import LayerNorm
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
-from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op, Program
+from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op, Program, Scaled
 from peltier_adapters.ops.torch import TORCH
 
 # Two adapters, and a row without one between them. Kernels are compiled for short rows and for others, and like every
@@ -109,4 +109,5 @@ _KINDS: dict[str, Callable[[_Cut, LayerNorm], list[Op]]] = {
     "LoRA": _lora,
     "a Compacter": _compacter,
     "a bias": _bias,
+    "a scale before a product": lambda cut, base: [*_bottleneck(cut, base), Scaled("ffn", 0, cut(_WIDTH))],
 }

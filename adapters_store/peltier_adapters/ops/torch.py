@@ -11,7 +11,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
-from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Place, at
+from peltier_adapters.ops.op import (
+    AddedBias,
+    FusedMatmul,
+    Gate,
+    MatmulStep,
+    Normed,
+    NormWeights,
+    Place,
+    PlacedOp,
+    Scaled,
+    at,
+)
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "none": lambda x: x,
@@ -53,8 +64,12 @@ class _Group:
     def __init__(self, group: AdapterGroup, lengths: Sequence[int], tokens: slice) -> None:
         self.group, self.program, self.tokens, self._lengths = group, group.program, tokens, lengths
 
-    def act(self, op: FusedMatmul | AddedBias, y: Tensor, x: Tensor, residual: Tensor | None) -> None:
-        """Add what the op does to y, [tokens of the group, width]."""
+    def act(self, op: PlacedOp, y: Tensor, x: Tensor, residual: Tensor | None) -> None:
+        """Do to y, [tokens of the group, width], what the op does."""
+        if isinstance(op, Scaled):
+            factor = at(op.factor, self.group.flat).to(y.dtype)
+            y[:, op.column : op.column + len(factor)].mul_(factor)
+            return
         if isinstance(op, AddedBias):
             bias = at(op.bias, self.group.flat)
             change = bias if op.replaced is None else bias - op.replaced

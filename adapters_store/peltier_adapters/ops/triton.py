@@ -20,7 +20,7 @@ from peltier_adapters.ops.kernels.chain import chain
 from peltier_adapters.ops.kernels.norm import norm
 from peltier_adapters.ops.kernels.rows import Rows
 from peltier_adapters.ops.kernels.steps import step
-from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Place, Program, at
+from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Place, PrefixKeys, Program, at
 from peltier_adapters.ops.program_table import Action, ProgramTable, is_narrow, merge_launches
 
 
@@ -77,7 +77,7 @@ class TritonOps(GroupedOps):
             rows = slice(first, first := first + group.rows)
             actions = self._tables[group.program].actions.get(place, ()) if group.program else ()
             for number, action in enumerate(actions):
-                if not isinstance(action, AddedBias) and action.gate is not None:
+                if isinstance(action, FusedMatmul | PrefixKeys) and action.gate is not None:
                     group.record(action.gate.label, action.gate.number, self._gates[number, rows].clone())
 
 

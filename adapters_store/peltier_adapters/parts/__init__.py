@@ -10,7 +10,7 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.ops.op import Op, Program
-from peltier_adapters.parts import bias, bottleneck, gate, head, lora, norm, prefix, prompt
+from peltier_adapters.parts import bias, bottleneck, gate, head, lora, norm, prefix, prompt, scale
 from peltier_adapters.parts.part import LoweringContext, PartTensors, under
 from peltier_adapters.spec.parts import Parts, pooler_users
 
@@ -34,6 +34,7 @@ PARTS = {
     "prompt": PartKind(prompt.init, prompt.lower),
     "bias": PartKind(bias.init, bias.lower),
     "norm": PartKind(norm.init, norm.lower),
+    "scale": PartKind(scale.init, scale.lower),
     "head": PartKind(head.init, head.lower),
 }
 

@@ -96,6 +96,10 @@ def _bias(settings: PresetSettings, outputs: int) -> PartSpec:
     return spec.BiasSpec.model_validate({"sites": tuple(sites), "skip": settings["first_block"]})
 
 
+def _scale(settings: PresetSettings, outputs: int) -> PartSpec:
+    return spec.ScaleSpec.model_validate({"sites": _names(settings["sites"]), "skip": settings["first_block"]})
+
+
 def _norm(settings: PresetSettings, outputs: int, **without: bool) -> PartSpec:
     return spec.NormSpec.model_validate({**without, "skip": settings["first_block"]})
 
@@ -118,6 +122,7 @@ BUILDERS: dict[str, Callable[[PresetSettings, int], PartSpec]] = {
     "central_gate": _central_gate,
     "prompt": _prompt,
     "bias": _bias,
+    "scale": _scale,
     "norm": _norm,
     "norm_weight": partial(_norm, bias=False),
     "norm_bias": partial(_norm, weight=False),

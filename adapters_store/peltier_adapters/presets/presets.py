@@ -227,6 +227,13 @@ PRESETS: Mapping[str, Preset] = {
             task_prefix=True,
         ),
         Preset(
+            "ia3",
+            "(IA)3, Liu et al. 2022, section 3.3",
+            ("scale",),
+            Variant(3e-3, {"sites": "key,value,activated"}),
+            Variant(3e-3, {}),
+        ),
+        Preset(
             "unipelt-ap",
             "UniPELT section 3 (adapter, prefix)",
             ("prefix", "bottleneck"),

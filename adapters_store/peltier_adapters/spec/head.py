@@ -1,5 +1,6 @@
 """The spec of a task's head on an encoder. Imports no torch."""
 
+import operator
 from typing import Annotated, Literal, Self
 
 from peltier_backbone.checkpoint.config import BackboneConfig
@@ -19,7 +20,8 @@ class HeadSpec(BasePartSpec):
     `pooling` picks the vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token, `mean`
     the mean over tokens, `max` the largest value over tokens in each place; with `tokens` the head reads each token.
     `hidden` adds a dense layer before it, as in RoBERTa's head, with this `activation`: RoBERTa's tanh, DistilBERT's
-    relu or ELECTRA's gelu. Without `projection` the vector itself is the output, and the head has no tensors.
+    relu or ELECTRA's gelu. `normed` adds a layer norm without bias after it, as in ModernBERT's head, which has
+    gelu. Without `projection` the vector itself is the output, and the head has no tensors.
     """
 
     kind: Literal["head"] = "head"
@@ -27,6 +29,7 @@ class HeadSpec(BasePartSpec):
     hidden: bool = False
     # The files of most heads do not mention these, so older releases read them too.
     activation: Annotated[HeadActivation, Field(exclude_if="tanh".__eq__)] = "tanh"
+    normed: Annotated[bool, Field(exclude_if=operator.not_)] = False
     projection: Annotated[bool, Field(exclude_if=bool)] = True
     outputs: Size
 
@@ -34,6 +37,8 @@ class HeadSpec(BasePartSpec):
     def _hidden_is_projected(self) -> Self:
         if self.hidden and not self.projection:
             raise ValueError("a head without a projection has no hidden layer")
+        if self.normed and not (self.hidden and self.activation == "gelu"):
+            raise ValueError("a head with a norm has a hidden layer with the activation gelu")
         return self
 
     def problems(self, config: BackboneConfig) -> list[str]:
@@ -49,4 +54,5 @@ class HeadSpec(BasePartSpec):
             return {}
         hidden = config.hidden_size
         dense: Shapes = {"dense.weight": (hidden, hidden), "dense.bias": (hidden,)} if self.hidden else {}
-        return dense | {"weight": (hidden, self.outputs), "bias": (self.outputs,)}
+        norm: Shapes = {"norm.weight": (hidden,)} if self.normed else {}
+        return dense | norm | {"weight": (hidden, self.outputs), "bias": (self.outputs,)}

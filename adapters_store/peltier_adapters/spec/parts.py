@@ -20,6 +20,7 @@ from peltier_adapters.spec.lora import ALL_LINEAR, FEED_FORWARD, LoraSpec, LoraS
 from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, PhmMap, ServedMapSpec, Shapes
 from peltier_adapters.spec.prefix import MAX_PREFIX, CentralGateSpec, PrefixSpec, PromptSpec
 from peltier_adapters.spec.replaced import BiasSite, BiasSpec, NormSpec
+from peltier_adapters.spec.scale import ScaleSite, ScaleSpec
 
 __all__ = [
     "ALL_LINEAR",
@@ -41,6 +42,8 @@ __all__ = [
     "PoolingKind",
     "PrefixSpec",
     "PromptSpec",
+    "ScaleSite",
+    "ScaleSpec",
     "Site",
     "count_by_block",
     "count_parameters",
@@ -54,7 +57,7 @@ __all__ = [
 ]
 
 PartSpec = Annotated[
-    BottleneckSpec | LoraSpec | PrefixSpec | CentralGateSpec | PromptSpec | BiasSpec | NormSpec | HeadSpec,
+    BottleneckSpec | LoraSpec | PrefixSpec | CentralGateSpec | PromptSpec | BiasSpec | NormSpec | ScaleSpec | HeadSpec,
     Field(discriminator="kind"),
 ]
 Parts = tuple[PartSpec, ...]

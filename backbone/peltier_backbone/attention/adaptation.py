@@ -15,8 +15,8 @@ from torch import Tensor
 from peltier_backbone.linear.norm import Norm
 
 Projection = Literal[
-    "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
-]  # "query" and "key_value" are cross-attention's; self-attention fuses them
+    "query_key_value", "query", "key_value", "attention_output", "intermediate", "activated", "output", "lm_head"
+]  # "query" and "key_value" are cross-attention's; self-attention fuses them. "activated" is the input of "output"
 Sublayer = Literal["attention", "ffn"]
 
 
@@ -47,9 +47,11 @@ class Adaptation(Protocol):
         shifts no position, and in T5 the relative bias of a prefix key is 0."""
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
-        """The adapted output of a projection (LoRA, biases); `y` is the output of the frozen map of `x`.
+        """The adapted output of a projection (LoRA, biases, scales); `y` is the output of the frozen map of `x`. At
+        "activated" both are the activated states of a feed-forward layer.
 
-        `number` is the block for "intermediate" and "output", 0 for "lm_head", and the attention for all others.
+        `number` is the block for "intermediate", "activated" and "output", 0 for "lm_head", and the attention for all
+        others.
         """
 
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:

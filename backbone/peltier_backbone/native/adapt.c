@@ -111,6 +111,15 @@ static void add_bias(const op *o, const float *base, matrix y, int64_t rows) {
         }
 }
 
+static void scale_columns(const op *o, const float *factor, matrix y, int64_t rows) {
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t k = 0; k < o->width; k += LANES) {
+            const int64_t count = o->width - k;
+            void *place = (void *)at(y, row, k);
+            store(place, y.half, count, load(place, y.half, count) * load(factor + k, 0, count));
+        }
+}
+
 static scratch cut(float *memory, int64_t size) {
     return (scratch){memory, {memory + size, memory + 2 * size}, memory + 3 * size};
 }
@@ -129,7 +138,8 @@ static void run_op(const adapt_call *c, const group *g, int64_t number, share ow
         if (o->count) {
             const matrix x = read_input(c, o, g->base, first, count, s);
             run_steps(o, g->base, y, x, count, scales_of(c, o, number, row, first, count, s), s);
-        } else if (o->width) add_bias(o, g->base, y, count);
+        } else if (find(o->factor, g->base)) scale_columns(o, find(o->factor, g->base), y, count);
+        else if (o->width) add_bias(o, g->base, y, count);
     }
 }
 

@@ -45,7 +45,7 @@ _Program = INTERFACE.structs["program"]
 
 NOTHING = Vector(None, -1)
 NO_GATE = NativeGate(NOTHING, NOTHING, 0, 0)
-_VECTORS = ("added", "replaced", "norm_weight", "norm_bias", "keys", "values")
+_VECTORS = ("added", "replaced", "factor", "norm_weight", "norm_bias", "keys", "values")
 
 
 def vector(tensor: Tensor | None) -> Vector:

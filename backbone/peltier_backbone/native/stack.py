@@ -54,7 +54,7 @@ class NativeStack:
             yield "attention", layer.block
             if layer.query.outer:
                 yield from product(("query", "prefix", "attention_output"), (layer.cross,))
-            yield from product(("intermediate", "output", "ffn"), (layer.block,))
+            yield from product(("intermediate", "activated", "output", "ffn"), (layer.block,))
 
 
 class Stacks(NamedTuple):

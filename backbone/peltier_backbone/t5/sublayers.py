@@ -87,4 +87,5 @@ class FeedForward:
 
     def _expand_and_contract(self, x: Tensor, adaptation: Adaptation) -> Tensor:
         inner = self.activate(adaptation.project(self.block, "intermediate", x, self.intermediate(x)))
+        inner = adaptation.project(self.block, "activated", inner, inner)
         return adaptation.project(self.block, "output", inner, self.output(inner))

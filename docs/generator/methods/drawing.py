@@ -10,6 +10,7 @@ from peltier_adapters.spec.lora import LoraSpec
 from peltier_adapters.spec.parts import PartSpec
 from peltier_adapters.spec.prefix import CentralGateSpec, PrefixSpec, PromptSpec
 from peltier_adapters.spec.replaced import BiasSpec, NormSpec
+from peltier_adapters.spec.scale import ScaleSpec
 
 from docs.generator.methods import block, inside
 from docs.generator.methods.canvas import COLOURS, Place, box, document, text
@@ -17,6 +18,8 @@ from docs.generator.methods.method import Method
 from docs.generator.methods.shapes import BERT, T5
 
 _BIASES = {"attention_output": "output", "output": "ffn_output"}
+# The activated states are those after `intermediate`.
+_SCALED = {**_BIASES, "activated": "intermediate"}
 # Beside the arrows to the query, or to key and value.
 _BETWEEN = {"query": Place(128, block.FLOW - 47, 0), "value": Place(128, block.FLOW + 9, 0)}
 _READS = {"output": "z = f", "normed": "z = norm(f + a)", "sum": "z = f + a"}
@@ -67,6 +70,9 @@ def _mark(part: PartSpec, settings: PresetSettings) -> Iterator[str]:
             yield from block.cells(40, block.FLOW - 30, "prompt")
         case BiasSpec() | NormSpec():
             yield from _own_values(part)
+        case ScaleSpec():
+            for site in part.sites:
+                yield from block.chip(block.MAPS[_SCALED.get(site, site)], "× l", "bias")
         case CentralGateSpec():
             yield from block.chip(_BETWEEN["query"], "G", "gate")
         case _:
@@ -112,6 +118,8 @@ def _inside(part: PartSpec, settings: PresetSettings) -> Iterator[str]:
             yield from inside.prompt()
         case BiasSpec():
             yield from inside.biases()
+        case ScaleSpec():
+            yield from inside.scales()
         case _:
             raise ValueError(f"no drawing knows the inside of {part.kind!r}")
 

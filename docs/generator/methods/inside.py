@@ -99,6 +99,19 @@ def biases() -> Iterator[str]:
     yield text(570, ROW + 5, "y", anchor="start")
 
 
+def scales() -> Iterator[str]:
+    """A frozen map whose outputs are multiplied by the task's factors."""
+    yield box(Place(90, ROW, 60, 40), "x", "plain")
+    yield arrow(f"M120 {ROW}H226")
+    yield box(Place(290, ROW, 124, 34), "W, frozen")
+    yield arrow(f"M352 {ROW}H446")
+    yield circle(460, ROW, "×")
+    yield box(Place(460, ROW + 58, 96, 30), "l, of the task", "bias")
+    yield arrow(f"M460 {ROW + 43}V{ROW + 14}")
+    yield arrow(f"M471 {ROW}H560")
+    yield text(570, ROW + 5, "y", anchor="start")
+
+
 def every_weight() -> Iterator[str]:
     """All weights of the backbone move along a projection of one short vector."""
     yield box(Place(110, ROW, 150, 34), "θ, 20,000 numbers", "trained")

@@ -43,6 +43,7 @@ METHODS = (
     Method("prefix", ("prefix",), (_PREFIX_BERT,), (_PREFIX_T5,)),
     Method("prompt", ("prompt-r", "prompt-t"), (None, None), ("P*H", "P*H")),
     Method("bitfit", ("bitfit",), ("L*(7*H + F) + 2*H",), ("L*(7*H + F) + L*(12*H + F) + V",)),
+    Method("ia3", ("ia3",), ("L*(2*H + F)",), ("L*(6*H + 2*F)",)),
     Method(
         "unipelt",
         ("unipelt-apl", "unipelt-ap", "unipelt-apl-central", "unipelt-apl-nogate", "unipelt-ap-nogate"),

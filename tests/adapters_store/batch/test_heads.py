@@ -46,9 +46,10 @@ def test_heads_together_answer_as_each_alone(
     backend = choice.choose_backend(CPU, torch.float32)
     with torch.inference_mode():
         alone = [
-            read_heads([row], lambda kind, k=k: pooled(kind)[k : k + 1], CPU, backend)[0] for k, row in enumerate(rows)
+            read_heads([row], lambda kind, k=k: pooled(kind)[k : k + 1], backbone, backend)[0]
+            for k, row in enumerate(rows)
         ]
-        for number, (own, expected) in enumerate(zip(read_heads(rows, pooled, CPU, backend), alone, strict=True)):
+        for number, (own, expected) in enumerate(zip(read_heads(rows, pooled, backbone, backend), alone, strict=True)):
             torch.testing.assert_close(own, expected, rtol=1e-5, atol=1e-5)
             torch.testing.assert_close(own, _plain(rows[number], pooled, number), rtol=1e-5, atol=1e-5)
 
@@ -83,7 +84,7 @@ def test_heads_of_tokens_and_vectors_share_a_batch(
     vectors = torch.stack([one.mean(0) for one in own])
     with torch.inference_mode():
         found = read_heads(
-            rows, lambda kind: states if kind == "tokens" else vectors, CPU, choice.choose_backend(CPU, torch.float32)
+            rows, lambda kind: states if kind == "tokens" else vectors, bert, choice.choose_backend(CPU, torch.float32)
         )
     for row, output, tokens, vector in zip(rows, found, own, vectors, strict=True):
         kind = "embedding" if row.resident is None else row.resident.task.type
@@ -105,7 +106,7 @@ def test_all_heads_are_one_call(bert: Backbone, make_artifact: Callable[..., byt
     adapt = Library.adapt
     monkeypatch.setattr(Library, "adapt", lambda own, y, *rest: sizes.append(len(y)) or adapt(own, y, *rest))
     rows = [Row(bert.tokenizer.encode("bad"), one) for one in residents]
-    read_heads(rows, lambda kind: torch.zeros(len(rows), bert.config.hidden_size), CPU, SERVED)
+    read_heads(rows, lambda kind: torch.zeros(len(rows), bert.config.hidden_size), bert, SERVED)
     assert sizes == [6]
 
 
@@ -129,6 +130,6 @@ def test_a_wide_head_makes_no_other_row_wider(bert: Backbone, make_artifact: Cal
     rows = [Row(encoded, one) for one in (narrow, wide, None)]
     states = torch.randn(len(encoded) * len(rows), bert.config.hidden_size)
     with torch.inference_mode():
-        outputs = read_heads(rows, lambda kind: states if kind == "tokens" else states[: len(rows)], CPU, SERVED)
+        outputs = read_heads(rows, lambda kind: states if kind == "tokens" else states[: len(rows)], bert, SERVED)
     kept = [output.untyped_storage().nbytes() // output.itemsize for output in outputs]
     assert kept == [2 * len(encoded), 200 * len(encoded), bert.config.hidden_size]

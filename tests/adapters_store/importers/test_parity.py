@@ -41,7 +41,7 @@ def backbones(request: pytest.FixtureRequest) -> dict[str, Backbone]:
 
 
 # Their checkpoints have no head.
-EMBEDDINGS = ("bert-lora-features", "modernbert-lora", "modernbert-ln")
+EMBEDDINGS = ("bert-lora-features", "modernbert-lora", "modernbert-ln", "modernbert-ia3")
 
 
 @pytest.mark.parametrize(("origin", "case"), [(origin, case) for origin, cases in OUTCOMES.items() for case in cases])

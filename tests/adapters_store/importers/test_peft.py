@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,9 +9,10 @@ from peltier_adapters.importers.run import Import, import_adapter
 from peltier_adapters.importers.shared.parts import prefix_width
 from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.backbone import Backbone
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from transformers import BertForSequenceClassification
 
-from tests.adapters_store.importers.conftest import SavePeft
+from tests.adapters_store.importers.conftest import TEXTS, SavePeft, served
 
 QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
 
@@ -23,7 +25,10 @@ QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
         ({"alpha_pattern": {"query": None}}, "alpha_pattern is {'query': None}; it must map names to numbers"),
         ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must map names to numbers"),
         ({"lora_alpha": 10**400}, "lora_alpha is an integer of 401 digits; it must be smaller"),
-        ({"peft_type": "OFT"}, "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING"),
+        (
+            {"peft_type": "OFT"},
+            "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING, IA3, VERA",
+        ),
         ({"task_type": "CAUSAL_LM"}, 'task_type is "CAUSAL_LM", which is not supported'),
         ({"init_lora_weights": "pissa"}, 'init_lora_weights is "pissa"'),
         ({"use_qalora": True}, "use_qalora is true, which this importer does not know"),
@@ -45,7 +50,7 @@ def test_settings_that_change_the_answers_are_refused(
         (f"{QUERY}.lora_A.weight", torch.ones(2, 32), r"has shape \[2, 32\]; on this backbone it must be \[any, 48\]"),
         (f"{QUERY}.lora_A.weight", torch.ones(0, 48), r"has shape \[0, 48\]; it must not be empty"),
         (f"{QUERY}.lora_B.weight", None, "is missing"),
-        (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "DoRA"),
+        (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "use_dora is false, and .* says otherwise"),
         (
             "base_model.model.bert.embeddings.word_embeddings.weight",
             torch.ones(2, 48),
@@ -122,3 +127,81 @@ def test_files_of_torch_are_read_as_well(save_peft: SavePeft, bert: Backbone) ->
     found = read_peft(directory, bert).tensors
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+LAYER = QUERY.removesuffix(".attention.self.query")
+NO_LORA: dict[str, torch.Tensor | None] = {f"{QUERY}.lora_A.weight": None, f"{QUERY}.lora_B.weight": None}
+
+
+def test_factors_of_inputs_move_to_where_they_are_the_same(save_peft: SavePeft, bert: Backbone) -> None:
+    """IA3 on its default modules: the input of an attention's output map is that of its values, and the input of the
+    second feed-forward map has a site of its own; other layers keep factors of 1."""
+    hidden, inner = bert.config.hidden_size, bert.config.intermediate_size
+    shapes = {
+        "attention.self.key": (hidden, 1), "attention.self.value": (hidden, 1),
+        "attention.output.dense": (1, hidden), "output.dense": (1, inner),
+    }  # fmt: skip
+    drawn = {f"{LAYER}.{module}.ia3_l": torch.randn(shape) for module, shape in shapes.items()}
+    (piece,) = read_peft(save_peft({**NO_LORA, **drawn}, peft_type="IA3", r=0, lora_alpha=0), bert).pieces
+    key, value, output, second = (tensor.flatten() for tensor in drawn.values())
+    assert set(piece.tensors) == {"key", "value", "activated"}
+    for site, factors in {"key": key, "value": value * output, "activated": second}.items():
+        torch.testing.assert_close(piece.tensors[site][0], factors)
+        assert (piece.tensors[site][1:] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "sentence"),
+    [
+        (
+            "attention.self.query",
+            (1, 48),
+            "factors of the input of 'query' are not supported; those of inputs may be at",
+        ),
+        ("attention.self.query", (32, 1), "the factors of 'query' are 32; on this backbone they must be 48"),
+        ("attention.self.query", (48, 2), r"has shape \[48, 2\]; it must be \[any, 1\] or \[1, any\]"),
+        ("attention.self", (48, 1), r"IA3 adapts 'encoder\.layer\.0\.attention\.self'; only linear maps of this"),
+    ],
+)
+def test_factors_that_do_not_fit_are_refused(
+    module: str, shape: tuple[int, int], sentence: str, save_peft: SavePeft, bert: Backbone
+) -> None:
+    """The error names the module or the width."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_peft(save_peft({**NO_LORA, f"{LAYER}.{module}.ia3_l": torch.ones(shape)}, peft_type="IA3"), bert)
+
+
+@torch.inference_mode()
+def test_dora_divides_by_the_norms_of_the_adapted_weights(
+    save_peft: SavePeft, bert: Backbone, bert_directory: Path
+) -> None:
+    """The answers are those of a backbone whose query map is m (W + s B A) / |W + s B A|, row by row."""
+    path = save_peft({f"{QUERY}.lora_magnitude_vector": torch.rand(48) + 0.5}, use_dora=True)
+    own = {n.removeprefix("base_model.model."): t for n, t in load_file(path / "adapter_model.safetensors").items()}
+    model = BertForSequenceClassification.from_pretrained(bert_directory).eval()
+    model.classifier.load_state_dict({name: own[f"classifier.{name}"] for name in ("weight", "bias")})
+    query, name = model.bert.encoder.layer[0].attention.self.query, QUERY.removeprefix("base_model.model.")
+    weight = query.weight + 2 * own[f"{name}.lora_B.weight"] @ own[f"{name}.lora_A.weight"]
+    query.weight.copy_(weight * (own[f"{name}.lora_magnitude_vector"] / weight.norm(dim=1))[:, None])
+    rows = [bert.tokenizer.encode(text) for text in TEXTS]
+    expected = [model(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types])).logits[0] for row in rows]
+    torch.testing.assert_close(served("peft", path, bert), torch.stack(expected), rtol=0, atol=1e-4)
+
+
+def test_vera_is_a_lora_of_parts_of_its_shared_matrices(save_peft: SavePeft, bert: Backbone) -> None:
+    """Each map takes as many columns of A and rows of B as it has; without these matrices the adapter is refused."""
+    widths = {"attention.self.query": (48, 48), "output.dense": (bert.config.intermediate_size, 48)}
+    a, b = torch.randn(2, bert.config.intermediate_size), torch.randn(48, 2)
+    sizes = {"b": 48, "d": 2}
+    own = {f"{LAYER}.{module}.vera_lambda_{one}": torch.randn(n) for module in widths for one, n in sizes.items()}
+    drawn = {**own, "base_model.vera_A": a, "base_model.vera_B": b}
+    path = save_peft({**NO_LORA, **drawn}, peft_type="VERA", lora_alpha=0)
+    (piece,) = read_peft(path, bert).pieces
+    for (module, (before, _)), suffix in zip(widths.items(), ("", ".ffn_output"), strict=True):
+        outer, inner = (own[f"{LAYER}.{module}.vera_lambda_{name}"] for name in "bd")
+        found = piece.tensors[f"down{suffix}"][0, 0] @ piece.tensors[f"up{suffix}"][0, 0]
+        torch.testing.assert_close(found.T, outer[:, None] * b @ (inner[:, None] * a[:, :before]))
+    tensors = load_file(path / "adapter_model.safetensors")
+    save_file({n: t for n, t in tensors.items() if n != "base_model.vera_A"}, path / "adapter_model.safetensors")
+    with pytest.raises(AdapterError, match="save the adapter with save_projection=True"):
+        read_peft(path, bert)

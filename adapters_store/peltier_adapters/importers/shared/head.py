@@ -19,12 +19,14 @@ from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, 
 from peltier_adapters.importers.shared.imported import ImportedPart, SavedHead
 from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
-from peltier_adapters.spec.tasks import SPAN_LABELS, TaskType
+from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _CLASSES: Mapping[str, TaskType] = {"ForTokenClassification": "token-classification", "ForQuestionAnswering": "span"}
 _MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
 MODULES_FILE = "modules.json"
 _DENSE_FILES = ("model.safetensors", "pytorch_model.bin")
+# What ModernBERT's classifier reads, by its names in the checkpoint.
+NORMED_HEAD = ("head.dense.weight", "head.norm.weight")
 _KNOWN_MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
@@ -63,14 +65,11 @@ def vector_head(pooling: PoolingKind, config: BackboneConfig) -> ImportedPart:
 def take_head(checkpoint: Checkpoint, config: BackboneConfig, task_type: TaskType | None = None) -> ImportedPart | None:
     """The head of a Hugging Face model, None if there is none. `qa_outputs` reads every token, and so does the
     `classifier` of a token classification; for other tasks BERT's reads the pooler, the others' the first token through
-    a layer of their own. A pooler in the checkpoint becomes the head's tanh layer.
+    a layer of their own. A pooler in the checkpoint becomes the head's tanh layer. ModernBERT's is `take_normed_head`.
     """
     hidden = config.hidden_size
-    if isinstance(config, ModernBertConfig) and "classifier.weight" in checkpoint:
-        raise AdapterError(
-            f"{checkpoint.where}: a ModernBERT's classifier has its own dense layer and norm, which are not "
-            "supported; only embeddings are"
-        )
+    if isinstance(config, ModernBertConfig):
+        return take_normed_head(checkpoint, config, task_type)
     if "qa_outputs.weight" in checkpoint:
         return create_head(take_dense(checkpoint, "qa_outputs", len(SPAN_LABELS), hidden), "tokens")
     if "classifier.out_proj.weight" in checkpoint:
@@ -96,6 +95,32 @@ def take_head(checkpoint: Checkpoint, config: BackboneConfig, task_type: TaskTyp
             f"{checkpoint.where}: its classifier reads 'pooler.dense', which the checkpoint does not have; save both"
         )
     return create_head(output, "pooler")
+
+
+def take_normed_head(
+    checkpoint: Checkpoint, config: ModernBertConfig, task_type: TaskType | None
+) -> ImportedPart | None:
+    """The head of a ModernBERT: a dense layer, a norm and a classifier. It reads every token in a task of tokens, else
+    the vector that `classifier_pooling` of its `config.json` names."""
+    if "classifier.weight" not in checkpoint:
+        return None
+    hidden, act = config.hidden_size, config.classifier_activation
+    lacking = [name for name in NORMED_HEAD if name not in checkpoint]
+    if lacking:
+        raise AdapterError(
+            f"{checkpoint.where}: its classifier reads {lacking[0]!r}, which neither the checkpoint nor the backbone's "
+            "files have; save it with modules_to_save=['head', 'classifier']"
+        )
+    if act != "gelu":
+        raise AdapterError(f"{checkpoint.where}: classifier_activation is {act!r}; supported is 'gelu'")
+    output = create_head(
+        take_dense(checkpoint, "classifier", None, hidden),
+        "tokens" if task_type in TOKEN_TYPES else config.classifier_pooling,
+        take_dense(checkpoint, "head.dense", hidden, hidden),
+        "gelu",
+    )
+    norm = checkpoint.take("head.norm.weight", hidden)
+    return ImportedPart(output.spec.model_copy(update={"normed": True}), {**output.tensors, "norm.weight": norm})
 
 
 def type_of_class(name: object) -> TaskType | None:

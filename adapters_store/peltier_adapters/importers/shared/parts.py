@@ -78,11 +78,17 @@ def lora_modules(config: BackboneConfig) -> dict[str, ModuleSite]:
 def take_pair(checkpoint: Checkpoint, names: LoraNames, alpha: float, site: str, config: BackboneConfig) -> LoraPair:
     """The pair of a projection, whose scale is alpha / r. Raises an `AdapterError` for shapes that are not the
     projection's."""
-    stack = _find_stack(site, config)
-    a = checkpoint.take(names.a, None, stack.before)
-    b = checkpoint.take(names.b, len(_MAPS[site]) * stack.after, len(a))
-    gate = None if names.gate is None else take_gate(checkpoint, names.gate, stack.before)
+    before, after = map_shape(site, config)
+    a = checkpoint.take(names.a, None, before)
+    b = checkpoint.take(names.b, after, len(a))
+    gate = None if names.gate is None else take_gate(checkpoint, names.gate, before)
     return LoraPair(a, b, alpha / len(a), gate)
+
+
+def map_shape(site: str, config: BackboneConfig) -> tuple[int, int]:
+    """The widths of the input and of the output of a projection."""
+    stack = _find_stack(site, config)
+    return stack.before, len(_MAPS[site]) * stack.after
 
 
 def _find_stack(site: str, config: BackboneConfig) -> LoraStack:

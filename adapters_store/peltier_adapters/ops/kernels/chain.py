@@ -5,7 +5,7 @@ All ops have one form (docs/methods/compacter.md#eq-factored), with n blocks x_a
     h = act(sum_a (x_a S) R_a + b),  y_c += ((h L)_c + e_c) T + u
 
 A Compacter has all of it. A low-rank bottleneck has n = 1, a dense bottleneck or a LoRA has also the identity as R and
-L, and a bias has only u.
+L, and a bias has only u. A scale is none of this: it multiplies columns of y.
 """
 
 from typing import NamedTuple
@@ -31,6 +31,7 @@ from peltier_adapters.ops.kernels.rows import (
     OUTER,
     PLACES,
     READS,
+    SCALED,
     STRIDE,
     WEIGHT,
     WIDE,
@@ -91,6 +92,9 @@ def _kernel(
     begin_op, end_op = tl.load(program + PLACES + place), tl.load(program + PLACES + place + 1)
     for number in range(begin_op + tl.program_id(2), end_op, tl.num_programs(2)):
         op = ops + number * NUM_OP_WORDS
+        if tl.load(op + WIDE) == SCALED:
+            tl.debug_barrier()
+            _scale(out, op, base, rows, last, out_stride, tile, unit, x.dtype.element_ty)
         if tl.load(op + WIDE) == 0:
             tl.debug_barrier()  # this or the op before may have written what this one changes
             gate = find_gate(
@@ -102,6 +106,21 @@ def _kernel(
                 out, x, residual, op, base, rows, last, gate, out_stride, x_stride, residual_stride, block, tile,
                 middle, unit, grain, kind,
             )  # fmt: skip
+
+
+@triton.jit
+def _scale(
+    out, op, base, rows, last, out_stride, tile: tl.constexpr, unit: tl.constexpr, dtype: tl.constexpr
+):  # fmt: skip
+    step, own = op + FIRST_STEP + 3 * NUM_STEP_WORDS, out + tl.multiple_of(tl.load(op + COLUMN), unit)
+    width = tl.load(step + OUTER)
+    factor, _ = find(step + BIAS, base, dtype)
+    for start in range(0, width, tile):
+        columns = start + tl.arange(0, tile)
+        value = read(own, rows, columns, out_stride, last, width, dtype).to(tl.float32)
+        scaled = value * read_line(factor, columns, width, dtype)
+        inside = (rows[:, None] < last) & (columns[None, :] < width)
+        tl.store(own + rows[:, None] * out_stride + columns[None, :], scaled.to(dtype), mask=inside)
 
 
 @triton.jit

@@ -35,7 +35,8 @@ NORM_BIAS = tl.constexpr(13)
 EPS = tl.constexpr(15)  # the bits of a float32
 CENTERED = tl.constexpr(16)
 NUM_STEPS = tl.constexpr(17)
-WIDE = tl.constexpr(18)  # whether it runs step by step
+WIDE = tl.constexpr(18)  # 1 if it runs step by step, 2 if it multiplies y by the bias of its last step
+SCALED = tl.constexpr(2)
 FIRST_STEP = tl.constexpr(19)  # the step towards the narrow middle; four steps begin here
 NUM_OP_WORDS = tl.constexpr(19 + 4 * 9)
 

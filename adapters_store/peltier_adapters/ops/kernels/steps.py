@@ -71,7 +71,7 @@ def _kernel(
         return
     base, op = tl.load(bases + row), program + tl.load(program + OPS) + op_number * NUM_OP_WORDS
     num_steps = tl.load(op + NUM_STEPS)
-    if (tl.load(op + WIDE) == 0) | (index >= num_steps):
+    if (tl.load(op + WIDE) != 1) | (index >= num_steps):
         return
     dtype = x.dtype.element_ty
     if (index == 0) & (tl.program_id(0) == 0) & (tl.program_id(2) == 0):

@@ -6,7 +6,15 @@ from typing import Any
 
 import torch
 from case import save_case, shake
-from peft import LNTuningConfig, LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
+from peft import (
+    IA3Config,
+    LNTuningConfig,
+    LoraConfig,
+    PrefixTuningConfig,
+    PromptTuningConfig,
+    VeraConfig,
+    get_peft_model,
+)
 from transformers import (
     AutoModel,
     AutoModelForQuestionAnswering,
@@ -47,6 +55,20 @@ CASES: dict[str, tuple[str, Any]] = {
         ),
     ),
     "bert-dora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, use_dora=True)),
+    "bert-dora-everywhere": (
+        "bert",
+        LoraConfig(task_type="SEQ_CLS", r=4, use_dora=True, use_rslora=True, bias="all", target_modules="all-linear"),
+    ),
+    "modernbert-dora": (
+        "modernbert",
+        LoraConfig(
+            task_type="SEQ_CLS", r=4, use_dora=True, target_modules=["Wqkv", "Wi", "Wo"], modules_to_save=["head"]
+        ),
+    ),
+    "t5_gated-dora": (
+        "t5_gated",
+        LoraConfig(task_type="SEQ_2_SEQ_LM", r=3, use_dora=True, target_modules=["q", "v", "o", "wi_1", "wo"]),
+    ),
     "bert-lora-tokens": ("bert", LoraConfig(task_type="TOKEN_CLS", r=4)),
     "bert-lora-tokens-by-class": ("bert-TOKEN_CLS", LoraConfig(r=4, modules_to_save=["classifier"])),
     "bert-lora-span": ("bert", LoraConfig(task_type="QUESTION_ANS", r=4, target_modules=["value", "output.dense"])),
@@ -75,6 +97,48 @@ CASES: dict[str, tuple[str, Any]] = {
     "modernbert-lora": ("modernbert", LoraConfig(task_type="FEATURE_EXTRACTION", r=4, target_modules="all-linear")),
     "modernbert-ln": ("modernbert", LNTuningConfig(task_type="FEATURE_EXTRACTION", target_modules=_MODERN_NORMS)),
     "modernbert-lora-tokens": ("modernbert", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["Wqkv"])),
+    "modernbert-lora-saved": (
+        "modernbert",
+        LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["Wqkv"], modules_to_save=["head", "classifier"]),
+    ),
+    "modernbert-lora-saved-tokens": (
+        "modernbert",
+        LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["Wi", "Wo"], modules_to_save=["head"]),
+    ),
+    "bert-vera": ("bert", VeraConfig(task_type="SEQ_CLS", r=6, target_modules=["query", "output.dense"], bias="all")),
+    "bert-vera-seeded": ("bert", VeraConfig(task_type="SEQ_CLS", r=6, save_projection=False)),
+    "modernbert-vera": (
+        "modernbert",
+        VeraConfig(task_type="TOKEN_CLS", r=6, target_modules=["Wqkv", "Wi"], modules_to_save=["head"]),
+    ),
+    "bert-ia3": ("bert", IA3Config(task_type="SEQ_CLS")),
+    "bert-ia3-outputs": (
+        "bert",
+        IA3Config(
+            task_type="SEQ_CLS",
+            target_modules=["query", "intermediate.dense", "attention.output.dense", "output.dense"],
+            feedforward_modules=[],
+        ),
+    ),
+    "bert-ia3-inputs": (
+        "bert",
+        IA3Config(task_type="SEQ_CLS", target_modules=["query"], feedforward_modules=["query"]),
+    ),
+    "roberta-ia3": ("roberta", IA3Config(task_type="SEQ_CLS")),
+    "mpnet-ia3-tokens": (
+        "mpnet",
+        IA3Config(task_type="TOKEN_CLS", target_modules=["k", "output.dense"], feedforward_modules=["output.dense"]),
+    ),
+    "modernbert-ia3": (
+        "modernbert",
+        IA3Config(task_type="FEATURE_EXTRACTION", target_modules=["Wqkv", "Wo", "Wi"], feedforward_modules=["Wo"]),
+    ),
+    "t5-ia3": ("t5", IA3Config(task_type="SEQ_2_SEQ_LM")),
+    "t5_gated-ia3": ("t5_gated", IA3Config(task_type="SEQ_2_SEQ_LM")),
+    "t5_gated-ia3-halves": (
+        "t5_gated",
+        IA3Config(task_type="SEQ_2_SEQ_LM", target_modules=["wi_0", "wi_1", "q"], feedforward_modules=[]),
+    ),
     "roberta-ln": ("roberta", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
     "roberta-prefix": ("roberta", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)),
     "t5-lora": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=6)),

@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import pytest
 import torch
-from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
-from peltier_adapters.importers.shared.head import take_head
 from peltier_adapters.importers.shared.parts import LoraNames, LoraPair, create_lora, lora_modules, take_pair
 from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.backbone import Backbone
@@ -41,10 +38,3 @@ def test_a_module_of_several_maps_has_one_pair(modernbert: Backbone):
         down, up = (part.tensors[f"{name}{suffix}"][:, 0] for name in ("down", "up"))
         expected = 2 * tensors[f"{module}.b"] @ tensors[f"{module}.a"]
         torch.testing.assert_close(torch.cat(list(down @ up), -1), expected.T)
-
-
-def test_a_classifier_of_a_modernbert_is_refused(modernbert: Backbone):
-    """It has a norm, which heads do not have."""
-    weight = torch.ones(2, modernbert.config.hidden_size)
-    with pytest.raises(AdapterError, match="a ModernBERT's classifier has its own dense layer and norm"):
-        take_head(Checkpoint({"classifier.weight": weight}, Path("head")), modernbert.config)

@@ -20,7 +20,7 @@ MakeArtifact = Callable[..., bytes]
 TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is dull")
 # The interpreter takes seconds for each adapter of a T5; its ops are also compared one by one.
 BATCHES = (
-    ("bert", ("pfeiffer", "lowrank", "compacter", "bitfit", "unipelt-apl", "unipelt-apl-central")),
+    ("bert", ("pfeiffer", "lowrank", "compacter", "bitfit", "ia3", "unipelt-apl", "unipelt-apl-central")),
     ("modernbert", ("unipelt-apl",)),
     ("mpnet", ("unipelt-apl",)),
     ("t5", ("prompt-r", "unipelt-apl")),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op
+from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op, Scaled
 from peltier_adapters.ops.torch import ACTIVATIONS
 from peltier_backbone.linear.norm import LayerNorm, Norm, RMSNorm
 
@@ -55,6 +55,8 @@ KINDS: dict[str, Callable[[Cut], list[Op]]] = {
         for column in (0,)
     ],
     "bias": lambda cut: [AddedBias("ffn", 0, cut(5), draw(5), column=3)],
+    "scale": lambda cut: [Scaled("ffn", 0, cut(5), column=3)],
+    "scale before a product": lambda cut: [_bottleneck(cut, 5), Scaled("ffn", 0, cut(WIDTH))],
 }  # fmt: skip
 
 
