@@ -11,7 +11,7 @@ type Where = Pick<Place, "kind" | "name">;
 
 /** What the server says of the manifest's fields together. */
 const TOGETHER = "manifest as a whole: ";
-const KINDS = "bottleneck|lora|prefix|central_gate|prompt|bias|norm|head";
+const KINDS = "bottleneck|lora|prefix|central_gate|prompt|bias|norm|scale|head";
 const RULES: readonly [RegExp, (found: string[]) => Where][] = [
   [/^tensor (['"])(.+?)\1/, ([, , name = ""]) => ({ kind: "tensor", name })],
   [/^golden example (\d+)/, ([, number = ""]) => ({ kind: "golden", name: number })],
