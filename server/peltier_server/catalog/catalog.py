@@ -33,8 +33,8 @@ class Catalog:
         self._pinned: dict[tuple[str, str], Published] = {}
         # The adapters with guarded changes in progress, by tenant and name.
         self.guarded: dict[tuple[str, str], Published] = {}
-        # The versions of a tenant with the same bytes, mostly one.
-        self._owners: dict[AdapterKey, tuple[Entry, ...]] = {}
+        # The versions of a tenant with the same bytes, mostly one, by the names of their adapters.
+        self._owners: dict[AdapterKey, dict[str, list[Entry]]] = {}
         # The references of some of them, because they are read many times a second.
         self._references: dict[AdapterKey, tuple[str, ...]] = {}
 
@@ -122,7 +122,7 @@ class Catalog:
         return known
 
     def _refer(self, owned: AdapterKey) -> Iterator[str]:
-        for entry in self._owners.get(owned, ()):
+        for entry in chain.from_iterable(self._owners.get(owned, {}).values()):
             published = self._adapters[owned.tenant, entry.version.name]
             names = [f"{published.name}@{entry.number}"]
             if published.answers_bare(entry):
@@ -157,18 +157,19 @@ class Catalog:
         return self.replace(record.tenant, record.name, published)
 
     def _own(self, name: str, old: Published | None, new: Published | None) -> set[AdapterKey]:
-        """Replaces the versions of the adapter `name` among the owners of their bytes, each key in one step, so that
-        `holds` stays true for keys that stay. Returns the keys without an owner."""
-        owners = defaultdict[AdapterKey, list[Entry]](list)
+        """Replaces the versions of the adapter `name` among the owners of their bytes. Returns the keys without an
+        owner; `holds` stays true for keys that stay."""
+        new_owners = defaultdict[AdapterKey, list[Entry]](list)
         for entry in _entries(new):
-            owners[entry.owned].append(entry)
+            new_owners[entry.owned].append(entry)
         gone = set[AdapterKey]()
-        for owned in owners.keys() | {entry.owned for entry in _entries(old)}:
+        for owned in new_owners.keys() | {entry.owned for entry in _entries(old)}:
             self._references.pop(owned, None)
-            others = (entry for entry in self._owners.get(owned, ()) if entry.version.name != name)
-            if left := (*others, *owners.get(owned, ())):
-                self._owners[owned] = left
-            else:
+            owners = self._owners.setdefault(owned, {})
+            owners.pop(name, None)
+            if owned in new_owners:
+                owners[name] = new_owners[owned]
+            if not owners:
                 del self._owners[owned]
                 gone.add(owned)
         return gone

@@ -251,15 +251,6 @@ def num_calls(function: Callable[[], object]) -> int:
     return count
 
 
-def renamed(published: Published, name: str) -> Published:
-    """A copy with another name and bytes of its own: a change goes through all owners of the same bytes."""
-    entries = {
-        number: replace(entry, version=make_version(entry.version.manifest, entry.version.tenant, name, number))
-        for number, entry in published.entries.items()
-    }
-    return replace(published, name=name, entries=entries)
-
-
 def test_ten_thousand_adapters_cost_a_lookup_and_a_page_no_more_than_few(manifest: str) -> None:
     """A lookup's steps are always the same, and a page's are those of the names that it looks at."""
     read = Published.of(make_record(manifest, "x", 1, 2, ab={1: 0.5, 2: 0.5}))
@@ -267,7 +258,7 @@ def test_ten_thousand_adapters_cost_a_lookup_and_a_page_no_more_than_few(manifes
     catalogs = {10_000: Catalog(), 1000: Catalog()}
     for size, catalog in catalogs.items():
         for number in range(10_000 - size, 10_000):
-            catalog.replace("default", f"task-{number:05}", renamed(read, f"task-{number:05}"))
+            catalog.replace("default", f"task-{number:05}", replace(read, name=f"task-{number:05}"))
     lookups, pages = set(), set()
     resolved(catalogs[1000], "task-09500@ab", request_id="a")  # a name is parsed once
     for catalog in catalogs.values():
