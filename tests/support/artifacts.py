@@ -64,7 +64,7 @@ def _make_artifact(
     backbone: Backbone, preset: str = "compacter", *, name: str = "demo", overrides: dict[str, str] | None = None,
     labels: Sequence[str] = ("negative", "positive"), task_type: str = "classification", inputs: str = "single",
     max_length: int = 64, seed: int = 0, answer: str | None = None, normalized: bool = False,
-    proved: bool = True,
+    normed_head: bool = False, proved: bool = True,
 ) -> bytes:  # fmt: skip
     chosen = find_preset(preset)
     given = _HEADS.get(task_type, {}) | fitting(preset, backbone.config) | (overrides or {})
@@ -72,6 +72,8 @@ def _make_artifact(
     labels = {"span": SPAN_LABELS, "ranking": ("score",), "embedding": ()}.get(task_type, tuple(labels))
     outputs = backbone.config.hidden_size if task_type == "embedding" else len(labels)
     parts = chosen.compose(values, backbone.config, outputs=outputs)
+    if normed_head:
+        parts = tuple(part.model_copy(update=_NORMED) if part.kind == "head" else part for part in parts)
     texts: list[TaskInput] = [_input(text, inputs) for text in TEXTS]
     task = _task(backbone, labels, task_type, inputs, max_length, answer)
     task = task.model_copy(update={"normalized": normalized})
@@ -106,6 +108,8 @@ _HEADS = {
     "span": {"pooling": "tokens"},
     "embedding": {"pooling": "mean", "head_projection": "false"},
 }
+# As ModernBERT's classifiers have it.
+_NORMED = {"hidden": True, "activation": "gelu", "normed": True}
 _TEMPLATES = {
     "single": "good film: {text}",
     "pair": "good: {text} film: {pair}",

@@ -29,6 +29,8 @@ BATCHES = (
 )
 HEADS = (
     {"task_type": "token-classification", "labels": ("O", "B-a", "I-a")},
+    {"task_type": "token-classification", "labels": ("O", "B-a", "I-a"), "normed_head": True},
+    {"normed_head": True},
     {"task_type": "embedding"},
     {"task_type": "embedding", "overrides": {"pooling": "max", "head_projection": "true"}},
 )
