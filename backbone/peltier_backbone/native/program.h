@@ -34,9 +34,10 @@ typedef struct {
 /* What an op reads: x, x + residual, or the norm of that. */
 enum reads { READS_X, READS_SUM, READS_NORM };
 
-/* Adds gain * gate * steps(input) to the columns of y that begin at `column`; without steps, multiplies them by `factor`,
- * or adds `added` - `replaced`, each [width]. In an attention, an op has `prefix` more keys and values, which are multiplied by the gate: key k of head h
- * begins at keys + h * head_stride + k * key_stride, its value at the same distance from `values`. */
+/* Adds gain * gate * steps(input) to the columns of y that begin at `column`; without steps, multiplies them by
+ * `factor`, or adds `added` - `replaced`, each [width]. In an attention, an op has `prefix` more keys and values, which
+ * are multiplied by the gate: key k of head h begins at keys + h * head_stride + k * key_stride, its value at the same
+ * distance from `values`. */
 typedef struct {
     const step *steps;
     int64_t count, column, width, reads;
