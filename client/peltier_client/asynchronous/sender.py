@@ -8,7 +8,7 @@ import stamina
 
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
-from peltier_client.exchange.in_flight import AsyncPlaces
+from peltier_client.exchange.in_flight import AsyncRequestGate
 from peltier_client.exchange.request import Page, Request
 from peltier_client.exchange.transfer import ReportedBody
 from peltier_client.protocol.session import TENANT_HEADER
@@ -26,7 +26,7 @@ class AsyncSender:
         self._http = httpx2.AsyncClient(**connection.options, transport=transport)
         self._retrying = stamina.AsyncRetryingCaller(**connection.retrying)
         self._tenant = connection.tenant
-        self._places = AsyncPlaces()
+        self._gate = AsyncRequestGate()
 
     async def send(self, request: Request[T]) -> T:
         """The result of `request`, with retries if the request allows them."""
@@ -54,9 +54,9 @@ class AsyncSender:
 
     async def _send_once(self, request: Request[T]) -> T:
         try:
-            async with self._places.take() as place:
+            async with self._gate.enter() as exchange:
                 response = await self._receive(request)
-                place.status = response.status_code
+                exchange.status = response.status_code
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
@@ -76,9 +76,9 @@ class AsyncSender:
 
     async def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
         try:
-            async with self._places.take() as place:
+            async with self._gate.enter() as exchange:
                 response = await self._http.send(http_request(self._http, request, self._tenant), stream=True)
-                place.status = response.status_code
+                exchange.status = response.status_code
             self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
             if not response.is_success:
                 await response.aread()

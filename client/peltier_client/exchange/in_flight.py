@@ -51,13 +51,13 @@ class InFlightLimit:
             self._step, self._num_answers = 2 * self._step, 0
 
 
-class Place:
-    """A request in flight; who has it stores the `status` of the answer."""
+class Exchange:
+    """A request in flight. The sender stores the `status` of the answer."""
 
     status: int | None = None
 
 
-class AsyncPlaces:
+class AsyncRequestGate:
     """Requests of one event loop wait in their order until the limit has room for them."""
 
     def __init__(self) -> None:
@@ -65,16 +65,16 @@ class AsyncPlaces:
         self._waiting = deque[asyncio.Future[None]]()
 
     @asynccontextmanager
-    async def take(self) -> AsyncIterator[Place]:
-        """A place during the block."""
-        await self._enter()
-        place = Place()
+    async def enter(self) -> AsyncIterator[Exchange]:
+        """One more request is in flight during the block."""
+        await self._wait()
+        exchange = Exchange()
         try:
-            yield place
+            yield exchange
         finally:
-            self._leave(place.status)
+            self._leave(exchange.status)
 
-    async def _enter(self) -> None:
+    async def _wait(self) -> None:
         if self.limit.has_room and not self._waiting:
             self.limit.begin()
             return
@@ -83,7 +83,7 @@ class AsyncPlaces:
         try:
             await waiter
         except asyncio.CancelledError:
-            # A place may have been given just before.
+            # `_leave` may have let it in just before.
             if not waiter.cancelled():
                 self._leave(None)
             raise
@@ -97,7 +97,7 @@ class AsyncPlaces:
                 waiter.set_result(None)
 
 
-class Places:
+class RequestGate:
     """Requests of any threads wait until the limit has room for them."""
 
     def __init__(self) -> None:
@@ -105,15 +105,15 @@ class Places:
         self._changed = threading.Condition()
 
     @contextmanager
-    def take(self) -> Iterator[Place]:
-        """A place during the block."""
+    def enter(self) -> Iterator[Exchange]:
+        """One more request is in flight during the block."""
         with self._changed:
             self._changed.wait_for(lambda: self.limit.has_room)
             self.limit.begin()
-        place = Place()
+        exchange = Exchange()
         try:
-            yield place
+            yield exchange
         finally:
             with self._changed:
-                self.limit.end(place.status)
+                self.limit.end(exchange.status)
                 self._changed.notify_all()

@@ -9,7 +9,7 @@ import stamina
 
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
-from peltier_client.exchange.in_flight import Places
+from peltier_client.exchange.in_flight import RequestGate
 from peltier_client.exchange.request import Page, Request
 from peltier_client.exchange.transfer import ReportedBody
 from peltier_client.protocol.session import TENANT_HEADER
@@ -27,7 +27,7 @@ class Sender:
         self._http = httpx2.Client(**connection.options, transport=transport)
         self._retrying = stamina.RetryingCaller(**connection.retrying)
         self._tenant = connection.tenant
-        self._places = Places()
+        self._gate = RequestGate()
 
     def send(self, request: Request[T]) -> T:
         """The result of `request`, with retries if the request allows them."""
@@ -55,9 +55,9 @@ class Sender:
 
     def _send_once(self, request: Request[T]) -> T:
         try:
-            with self._places.take() as place:
+            with self._gate.enter() as exchange:
                 response = self._receive(request)
-                place.status = response.status_code
+                exchange.status = response.status_code
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
@@ -77,9 +77,9 @@ class Sender:
 
     def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
         try:
-            with self._places.take() as place:
+            with self._gate.enter() as exchange:
                 response = self._http.send(http_request(self._http, request, self._tenant), stream=True)
-                place.status = response.status_code
+                exchange.status = response.status_code
             self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
             if not response.is_success:
                 response.read()

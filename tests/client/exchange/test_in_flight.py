@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 from peltier_client import AsyncClient, Client
-from peltier_client.exchange.in_flight import MAX_IN_FLIGHT, AsyncPlaces, InFlightLimit
+from peltier_client.exchange.in_flight import MAX_IN_FLIGHT, AsyncRequestGate, InFlightLimit
 
 CAPACITY = 4
 ANSWER = {
@@ -67,7 +67,7 @@ async def test_many_requests_at_once_are_all_answered() -> None:
         assert len(found) == 500
         # All but the capacity at first, and one for each ten rounds: 500 answers are 13 times ten rounds of 4.
         assert server.num_refused <= MAX_IN_FLIGHT - CAPACITY + 13
-        assert client._sender._places.limit.count == 0
+        assert client._sender._gate.limit.count == 0
 
 
 def test_threads_share_the_limit() -> None:
@@ -76,18 +76,18 @@ def test_threads_share_the_limit() -> None:
     with Client(transport=httpx2.MockTransport(server.answer_thread)) as client, ThreadPoolExecutor(40) as pool:
         found = list(pool.map(lambda _: client.predict("sst2", "a"), range(300)))
         assert len(found) == 300
-        assert client._sender._places.limit.count == 0
-        assert client._sender._places.limit.limit <= 2 * CAPACITY
+        assert client._sender._gate.limit.count == 0
+        assert client._sender._gate.limit.limit <= 2 * CAPACITY
 
 
 async def test_a_cancelled_request_gives_its_place_back() -> None:
     """Whether it waits for a place, has just got one, or is in flight."""
-    places = AsyncPlaces()
-    places.limit.limit = 1
+    gate = AsyncRequestGate()
+    gate.limit.limit = 1
     entered = asyncio.Event()
 
     async def hold() -> None:
-        async with places.take():
+        async with gate.enter():
             entered.set()
             await asyncio.Event().wait()
 
@@ -100,9 +100,9 @@ async def test_a_cancelled_request_gives_its_place_back() -> None:
     await asyncio.wait([waiting, in_flight])
     given.cancel()
     await asyncio.wait([given])
-    assert places.limit.count == 0
-    async with asyncio.timeout(10), places.take():
-        assert places.limit.count == 1
+    assert gate.limit.count == 0
+    async with asyncio.timeout(10), gate.enter():
+        assert gate.limit.count == 1
 
 
 def test_the_limit_grows_ever_faster_without_refusals() -> None:
