@@ -18,6 +18,9 @@ _MAX_ELEMENTS = 8192
 # The largest difference over the largest value: sums of some tens of terms, or a few roundings to eight bits.
 _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
 
+# An adapter of a sub-layer changes what it reads. A map's output, which alone has scales, is not its input.
+_SITES = ("ffn", "output")
+
 # Returns a tensor of this shape that stands for those of all adapters.
 _Cut = Callable[..., Tensor]
 
@@ -49,7 +52,7 @@ def _apply(ops: GroupedOps, lengths: Sequence[int], base: LayerNorm) -> Tensor:
     like = base.weight
     x, residual = (_draw(sum(lengths), len(like), seed=seed).to(like.device, like.dtype) for seed in (3, 4))
     y = x.clone()
-    acted = ops.act("ffn", 0, y, y, residual), ops.act("ffn", 0, x.clone(), x, residual)
+    acted = (ops.act("ffn", 0, y, y, residual), *(ops.act(site, 0, x.clone(), x, residual) for site in _SITES))
     # A norm of a sum may overwrite its input.
     return torch.cat((*acted, ops.norm(0, x.clone(), base, residual), ops.norm(0, x, base)))
 
@@ -71,10 +74,10 @@ def _cutter() -> _Cut:
     return cut
 
 
-def _bottleneck(cut: _Cut, base: LayerNorm, size: int = 5) -> list[Op]:
+def _bottleneck(cut: _Cut, base: LayerNorm, size: int = 5, site: str = "ffn") -> list[Op]:
     down = MatmulStep(cut(_WIDTH, size), cut(size), activation="gelu")
     steps = down, MatmulStep(cut(size, _WIDTH), cut(_WIDTH))
-    return [FusedMatmul("ffn", 0, steps, reads="sum", gate=Gate("gate", 0, cut(_WIDTH), cut()))]
+    return [FusedMatmul(site, 0, steps, reads="sum", gate=Gate("gate", 0, cut(_WIDTH), cut()))]
 
 
 def _wide_bottleneck(cut: _Cut, base: LayerNorm) -> list[Op]:
@@ -102,6 +105,10 @@ def _bias(cut: _Cut, base: LayerNorm) -> list[Op]:
     return [AddedBias("ffn", 0, cut(5), base.weight[:5].float(), column=3)]
 
 
+def _scale(cut: _Cut, base: LayerNorm) -> list[Op]:
+    return [*_bottleneck(cut, base, site="output"), Scaled("output", 0, cut(_WIDTH))]
+
+
 _KINDS: dict[str, Callable[[_Cut, LayerNorm], list[Op]]] = {
     "a bottleneck": _bottleneck,
     "an aligned bottleneck": lambda cut, base: _bottleneck(cut, base, size=8),
@@ -109,5 +116,5 @@ _KINDS: dict[str, Callable[[_Cut, LayerNorm], list[Op]]] = {
     "LoRA": _lora,
     "a Compacter": _compacter,
     "a bias": _bias,
-    "a scale before a product": lambda cut, base: [*_bottleneck(cut, base), Scaled("ffn", 0, cut(_WIDTH))],
+    "a scale before a product": _scale,
 }

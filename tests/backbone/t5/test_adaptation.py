@@ -59,7 +59,7 @@ def _attention(number: int, norm: int, projection: str = "query_key_value") -> l
 
 
 def _feed_forward(block: int, norm: int) -> list[tuple[object, ...]]:
-    return [("norm", norm), ("intermediate", block), ("output", block), ("ffn", block)]
+    return [("norm", norm), ("intermediate", block), ("activated", block), ("output", block), ("ffn", block)]
 
 
 @torch.inference_mode()
@@ -188,6 +188,8 @@ class Deltas(NoAdaptation):
         return self.deltas[key]
 
     def project(self, number: int, site: str, x: Tensor, y: Tensor) -> Tensor:
+        if site == "activated":
+            return y  # no projection
         return y.add_(x @ self._of((site, number), lambda: torch.zeros(y.shape[1], x.shape[1])).t())
 
     def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:
