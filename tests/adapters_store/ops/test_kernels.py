@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 def _run(*command: str, **environment: str) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TRITON_"))}
     done = subprocess.run(
-        [sys.executable, *command], env=inherited | environment, cwd=ROOT, capture_output=True, text=True, timeout=580
+        [sys.executable, *command], env=inherited | environment, cwd=ROOT, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
