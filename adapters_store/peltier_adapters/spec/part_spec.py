@@ -1,7 +1,7 @@
-"""The shared pieces of the specs of parts: the base, the blocks that a part skips, the shapes of gates. Imports no
-torch."""
+"""The shared pieces of the specs of parts: the base, the blocks that a part skips, the outputs of frozen maps, the
+shapes of gates. Imports no torch."""
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import AfterValidator, Field, ValidationInfo
@@ -9,6 +9,9 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from peltier_adapters.spec.maps import Shapes, Spec
 
 T = TypeVar("T")
+
+# The outputs of the frozen maps of each block.
+MapSite = Literal["query", "key", "value", "attention_output", "intermediate", "output"]
 
 
 def gate_shapes(gated: bool, *leading: int, hidden: int) -> Shapes:
@@ -51,6 +54,23 @@ def unskipped_blocks(skip: int, config: BackboneConfig) -> list[int]:
 def unskipped_attentions(skip: int, config: BackboneConfig) -> list[int]:
     """All attentions but those of the first `skip` blocks of each stack."""
     return [attention for attention in range(config.num_attentions) if config.place_attention(attention) >= skip]
+
+
+def unskipped_maps(site: MapSite, skip: int, config: BackboneConfig) -> list[int]:
+    """The blocks or attentions of a map, without those of the first `skip` blocks of each stack."""
+    own = unskipped_blocks if site in ("intermediate", "output") else unskipped_attentions
+    return own(skip, config)
+
+
+def map_width(site: MapSite, config: BackboneConfig) -> int:
+    """The number of outputs of a map."""
+    match site:
+        case "intermediate":
+            return config.expansion_size
+        case "output" | "attention_output":
+            return config.hidden_size
+        case "query" | "key" | "value":
+            return config.attention_size
 
 
 def skip_problems(kind: str, skip: int, config: BackboneConfig) -> list[str]:

@@ -9,13 +9,14 @@ from peltier_adapters.spec.maps import Shapes, TensorShape
 from peltier_adapters.spec.part_spec import (
     BasePartSpec,
     Distinct,
+    MapSite,
     Skip,
+    map_width,
     skip_problems,
-    unskipped_attentions,
-    unskipped_blocks,
+    unskipped_maps,
 )
 
-BiasSite = Literal["query", "key", "value", "attention_output", "intermediate", "output", "pooler", "lm_head"]
+BiasSite = Literal[MapSite, "pooler", "lm_head"]
 
 
 class BiasSpec(BasePartSpec):
@@ -32,10 +33,8 @@ class BiasSpec(BasePartSpec):
         match site:
             case "pooler" | "lm_head":
                 return [0]
-            case "intermediate" | "output":
-                return unskipped_blocks(self.skip, config)
-            case "attention_output" | "query" | "key" | "value":
-                return unskipped_attentions(self.skip, config)
+            case _:
+                return unskipped_maps(site, self.skip, config)
 
     def problems(self, config: BackboneConfig) -> list[str]:
         problems = skip_problems(self.kind, self.skip, config)
@@ -46,18 +45,13 @@ class BiasSpec(BasePartSpec):
         return {site: self._shape(site, config) for site in self.sites}
 
     def _shape(self, site: BiasSite, config: BackboneConfig) -> TensorShape:
-        num = len(self.numbers(site, config))
         match site:
             case "pooler":
                 return (config.hidden_size,)
             case "lm_head":
                 return (config.vocab_size,)
-            case "intermediate":
-                return (num, config.expansion_size)
-            case "output" | "attention_output":
-                return (num, config.hidden_size)
-            case "query" | "key" | "value":
-                return (num, config.attention_size)
+            case _:
+                return len(self.numbers(site, config)), map_width(site, config)
 
 
 class NormSpec(BasePartSpec):

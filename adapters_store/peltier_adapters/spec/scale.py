@@ -9,14 +9,15 @@ from peltier_adapters.spec.maps import Shapes, TensorShape
 from peltier_adapters.spec.part_spec import (
     BasePartSpec,
     Distinct,
+    MapSite,
     Skip,
+    map_width,
     skip_problems,
-    unskipped_attentions,
     unskipped_blocks,
+    unskipped_maps,
 )
 
-ScaleSite = Literal["query", "key", "value", "attention_output", "intermediate", "activated", "output"]
-_IN_BLOCKS: tuple[ScaleSite, ...] = ("intermediate", "activated", "output")
+ScaleSite = Literal[MapSite, "activated"]
 
 
 class ScaleSpec(BasePartSpec):
@@ -30,8 +31,9 @@ class ScaleSpec(BasePartSpec):
 
     def numbers(self, site: ScaleSite, config: BackboneConfig) -> list[int]:
         """The blocks or attentions with a scale at `site`, in order."""
-        own = unskipped_blocks if site in _IN_BLOCKS else unskipped_attentions
-        return own(self.skip, config)
+        if site == "activated":
+            return unskipped_blocks(self.skip, config)
+        return unskipped_maps(site, self.skip, config)
 
     def problems(self, config: BackboneConfig) -> list[str]:
         return skip_problems(self.kind, self.skip, config)
@@ -40,13 +42,5 @@ class ScaleSpec(BasePartSpec):
         return {site: self._shape(site, config) for site in self.sites}
 
     def _shape(self, site: ScaleSite, config: BackboneConfig) -> TensorShape:
-        num = len(self.numbers(site, config))
-        match site:
-            case "intermediate":
-                return (num, config.expansion_size)
-            case "activated":
-                return (num, config.intermediate_size)
-            case "output" | "attention_output":
-                return (num, config.hidden_size)
-            case "query" | "key" | "value":
-                return (num, config.attention_size)
+        width = config.intermediate_size if site == "activated" else map_width(site, config)
+        return len(self.numbers(site, config)), width

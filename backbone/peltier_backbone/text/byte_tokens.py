@@ -29,7 +29,7 @@ def read_byte_tokenizer(directory: Path) -> FastTokenizer:
     slow = ByT5Tokenizer.from_pretrained(directory, local_files_only=True)
     special = sorted(slow.added_tokens_decoder.items())
     vocabulary = {token.content: number for number, token in special if number < slow.offset}
-    vocabulary |= {_shown(byte): byte + slow.offset for byte in range(256)}
+    vocabulary |= {character: byte + slow.offset for byte, character in _byte_characters().items()}
     fast = FastTokenizer(models.BPE(vocab=vocabulary, merges=[]))
     fast.add_special_tokens(
         [AddedToken(one.content, lstrip=one.lstrip, rstrip=one.rstrip, normalized=False) for _, one in special]
@@ -43,9 +43,10 @@ def read_byte_tokenizer(directory: Path) -> FastTokenizer:
     return fast
 
 
-def _shown(byte: int) -> str:
-    """The character by which `tokenizers` writes a byte: itself if it is printable, else the next free one above 255
-    (Radford and others, Language models are unsupervised multitask learners, 2019, section 2.2)."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [one for one in range(256) if one not in printable]
-    return chr(byte) if byte in printable else chr(256 + others.index(byte))
+def _byte_characters() -> dict[int, str]:
+    """The character by which `tokenizers` writes each byte: itself if it is printable; the others are the characters
+    above 255, in order (Radford and others, Language models are unsupervised multitask learners, 2019, section 2.2)."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    printable = {ord(character): character for character in alphabet if ord(character) < 256}
+    others = (byte for byte in range(256) if byte not in printable)
+    return printable | dict(zip(others, alphabet[len(printable) :], strict=True))

@@ -88,25 +88,21 @@ def prompt() -> Iterator[str]:
 
 def biases() -> Iterator[str]:
     """A frozen map whose bias belongs to the task."""
-    yield box(Place(90, ROW, 60, 40), "x", "plain")
-    yield arrow(f"M120 {ROW}H226")
-    yield box(Place(290, ROW, 124, 34), "W, frozen")
-    yield arrow(f"M352 {ROW}H446")
-    yield circle(460, ROW, "+")
-    yield box(Place(460, ROW + 58, 96, 30), "b, of the task", "bias")
-    yield arrow(f"M460 {ROW + 43}V{ROW + 14}")
-    yield arrow(f"M471 {ROW}H560")
-    yield text(570, ROW + 5, "y", anchor="start")
+    return _after_a_map("+", "b, of the task")
 
 
 def scales() -> Iterator[str]:
     """A frozen map whose outputs are multiplied by the task's factors."""
+    return _after_a_map("×", "l, of the task")
+
+
+def _after_a_map(sign: str, label: str) -> Iterator[str]:
     yield box(Place(90, ROW, 60, 40), "x", "plain")
     yield arrow(f"M120 {ROW}H226")
     yield box(Place(290, ROW, 124, 34), "W, frozen")
     yield arrow(f"M352 {ROW}H446")
-    yield circle(460, ROW, "×")
-    yield box(Place(460, ROW + 58, 96, 30), "l, of the task", "bias")
+    yield circle(460, ROW, sign)
+    yield box(Place(460, ROW + 58, 96, 30), label, "bias")
     yield arrow(f"M460 {ROW + 43}V{ROW + 14}")
     yield arrow(f"M471 {ROW}H560")
     yield text(570, ROW + 5, "y", anchor="start")
