@@ -147,7 +147,8 @@ async def ask_at(url: str, arrivals: Sequence[tuple[float, bytes]], num_connecti
     """
     loop, seconds = asyncio.get_running_loop(), [0.0] * len(arrivals)
     async with asyncio.timeout(arrivals[-1][0] + _PATIENCE_SECONDS), connections(url, num_connections) as opened:
-        free: asyncio.LifoQueue[HttpConnection] = asyncio.LifoQueue()
+        # In turn, because the server closes those that are not used.
+        free: asyncio.Queue[HttpConnection] = asyncio.Queue()
         for connection in opened:
             free.put_nowait(connection)
         start = loop.time()

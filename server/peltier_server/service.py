@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Self
@@ -50,10 +51,19 @@ from peltier_server.trainings.worker_process import WorkerProcess
 logger = logging.getLogger(__name__)
 
 _NUM_WORKERS = 4
+# A row with more than this share of a batch's tokens is computed in the background, because others would wait for it.
+_LONG_SHARE = 1 / 4
 # Until benchmarks/gpu/run.py has passed on one.
 _EXPERIMENTAL_DEVICES = ("cuda",)
 # A thread that is killed during a forward pass can change the exit status of the process.
 _MAX_JOIN_SECONDS = 10.0
+
+
+def _batch_bounds(settings: Settings, backbone: Backbone) -> BatchBounds:
+    queue = settings.queue
+    # A GPU computes one thing at a time, whatever the priorities of threads.
+    max_short = queue.max_batch_tokens * _LONG_SHARE if backbone.device.type == "cpu" else math.inf
+    return BatchBounds(queue.max_batch_rows, queue.max_batch_tokens, queue.max_shared_batch_seconds, max_short)
 
 
 class Service:
@@ -69,7 +79,7 @@ class Service:
         self.catalog = store.catalog
         queue, limits, memory = settings.queue, settings.limits, settings.memory
         self.batcher = Batcher(
-            BatchBounds(queue.max_batch_rows, queue.max_batch_tokens, queue.max_shared_batch_seconds),
+            _batch_bounds(settings, backbone),
             max_queue_tokens=queue.max_queue_tokens,
             max_decode_rows=queue.max_decode_rows,
             weight_of=preparation.enforcer.weight,

@@ -24,11 +24,12 @@ MIN_SHARED_COST = 32
 @dataclass(frozen=True)
 class BatchBounds:
     """Maximum rows of a batch, its maximum cost in tokens of the plain backbone, and its maximum expected seconds while
-    several tenants are present."""
+    several tenants are present. Rows with more tokens than `max_short_tokens` are computed in the background."""
 
     max_rows: int
     max_tokens: int
     max_shared_seconds: float = math.inf
+    max_short_tokens: float = math.inf
 
 
 class BatchLimit:

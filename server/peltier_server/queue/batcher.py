@@ -4,7 +4,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, TypeVar
 
@@ -40,6 +41,8 @@ class Batcher:
     turns by their weight (`Scheduler`), and the tickets of a tenant leave in the order of their ranks. A draft is
     charged for its input when it leaves the queue, and then for each generated token.
 
+    Long rows wait in a third queue, for a thread of their own with a lower priority (`start_background`).
+
     The queue is bounded, for all tenants together and for each (`Admission`). Cancelled tickets leave at once. Tickets
     whose deadline passes while they wait fail with `DeadlinePassed`.
     """
@@ -59,7 +62,11 @@ class Batcher:
         self._limit = BatchLimit(bounds)
         self._max_decode_rows = max_decode_rows
         self._admission = Admission(max_queue_tokens)
-        self._rows, self._drafts = FairQueue(bounds.max_tokens, weight_of), FairQueue(bounds.max_tokens, weight_of)
+        self._rows, self._drafts, self._long = (FairQueue(bounds.max_tokens, weight_of) for _ in range(3))
+        # Starts a thread that computes `next_long` until there is none. The owner of the threads sets it.
+        self.start_background: Callable[[], None] = _no_background
+        self._has_background = False
+        self._num_long_running = 0
         # The tenants of the batch that the runner computes.
         self._running: frozenset[str] = frozenset()
         self._num_running = 0
@@ -70,22 +77,22 @@ class Batcher:
     @property
     def queued_tokens(self) -> int:
         """Tokens of all waiting tickets, including those that drafts may generate."""
-        return self._rows.tokens + self._drafts.tokens
+        return sum(queue.tokens for queue in self._queues)
 
     @property
     def queued_rows(self) -> int:
         """Rows of all waiting tickets."""
-        return len(self._rows) + len(self._drafts)
+        return sum(len(queue) for queue in self._queues)
 
     @property
     def running_rows(self) -> int:
-        """Rows of the batch that the runner computes, and texts and beams that it generates."""
-        return self._num_running
+        """Rows of the batches that are computed now, and texts and beams that are generated."""
+        return self._num_running + self._num_long_running
 
     def queued_tokens_by_tenant(self) -> dict[str, int]:
         """The same by tenant, for tenants with waiting tickets."""
         with self._changed:
-            return dict(self._rows.tokens_by_tenant + self._drafts.tokens_by_tenant)
+            return dict(sum((queue.tokens_by_tenant for queue in self._queues), Counter()))
 
     async def compute(
         self,
@@ -103,7 +110,7 @@ class Batcher:
         """
         results: Results[Any] = Results(len(rows), inputs)
         tickets, start = list[Ticket](), 0
-        for run in _runs(rows):
+        for run in _runs(rows, self._bounds.max_short_tokens):
             given = {"results": results, "start": start, "record_gates": record_gates, "reduce": reduce}
             tickets.append(_ticket(run, self._price(run), terms, **given))
             start += len(run)
@@ -135,6 +142,9 @@ class Batcher:
             late = self._take_late()
             try:
                 self._admit(tickets)
+                if not self._has_background and any(self._queue_of(ticket) is self._long for ticket in tickets):
+                    self.start_background()
+                    self._has_background = True
                 for ticket in tickets:
                     self._queue_of(ticket).put(ticket)
             finally:
@@ -169,6 +179,18 @@ class Batcher:
             if not wait:
                 return batch
 
+    def next_long(self) -> TicketBatch | None:
+        """Takes as many long rows as fit. If none waits, it returns None, and the next one starts a thread again."""
+        with self._changed:
+            late = self._take_late()
+            try:
+                taken = self._take_long()
+            finally:
+                _refuse(late)
+            self._num_long_running = sum(len(ticket.rows) for ticket in taken)
+            self._has_background = bool(taken)
+        return TicketBatch(taken) if taken else None
+
     def charge(self, cost_by_tenant: Mapping[str, int]) -> None:
         """Charges tenants for the tokens that their drafts have generated."""
         with self._changed:
@@ -200,6 +222,10 @@ class Batcher:
             self._changed.notify()
 
     @property
+    def _queues(self) -> tuple[FairQueue, FairQueue, FairQueue]:
+        return self._rows, self._drafts, self._long
+
+    @property
     def _waits(self) -> bool:
         return bool(self._rows or self._drafts)
 
@@ -208,19 +234,21 @@ class Batcher:
         return price(rows, drafted=drafted)
 
     def _queue_of(self, ticket: Ticket) -> FairQueue:
-        return self._rows if ticket.decoding is None else self._drafts
+        if ticket.decoding is not None:
+            return self._drafts
+        return self._long if _is_long(ticket.row, self._bounds.max_short_tokens) else self._rows
 
     def _admit(self, tickets: Sequence[Ticket]) -> None:
         if self._closed:
             raise Draining("the server is stopping and accepts no new requests", retry_after=retry_hints.SOON)
         tenant = tickets[0].tenant
-        of_tenant = self._rows.tokens_by_tenant[tenant] + self._drafts.tokens_by_tenant[tenant]
+        of_tenant = sum(queue.tokens_by_tenant[tenant] for queue in self._queues)
         tokens = sum(ticket.tokens for ticket in tickets)
         self._admission.check(tenant, tokens, waiting=self.queued_tokens, of_tenant=of_tenant)
 
     def _take_late(self) -> list[Ticket]:
         now = time.monotonic()
-        return [*self._rows.take_late(now), *self._drafts.take_late(now)]
+        return [ticket for queue in self._queues for ticket in queue.take_late(now)]
 
     def _take(self, live_rows: int, live_cost: int) -> TicketBatch:
         rows: list[Ticket] = []
@@ -245,6 +273,18 @@ class Batcher:
         self._num_running += sum(len(ticket.rows) for ticket in rows) + sum(ticket.num_beams for ticket in drafts)
         return TicketBatch(rows, drafts)
 
+    def _take_long(self) -> list[Ticket]:
+        bounds, taken = self._bounds, list[Ticket]()
+        try:
+            # Nobody else waits for this batch, so it is bounded as if its tenant were alone.
+            for ticket in self._long.take(BatchRoom(bounds.max_tokens, bounds.max_rows, bounds.max_tokens)):
+                taken.append(ticket)
+        except Exception:
+            if not taken:
+                raise
+            logger.exception("the queue failed after long rows of %d requests had left it", len(taken))
+        return taken
+
     def _max_cost(self) -> int:
         """The maximum cost of the next batch."""
         for queue in (self._rows, self._drafts):
@@ -268,10 +308,20 @@ class Batcher:
                 self._queue_of(ticket).drop(ticket)
 
 
-def _runs(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Neighbouring rows with the same adapter and label strings."""
-    for _, run in groupby(rows, lambda row: (id(row.resident), row.bare, id(row.tree))):
+def _runs(rows: Sequence[Row], max_short_tokens: float) -> Iterator[Sequence[Row]]:
+    """Neighbouring rows with the same adapter and label strings, either all long or none of them."""
+    for _, run in groupby(
+        rows, lambda row: (id(row.resident), row.bare, id(row.tree), _is_long(row, max_short_tokens))
+    ):
         yield list(run)
+
+
+def _is_long(row: Row, max_short_tokens: float) -> bool:
+    return row.num_inputs > max_short_tokens
+
+
+def _no_background() -> None:
+    raise RuntimeError("no thread computes long rows")
 
 
 def _ticket(rows: Sequence[Row], price: Price, terms: Terms, **given: Any) -> Ticket:

@@ -1,4 +1,6 @@
-"""Runs the thread that computes, and replaces it when it is stuck."""
+"""Runs the threads that compute, and replaces those that are stuck."""
+
+import time
 
 from peltier_adapters.batch.choice import choose_runner
 from peltier_backbone.backbone import Backbone
@@ -8,9 +10,13 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.runner.worker import Worker, WorkerResources
 
+# A computation in the background may take this many times as long, because it gets about a tenth of a busy core.
+BACKGROUND_SLOWDOWN = 10
+
 
 class WorkerSupervisor:
-    """Runs one `Worker` at a time on the batches of the batcher, and replaces it when it is stuck.
+    """Runs one `Worker` on the batches of the batcher, and while long rows wait another one in the background. Replaces
+    a worker that is stuck.
 
     A stuck thread cannot be ended, and it keeps the memory of its rows' adapters until it ends. Everything else
     continues without it.
@@ -22,6 +28,8 @@ class WorkerSupervisor:
         self._resources = WorkerResources(backbone, choose_runner(backbone), batcher, metrics, num_threads, cuda_graphs)
         self._stuck: tuple[Worker, ...] = ()
         self._worker = Worker(self._resources)
+        self._background: Worker | None = None
+        batcher.start_background = self._start_background
 
     @property
     def proven(self) -> bool:
@@ -38,26 +46,42 @@ class WorkerSupervisor:
         self._worker.thread.start()
 
     def join(self, timeout_seconds: float) -> None:
-        """Waits until the thread has computed everything in the closed batcher."""
+        """Waits until the threads have computed everything in the closed batcher."""
+        end = time.monotonic() + timeout_seconds
         self._worker.thread.join(timeout_seconds)
+        if self._background is not None:
+            self._background.thread.join(max(0.0, end - time.monotonic()))
 
     def replace_worker(self, after_seconds: float) -> bool:
-        """Replaces the thread if its computation takes longer than this; returns whether it did.
+        """Replaces a thread if its computation takes longer than this, or in the background `BACKGROUND_SLOWDOWN` times
+        as long; returns whether it did.
 
         The callers of that computation get `InferenceFailed`, which they do not retry, because it is unknown which rows
         hang, and a retry could block another replica.
         """
         self._forget_ended()
-        stuck = self._worker
-        if not stuck.replace_worker(after_seconds):
-            return False
+        replaced = False
+        if self._worker.replace_worker(after_seconds):
+            stuck, self._worker = self._worker, Worker(self._resources)
+            self._begin(self._worker, stuck, after_seconds)
+            replaced = True
+        background_seconds = BACKGROUND_SLOWDOWN * after_seconds
+        if self._background is not None and self._background.replace_worker(background_seconds):
+            stuck, self._background = self._background, Worker(self._resources, background=True)
+            self._begin(self._background, stuck, background_seconds)
+            replaced = True
+        return replaced
+
+    def _start_background(self) -> None:
+        self._background = Worker(self._resources, background=True)
+        self._background.thread.start()
+
+    def _begin(self, worker: Worker, stuck: Worker, after_seconds: float) -> None:
         self._stuck = (*self._stuck, stuck)
-        self._worker = Worker(self._resources)
         stuck.abandon(
             InferenceFailed(f"the batch with this input did not end within {after_seconds:g} s and was abandoned")
         )
-        self._worker.thread.start()
-        return True
+        worker.thread.start()
 
     def _forget_ended(self) -> None:
         self._stuck = tuple(worker for worker in self._stuck if worker.thread.is_alive())

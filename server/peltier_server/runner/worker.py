@@ -1,6 +1,8 @@
 """The thread that computes."""
 
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -26,6 +28,8 @@ from peltier_server.runner.isolation import Bisection
 
 logger = logging.getLogger(__name__)
 
+# Added to the nice value of the background thread: beside a busy thread Linux gives it about a tenth of a core.
+BACKGROUND_NICENESS = 10
 # If every iteration fails, the log must not fill the disk.
 _PAUSE_SECONDS = 0.1
 
@@ -45,10 +49,14 @@ class WorkerResources:
 class Worker:
     """Computes batches, and after each batch one step of every text in decoding. It ends when the closed batcher is
     empty or when another thread replaces it, and for no other reason. Every ticket that it has taken gets a result.
+
+    With `background` it computes the long rows, with a lower priority than other threads, and ends when none waits:
+    while a thread exists that has computed in parallel, the threads of OpenMP in other computations sleep sooner.
     """
 
-    def __init__(self, resources: WorkerResources) -> None:
+    def __init__(self, resources: WorkerResources, *, background: bool = False) -> None:
         self._resources = resources
+        self._background = background
         self._guard = ComputeGuard()
         # Own graphs, because two threads must not replay the same graph at the same time.
         graphs = create_graphs(resources.backbone) if resources.cuda_graphs else None
@@ -60,7 +68,8 @@ class Worker:
         self._failed = False
         self.num_computed = 0
         # A daemon, so that a batch that hangs cannot keep a drained process alive.
-        self.thread = threading.Thread(target=self._loop, name="runner", daemon=True)
+        name = "background runner" if background else "runner"
+        self.thread = threading.Thread(target=self._loop, name=name, daemon=True)
 
     @property
     def proven(self) -> bool:
@@ -84,7 +93,10 @@ class Worker:
             settle(self._taken, [error] * len(self._taken))
 
     def _loop(self) -> None:
+        # On Linux both are those of this thread, and the threads that it starts inherit the priority.
         torch.set_num_threads(self._resources.num_threads)
+        if self._background and sys.platform == "linux":
+            os.nice(BACKGROUND_NICENESS)
         is_running = True
         while is_running:
             try:
@@ -101,9 +113,8 @@ class Worker:
     def _iterate(self) -> bool:
         if not self._usable:
             self._check_device()
-        # After a failure it does not wait for requests, because a server that is not ready may get none.
-        live_rows, live_cost = self.decode_rows, 0 if self._decoder is None else self._decoder.step_cost
-        batch = self._resources.batcher.next(live_rows=live_rows, live_cost=live_cost, wait=not self._failed)
+        live_rows = self.decode_rows
+        batch = self._resources.batcher.next_long() if self._background else self._next(live_rows)
         if batch is None:
             return False
         self._take(batch)
@@ -112,6 +123,11 @@ class Worker:
             self._write(batch.drafts)
         self.num_computed += bool(self._taken)
         return True
+
+    def _next(self, live_rows: int) -> TicketBatch | None:
+        # After a failure it does not wait for requests, because a server that is not ready may get none.
+        live_cost = 0 if self._decoder is None else self._decoder.step_cost
+        return self._resources.batcher.next(live_rows=live_rows, live_cost=live_cost, wait=not self._failed)
 
     def _check_device(self) -> None:
         # Blocks while a computation of another thread occupies the device. Fails if a row has left the device unusable.
@@ -134,7 +150,8 @@ class Worker:
             self._check_device()
         seconds = time.monotonic() - started
         self._resources.metrics.observe_batch(batch, seconds)
-        if not errors:
+        # In the background the time depends on what else is computed.
+        if not errors and not self._background:
             self._resources.batcher.learn(batch.tickets, seconds)
         if trace is not None:
             trace.end(len(errors))

@@ -76,6 +76,55 @@ async def test_running_rows_are_those_of_the_last_batch_and_of_the_texts() -> No
     assert batcher.running_rows == 0
 
 
+@given(requests=st.lists(LENGTHS, max_size=6), tokens=st.integers(1, 40), max_short_tokens=st.integers(1, 40))
+async def test_long_rows_leave_for_the_background_only(
+    requests: list[list[int]], tokens: int, max_short_tokens: int
+) -> None:
+    """Each row leaves once and in order, the long ones by `next_long`; all of them count as waiting until then."""
+    batcher = Batcher(
+        BatchBounds(4, tokens, max_short_tokens=max_short_tokens), max_queue_tokens=10_000, max_decode_rows=4
+    )
+    batcher.start_background = lambda: None
+    tickets = [[make_ticket(length) for length in lengths] for lengths in requests]
+    for request in tickets:
+        batcher.put(request)
+    every = [ticket for request in tickets for ticket in request]
+    assert batcher.queued_rows == len(every)
+    long = [ticket for batch in iter(batcher.next_long, None) for ticket in batch.tickets]
+    assert long == [ticket for ticket in every if ticket.tokens > max_short_tokens]
+    short = [ticket for batch in drain(batcher) for ticket in batch.tickets]
+    assert short == [ticket for ticket in every if ticket.tokens <= max_short_tokens]
+    assert (batcher.queued_rows, batcher.queued_tokens, batcher.queued_tokens_by_tenant()) == (0, 0, {})
+
+
+async def test_the_background_starts_when_a_long_row_waits() -> None:
+    """Once, until it has found nothing more."""
+    batcher = Batcher(BatchBounds(1, 16, max_short_tokens=8), max_queue_tokens=10_000, max_decode_rows=4)
+    started: list[int] = []
+    batcher.start_background = lambda: started.append(len(started))
+    batcher.put([make_ticket(8)])
+    assert started == []
+    batcher.put([make_ticket(9)])
+    batcher.put([make_ticket(9)])
+    assert batcher.next_long() is not None
+    assert (started, batcher.running_rows) == ([0], 1)
+    assert batcher.next_long() is not None
+    assert batcher.next_long() is None
+    assert batcher.running_rows == 0
+    batcher.put([make_ticket(9)])
+    assert started == [0, 1]
+
+
+async def test_a_thread_that_cannot_be_started_refuses_the_long_row() -> None:
+    """Nothing stays in the queue, and short rows are taken."""
+    batcher = Batcher(BatchBounds(1, 16, max_short_tokens=8), max_queue_tokens=10_000, max_decode_rows=4)
+    with pytest.raises(RuntimeError, match="no thread computes long rows"):
+        batcher.put([make_ticket(8), make_ticket(9)])
+    assert batcher.queued_rows == 0
+    batcher.put([make_ticket(8)])
+    assert [len(batch.tickets) for batch in drain(batcher)] == [1]
+
+
 @given(requests=st.lists(LENGTHS, max_size=6), tokens=st.integers(1, 40))
 async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], tokens: int) -> None:
     """Rows leave first come first served, each once, and the count of tokens returns to zero."""

@@ -1,6 +1,8 @@
 """The thread that owns the device: failures stay with the rows that cause them."""
 
 import asyncio
+import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +31,8 @@ from peltier_server.queue.ticket import Terms, Ticket
 from peltier_server.runner import isolation
 from peltier_server.runner.compute_guard import ComputeGuard
 from peltier_server.runner.isolation import Bisection
-from peltier_server.runner.supervisor import WorkerSupervisor
+from peltier_server.runner.supervisor import BACKGROUND_SLOWDOWN, WorkerSupervisor
+from peltier_server.runner.worker import BACKGROUND_NICENESS
 
 
 @pytest.fixture
@@ -220,6 +223,20 @@ async def test_a_queue_that_fails_loses_nobody(
     assert batcher.queued_tokens == 0
 
 
+async def test_a_queue_of_long_rows_that_fails_loses_nobody(
+    both: WorkerSupervisor, long_batcher: Batcher, bert: Backbone, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it fails after some have left it."""
+    rows = [rows[0], replace(rows[0], bare=True), rows[2]]
+    failed = fail_once(monkeypatch, BatchRoom, "admits", 2)
+    async with asyncio.timeout(10):
+        outcome = await long_batcher.compute(rows)
+    assert failed.is_set()
+    for output, row in zip(outcome.outputs, rows, strict=True):
+        assert torch.allclose(output.logits, forward(bert, [row])[0].logits, atol=1e-5)
+    assert long_batcher.queued_tokens == 0
+
+
 def fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, at_call: int) -> threading.Event:
     """Makes one call of a method raise; returns what is set then."""
     act, calls, failed = getattr(owner, method), count(1), threading.Event()
@@ -243,6 +260,73 @@ async def test_two_threads_may_compute_at_once(bert: Backbone, rows: list[Row]) 
 
     for found in await asyncio.gather(*(asyncio.to_thread(compute) for _ in range(2))):
         assert all(torch.equal(one, two) for one, two in zip(found, expected * 50, strict=True))
+
+
+@pytest.fixture
+def long_batcher() -> Batcher:
+    """Rows of more than three tokens are long."""
+    return Batcher(BatchBounds(100, 1000, max_short_tokens=3), max_queue_tokens=1000, max_decode_rows=4)
+
+
+@pytest.fixture
+def both(bert: Backbone, long_batcher: Batcher) -> Iterator[WorkerSupervisor]:
+    started = WorkerSupervisor(bert, long_batcher, Metrics(), num_threads=1)
+    started.start()
+    yield started
+    long_batcher.close()
+    started.join(5)
+
+
+async def test_short_rows_do_not_wait_for_a_long_one(
+    both: WorkerSupervisor, long_batcher: Batcher, bert: Backbone, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is computed meanwhile by a thread with a lower priority, which ends afterwards; a request may have both."""
+    release, priorities, outputs = threading.Event(), dict[str, int](), forward(bert, rows)
+
+    def wait() -> RowOutput:
+        assert release.wait(60)
+        priorities[threading.current_thread().name] = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        return outputs[2]
+
+    poison(monkeypatch, [rows[2]], wait)
+    long = asyncio.ensure_future(long_batcher.compute(rows))
+    short = await long_batcher.compute([rows[1]])
+    assert torch.allclose(short.outputs[0].logits, outputs[1].logits, atol=1e-5)
+    assert not long.done()
+    release.set()
+    for found, expected in zip((await long).outputs, outputs, strict=True):
+        assert torch.allclose(found.logits, expected.logits, atol=1e-5)
+    assert both._background is not None
+    both._background.thread.join(10)
+    assert not both._background.thread.is_alive()
+    if sys.platform == "linux":
+        assert priorities == {"background runner": min(os.nice(0) + BACKGROUND_NICENESS, 19)}
+    assert (await long_batcher.compute([rows[0]])).batch_rows == 1
+
+
+async def test_a_stuck_background_is_replaced(
+    both: WorkerSupervisor, long_batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a longer time than the other thread. Its callers get an error; the next long row is computed."""
+    release, entered = threading.Event(), threading.Event()
+
+    def wait() -> RowOutput:
+        entered.set()
+        release.wait(60)
+        return RowOutput(torch.zeros(2))
+
+    poison(monkeypatch, [rows[2]], wait)
+    stuck = asyncio.ensure_future(long_batcher.compute([rows[2]]))
+    await asyncio.to_thread(entered.wait, 60)
+    began = both._background
+    assert not both.replace_worker(3600 / BACKGROUND_SLOWDOWN)
+    assert both.replace_worker(0)
+    with pytest.raises(InferenceFailed, match="did not end within 0 s and was abandoned"):
+        await stuck
+    assert both._background is not began
+    assert await long_batcher.compute([rows[0]])
+    assert not both.is_well
+    release.set()
 
 
 async def test_a_row_that_is_not_finite_fails_alone(

@@ -22,7 +22,7 @@ _COMMAND = f"import typer; from {worker.__module__} import {worker.__name__}; ty
 def started(queue: Queue, bert: Backbone, scratch: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command in a session of its own, of which nothing is left."""
     store = str(queue.location.blobs.parent)  # type: ignore[union-attr]
-    flags = ("--store", store, "--backbone", bert.name, "--device", "cpu", "--threads", "1", "--nice", "5", *flags)
+    flags = ("--store", store, "--backbone", bert.name, "--device", "cpu", "--threads", "1", "--nice", "0", *flags)
     environment = {**os.environ, "TMPDIR": str(scratch)}
     with (scratch / "log").open("wb") as output:
         command = [sys.executable, "-c", _COMMAND, *flags]
