@@ -58,7 +58,8 @@ SETTLE_SECONDS = 1.5
 
 @dataclass(frozen=True)
 class FleetThroughput:
-    """What a number of replicas answered; `one_by_one` is the CPU seconds of a request of a single caller."""
+    """What a number of replicas answered; `one_by_one` is the CPU seconds of a request of a single caller, and
+    `lone_latencies` are the times of its answers."""
 
     replicas: int
     tasks: int
@@ -67,6 +68,7 @@ class FleetThroughput:
     largest_share: float
     copies: float
     one_by_one: float
+    lone_latencies: list[float]
     latencies: list[float]
 
     @property
@@ -161,6 +163,7 @@ def measure_throughput(
         used = [one.server.cpu_seconds for one in replicas]
         alone = run(ask_for(url, requests, 1, seconds / 2))
         single = sum(one.server.cpu_seconds - then for one, then in zip(replicas, used, strict=True)) / len(alone)
+        moments = [moment for moment, _ in alone]
     return FleetThroughput(
         len(replicas),
         len(tasks),
@@ -169,6 +172,7 @@ def measure_throughput(
         max(spent) / sum(spent),
         copies / len(tasks),
         single,
+        [later - earlier for earlier, later in itertools.pairwise([0.0, *moments])],
         latencies,
     )
 

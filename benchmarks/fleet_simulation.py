@@ -3,11 +3,10 @@
     .venv/bin/python benchmarks/fleet_simulation.py --measured runs/fleet.json [--json runs/fleet-plan.json]
 
 The simulation (`common/fleet_model.py`) has HAProxy's rule and replicas that compute batches. `--measured` is what
-`fleet.py --json` wrote: the simulation takes the CPU time of a batch and of a row from it, and is compared with it in
-the copies of an adapter, the largest replica's share, and the latencies of requests by a Poisson process. The first two
-do not depend on the speed of the machine. Latencies can be compared if the machine was quiet and had a core for each
-replica; those of the benchmark have HTTP and the balancer too. Then it answers the three questions for replicas with a
-core each. It takes a minute of one core.
+`fleet.py --json` wrote: the simulation takes the CPU time of a batch and of a row from it, and the latencies of a single
+caller, relative to that time, as the factors by which requests differ. It is compared with the benchmark in the copies
+of an adapter, the largest replica's share, and the latencies of requests by a Poisson process. Then it answers the
+three questions for replicas with a core each and requests that do not differ. It takes a minute of one core.
 """
 
 import json
@@ -39,7 +38,7 @@ NUM_REQUESTS = 6_000
 
 def measured_model(found: Mapping[str, Any]) -> FleetModel:
     """The CPU seconds of a batch and of a row: those of one caller, and of as many as the benchmark has, whose requests
-    share a batch on one replica."""
+    share a batch on one replica. Without the factors of single requests."""
     first, callers = found["throughput"][0], found["callers"]
     assert first["replicas"] == 1, "the first measurement must be that of one replica"
     lone, shared = first["one_by_one"], first["cpu_seconds"] / first["requests"]
@@ -52,6 +51,8 @@ def compare(found: Mapping[str, Any], model: FleetModel) -> Iterator[dict[str, f
     heads = [head for name in ("copies", "largest", "p50 ms", "p99 ms") for head in (name, "simulated")]
     table = Table("replicas", *heads, first=10)
     for one in found["throughput"]:
+        lone = model.batch_seconds + model.row_seconds
+        model = replace(model, factors=tuple(seconds / lone for seconds in one["lone_latencies"]))
         runs = [
             FleetSimulation(replace(model, replicas=one["replicas"]), seed).run_closed(
                 found["callers"], one["requests"]

@@ -1,5 +1,7 @@
 """The simulation of a fleet, against what is known exactly."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.common.fleet_model import FleetModel, FleetSimulation
@@ -16,6 +18,15 @@ def test_one_replica_is_the_queue_of_the_textbook(load: float) -> None:
     # Five standard errors of a queue at this load are below 5 %.
     assert sum(found.latencies) / len(found.latencies) == pytest.approx(expected, rel=0.05)
     assert found.utilisation == pytest.approx(load, rel=0.05)
+
+
+def test_requests_that_differ_wait_longer() -> None:
+    """The mean latency is Pollaczek's and Khinchine's for M/G/1, s + load s (1 + c²) / (2 (1 - load)), with the
+    variance c² of the factors."""
+    found = FleetSimulation(replace(PLAIN, factors=(0.5, 1.5))).run_open(0.6 / PLAIN.row_seconds, 60_000)
+    expected = PLAIN.row_seconds * (1 + 0.6 * (1 + 0.25) / (2 * (1 - 0.6)))
+    assert sum(found.latencies) / len(found.latencies) == pytest.approx(expected, rel=0.05)
+    assert found.utilisation == pytest.approx(0.6, rel=0.05)
 
 
 def test_affinity_alone_keeps_one_copy_of_each_task() -> None:

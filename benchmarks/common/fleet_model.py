@@ -21,9 +21,10 @@ from zlib import crc32
 class FleetModel:
     """A fleet and its tasks.
 
-    A batch of at most `max_rows` takes `batch_seconds`, and `row_seconds` for each row. A load takes `load_seconds` of
-    the replica, and `fetch_seconds` before. Requests for the task of rank r are r^-alpha times those for the first.
-    Without a `factor` the balancer chooses the replica with the fewest requests, whatever the task.
+    A batch of at most `max_rows` takes `batch_seconds`, and `row_seconds` for each row, both times one of the `factors`,
+    drawn for each request: inputs differ in length. A load takes `load_seconds` of the replica, and `fetch_seconds`
+    before. Requests for the task of rank r are r^-alpha times those for the first. Without a `factor` the balancer
+    chooses the replica with the fewest requests, whatever the task.
     """
 
     replicas: int
@@ -36,6 +37,7 @@ class FleetModel:
     load_seconds: float = 0.002
     fetch_seconds: float = 0.02
     max_rows: int = 64
+    factors: tuple[float, ...] = (1.0,)
 
 
 @dataclass
@@ -97,7 +99,7 @@ class FleetSimulation:
         self._model = model
         self._replicas = [_Replica() for _ in range(model.replicas)]
         self._tasks = TaskDraw(model.tasks, model.alpha, seed)
-        self._gaps = random.Random(seed + 1)
+        self._gaps, self._factors = random.Random(seed + 1), random.Random(seed + 2)
         # The moment, a number that orders events of one moment, the replica, and the task that is fetched or None.
         self._events: list[tuple[float, int, int, int | None]] = []
         self._order = itertools.count()
@@ -225,7 +227,8 @@ class FleetSimulation:
             return
         rows = model.max_rows
         replica.running, replica.waiting = replica.waiting[:rows], replica.waiting[rows:]
-        seconds = model.batch_seconds + len(replica.running) * model.row_seconds + replica.due_load_seconds
+        factors = self._factors.choices(model.factors, k=len(replica.running))
+        seconds = factors[0] * model.batch_seconds + sum(factors) * model.row_seconds + replica.due_load_seconds
         replica.due_load_seconds = 0.0
         replica.busy_seconds += seconds
         self._push(now + seconds, place, None)
