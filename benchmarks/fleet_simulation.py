@@ -3,10 +3,10 @@
     .venv/bin/python benchmarks/fleet_simulation.py --measured runs/fleet.json [--json runs/fleet-plan.json]
 
 The simulation (`common/fleet_model.py`) has HAProxy's rule and replicas that compute batches. `--measured` is what
-`fleet.py --json` wrote: the simulation takes the CPU time of a batch and of a row from it, and the latencies of a single
-caller, relative to that time, as the factors by which requests differ. It is compared with the benchmark in the copies
-of an adapter, the largest replica's share, and the latencies of requests by a Poisson process. Then it answers the
-three questions for replicas with a core each and requests that do not differ. It takes a minute of one core.
+`fleet.py --json` wrote: the simulation takes the CPU time of a batch and of a row from it, and the latencies of a
+single caller, relative to that time, as the factors by which requests differ. It is compared with the benchmark in the
+copies of an adapter, the largest replica's share, and the latencies of requests by a Poisson process. Then it answers
+the three questions for replicas with a core each and requests that do not differ. It takes a minute of one core.
 """
 
 import json

@@ -21,10 +21,10 @@ from zlib import crc32
 class FleetModel:
     """A fleet and its tasks.
 
-    A batch of at most `max_rows` takes `batch_seconds`, and `row_seconds` for each row, both times one of the `factors`,
-    drawn for each request: inputs differ in length. A load takes `load_seconds` of the replica, and `fetch_seconds`
-    before. Requests for the task of rank r are r^-alpha times those for the first. Without a `factor` the balancer
-    chooses the replica with the fewest requests, whatever the task.
+    A batch of at most `max_rows` takes `batch_seconds`, and `row_seconds` for each row, both times one of the
+    `factors`, drawn for each request: inputs differ in length. A load takes `load_seconds` of the replica, and
+    `fetch_seconds` before. Requests for the task of rank r are r^-alpha times those for the first. Without a `factor`
+    the balancer chooses the replica with the fewest requests, whatever the task.
     """
 
     replicas: int
