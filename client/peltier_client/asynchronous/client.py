@@ -92,8 +92,8 @@ class AsyncClient:
     async def embed(
         self, task: str, texts: str | Iterable[str], **options: Unpack[PredictOptions]
     ) -> list[list[float]]:
-        """The embedding of each text, its first `dimensions` values. The task `_backbone` is the server's backbone
-        without an adapter."""
+        """The embedding of each text, its first `dimensions` values; integers with a `precision` such as `int8`. The
+        task `_backbone` is the server's backbone without an adapter."""
         return await self._sender.send(predict.embed(task, texts, options))
 
     def stream(self, task: str, text: str | TextTuple, **options: Unpack[PredictOptions]) -> AsyncTextStream:

@@ -91,8 +91,8 @@ class Client:
         return self._sender.send(predict.predict(task, inputs, options))
 
     def embed(self, task: str, texts: str | Iterable[str], **options: Unpack[PredictOptions]) -> list[list[float]]:
-        """The embedding of each text, its first `dimensions` values. The task `_backbone` is the server's backbone
-        without an adapter."""
+        """The embedding of each text, its first `dimensions` values; integers with a `precision` such as `int8`. The
+        task `_backbone` is the server's backbone without an adapter."""
         return self._sender.send(predict.embed(task, texts, options))
 
     def stream(self, task: str, text: str | TextTuple, **options: Unpack[PredictOptions]) -> TextStream:

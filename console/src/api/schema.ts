@@ -2277,7 +2277,7 @@ export interface components {
         };
         /**
          * Embedding
-         * @description The vector of the text at `index`; in base64 its float32 values, little-endian.
+         * @description The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian.
          */
         Embedding: {
             /**
@@ -2289,15 +2289,15 @@ export interface components {
             /** Index */
             index: number;
             /** Embedding */
-            embedding: number[] | string;
+            embedding: number[] | number[] | string;
         };
         /**
          * EmbeddingPrediction
-         * @description A vector, whose cosine with those of other texts says how similar they are.
+         * @description A vector, whose cosine with those of other texts says how similar they are; with `precision` its integers.
          */
         EmbeddingPrediction: {
             /** Embedding */
-            embedding: number[];
+            embedding: number[] | number[];
             /** Gates */
             gates?: {
                 [key: string]: (number | null)[];
@@ -2307,8 +2307,9 @@ export interface components {
          * EmbeddingRequest
          * @description `model` is a task reference, or `_backbone`.
          *
-         *     `user` is taken and not used. `truncate` and `priority` are a prediction's and not OpenAI's. Without `truncate` a
-         *     text that is too long is refused, because OpenAI's answers have no field to report it.
+         *     `user` is taken and not used. `truncate`, `priority`, `prompt_name` and the formats of integers are a prediction's
+         *     and not OpenAI's. Without `truncate` a text that is too long is refused, because OpenAI's answers have no field to
+         *     report it.
          */
         EmbeddingRequest: {
             /** Model */
@@ -2320,9 +2321,11 @@ export interface components {
              * @default float
              * @enum {string}
              */
-            encoding_format: "float" | "base64";
+            encoding_format: "float" | "base64" | "int8" | "uint8" | "binary" | "ubinary";
             /** Dimensions */
             dimensions?: number | null;
+            /** Prompt Name */
+            prompt_name?: string | null;
             /** User */
             user?: string | null;
             /**
@@ -3244,6 +3247,7 @@ export interface components {
             /**
              * @default {
              *       "raw_scores": false,
+             *       "precision": "float32",
              *       "truncate": true,
              *       "return_gates": false,
              *       "priority": 0,
@@ -3464,7 +3468,10 @@ export interface components {
          * Parameters
          * @description Options of a prediction. An absent key has the default; the last six are for tasks that generate text.
          *
-         *     `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized.
+         *     `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized. `precision` has
+         *     them quantized as by sentence-transformers: to one of 256 equal steps from -1 to 1 for each value (`int8`, `uint8`),
+         *     or to a bit for each value, eight of them in a number (`binary`, `ubinary`). `prompt_name` puts a prompt of the
+         *     backbone's checkpoint before each text that is embedded.
          *
          *     Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
          *     the task has more; a multilabel task always names every label that applies.
@@ -3488,6 +3495,14 @@ export interface components {
             raw_scores: boolean;
             /** Dimensions */
             dimensions?: number | null;
+            /**
+             * Precision
+             * @default float32
+             * @enum {string}
+             */
+            precision: "float32" | "int8" | "uint8" | "binary" | "ubinary";
+            /** Prompt Name */
+            prompt_name?: string | null;
             /**
              * Truncate
              * @default true
@@ -3592,6 +3607,8 @@ export interface components {
             encoding_format: "float" | "base64";
             /** Dimensions */
             dimensions?: number | null;
+            /** Prompt Name */
+            prompt_name?: string | null;
             /** User */
             user?: string | null;
             /**
@@ -3645,6 +3662,7 @@ export interface components {
             /**
              * @default {
              *       "raw_scores": false,
+             *       "precision": "float32",
              *       "truncate": true,
              *       "return_gates": false,
              *       "priority": 0,
@@ -4566,7 +4584,7 @@ export interface components {
          * @description The request of text-embeddings-inference. `adapter_id` is a task reference, by default the backbone's own task.
          *
          *     With `normalize` the vectors have unit length, whatever the task says, and without it they never do. A text that is
-         *     too long is refused, unless `truncate` is set. `prompt_name` must be null, because tasks have no prompts.
+         *     too long is refused, unless `truncate` is set. `prompt_name` is a prompt of the backbone's checkpoint.
          */
         TextEmbedRequest: {
             /** Inputs */
@@ -4595,7 +4613,7 @@ export interface components {
             /** Dimensions */
             dimensions?: number | null;
             /** Prompt Name */
-            prompt_name?: null;
+            prompt_name?: string | null;
         };
         /**
          * TextPrediction

@@ -50,6 +50,7 @@ from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.prediction_request import (
     PredictionRequest,
     ResolvedTask,
+    add_prompt,
     check_parameters,
     check_stream,
     choose_decoding,
@@ -333,8 +334,9 @@ class Predictor:
     async def _encode(self, request: PredictionRequest, task: TaskSpec) -> list[EncodedInput]:
         windows, tenant = request.budget.windows, request.tenant
         reading = Reading(self._backbone, task, request.parameters, windows.left)
+        inputs = add_prompt(self._backbone.config.sentence_prompts, request.parameters.prompt_name, request.inputs)
         try:
-            encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs, request.reader)
+            encoded = await encode_inputs(self._limits.preparation, reading, tenant, inputs, request.reader)
         except TooManyWindows as error:
             raise windows.refusal(error.excess) from None
         windows.take(count_windows(encoded))
