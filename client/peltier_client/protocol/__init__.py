@@ -33,6 +33,17 @@ from peltier_client.protocol.administration import (
     TenantUsage,
 )
 from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, Split
+from peltier_client.protocol.batches import (
+    MAX_CUSTOM_ID_CHARS,
+    Batch,
+    BatchCounts,
+    BatchEndpoint,
+    BatchError,
+    BatchErrors,
+    BatchList,
+    BatchRequest,
+    BatchStatus,
+)
 from peltier_client.protocol.comparison import (
     MAX_COMPARED_ROWS,
     AnsweredEntity,
@@ -178,6 +189,7 @@ __all__ = [
     "MAX_BEAMS",
     "MAX_COLUMNS",
     "MAX_COMPARED_ROWS",
+    "MAX_CUSTOM_ID_CHARS",
     "MAX_FEEDBACK_LABELS",
     "MAX_INLINE_EXAMPLES",
     "MAX_MULTIPLIER",
@@ -209,7 +221,15 @@ __all__ = [
     "AuditPage",
     "AuditRecord",
     "BackboneInfo",
+    "Batch",
+    "BatchCounts",
+    "BatchEndpoint",
+    "BatchError",
+    "BatchErrors",
     "BatchInfo",
+    "BatchList",
+    "BatchRequest",
+    "BatchStatus",
     "ClassificationPrediction",
     "Column",
     "ComparedAnswers",

@@ -349,7 +349,9 @@ class Predictor:
         parameters, tenant, bare = request.parameters, request.tenant, request.target.artifact is not None
         rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
         deadline = math.inf if request.deadline is None else request.deadline
-        terms = Terms(tenant, deadline, parameters.priority, request.target.context.trace)
+        context = request.target.context
+        priority = -MAX_PRIORITY if context.is_background else parameters.priority
+        terms = Terms(tenant, deadline, priority, context.trace)
         if decoding is None:
             inputs = None
             if len(rows) > len(encoded):

@@ -63,7 +63,9 @@ class EmbeddingRequest(RequestModel):
 
     @property
     def _precision(self) -> Precision:
-        return "float32" if self.encoding_format in ("float", "base64") else self.encoding_format
+        if self.encoding_format == "float" or self.encoding_format == "base64":
+            return "float32"
+        return self.encoding_format
 
 
 class EmbeddingUsage(ResponseModel):
