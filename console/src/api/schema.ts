@@ -2093,7 +2093,7 @@ export interface components {
              */
             object: "list";
             /** Data */
-            data?: components["schemas"]["Batch"][];
+            data: components["schemas"]["Batch"][];
             /** First Id */
             first_id?: string | null;
             /** Last Id */

@@ -1,6 +1,7 @@
 """Batches, by OpenAI's client over a real socket, and by servers that end in the middle of one."""
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -250,6 +251,15 @@ def test_an_expired_batch_keeps_its_results(
     assert [one["custom_id"] for one in wrong] == [f"row-{n}" for n in range(completed, 300)]
     assert {one["error"]["code"] for one in wrong} == {"batch_expired"}
     assert len(rows(client, done.output_file_id)) == completed
+
+
+def test_batches_are_queued_behind_live_requests(client: openai.OpenAI, listening: Listening) -> None:
+    """As a tenant of their own, whose weight is small."""
+    ended(client, begin(client, embeddings(2)))
+    headers = {"authorization": f"Bearer {ADMIN}"}
+    page = httpx2.get(f"{listening.url}/metrics", headers=headers, timeout=30).text
+    assert 'peltier_tenant_rows_total{tenant="default (batches)"}' in page
+    assert re.search(r'^peltier_stored_requests_total\{result="completed"\} [1-9]', page, re.MULTILINE)
 
 
 def test_the_client_of_the_server_has_batches_too(listening: Listening) -> None:
