@@ -1,6 +1,7 @@
 """Answers the requests of batches, a part at a time, while live requests go first."""
 
 import asyncio
+import json
 import logging
 import os
 import secrets
@@ -11,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from peltier_adapters.errors import AdapterError
+from peltier_client.errors import Unavailable
 from peltier_client.protocol import BatchError
 from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound, digest_of
 from peltier_store.registry import BatchPart, LeaseLost, NewFile, QuotaReached, RegistryError, Reservation, StoredBatch
@@ -42,10 +44,8 @@ _PART_BYTES = 8 * 1024 * 1024
 _PART_SECONDS = 10.0
 # Requests in progress, beside live ones.
 _NUM_AT_ONCE = 32
-# The answers of a server that cannot compute the request now, or may not yet.
+# The answers of a server that cannot compute the request now, or may not yet by a quota of the tenant.
 _TEMPORARY = frozenset({429, 503})
-_RETRY_SECONDS = 300.0
-_PAUSE_SECONDS = 30.0
 _STATES = ("validating", "in_progress", "finalizing", "cancelling")
 
 
@@ -171,8 +171,11 @@ class BatchRunner:
                 results.add_error(line, "results_too_large", message)
         else:
             await self._answer(batch, requests.lines(batch.num_done, batch.num_done + _PART_LINES), results)
-        data = results.part()
         completed, failed = len(results.completed), len(results.failed)
+        if not completed + failed:
+            await self._batches.release(batch.id, self._name)
+            return
+        data = results.part()
         reservation = await self._put(data)
         part = BatchPart(batch.num_done, reservation.digest, len(data), completed, failed)
         try:
@@ -185,39 +188,44 @@ class BatchRunner:
 
     async def _answer(self, batch: StoredBatch, lines: Iterable[BatchLine], results: BatchResults) -> None:
         """Adds the results of the first lines, as many as a part may have, in their order."""
-        answers = list[tuple[BatchLine, asyncio.Task[AppAnswer]]]()
-        places, ends_at, num_bytes = asyncio.Semaphore(_NUM_AT_ONCE), time.monotonic() + _PART_SECONDS, 0
-
-        async def answer(line: BatchLine) -> AppAnswer:
-            nonlocal num_bytes
-            try:
-                found = await self._ask(batch, line)
-                num_bytes += len(found.body)
-                return found
-            finally:
-                places.release()
-
+        turn, answers = _Turn(), list[tuple[BatchLine, asyncio.Task[AppAnswer | None]]]()
         async with asyncio.TaskGroup() as group:
             for line in lines:
-                await places.acquire()
-                if answers and (time.monotonic() > ends_at or num_bytes > _PART_BYTES):
+                await turn.places.acquire()
+                if answers and turn.is_over:
                     break
-                num_bytes += len(line.body)
-                answers.append((line, group.create_task(answer(line))))
+                turn.num_bytes += len(line.body)
+                answers.append((line, group.create_task(self._ask(batch, line, turn))))
         for line, done in answers:
-            results.add(line, done.result())
+            answer = done.result()
+            if answer is None:
+                return
+            results.add(line, answer)
 
-    async def _ask(self, batch: StoredBatch, line: BatchLine) -> AppAnswer:
-        """The server's own answer to a request, which waits as long as the server or a quota of the tenant wants."""
+    async def _ask(self, batch: StoredBatch, line: BatchLine, turn: "_Turn") -> AppAnswer | None:
+        """The server's own answer to a request; None if there is none in this turn."""
         caller = Caller(batch.tenant, frozenset({"predict"}), batch.created_by)
         headers = {"content-type": "application/json", "x-request-id": f"{batch.id}-{line.number}"}
         call = AppCall("POST", batch.endpoint, line.body, headers, {STORED_CALLER: caller})
-        ends_at = time.monotonic() + _RETRY_SECONDS
-        while True:
+        try:
             answer = await call.send(self._app)
-            if answer.status not in _TEMPORARY or time.monotonic() > ends_at:
-                return answer
-            await asyncio.sleep(min(float(answer.headers.get("retry-after", 1)), _PAUSE_SECONDS))
+            if answer.status in _TEMPORARY:
+                answer = await self._ask_again(call, answer, turn)
+            turn.num_bytes += len(answer.body)
+        finally:
+            turn.places.release()
+        # A store or an adapter that stays away is the result of the request. Other requests wait until they expire.
+        return None if answer.status in _TEMPORARY and not _is_unavailable(answer) else answer
+
+    async def _ask_again(self, call: AppCall, answer: AppAnswer, turn: "_Turn") -> AppAnswer:
+        """The last answer of the turn to a request: one request after the other, so that the first ones are answered
+        first."""
+        turn.is_limited = True
+        async with turn.retries:
+            while answer.status in _TEMPORARY and (seconds_left := turn.ends_at - time.monotonic()) > 0:
+                await asyncio.sleep(min(float(answer.headers.get("retry-after", 1)), seconds_left))
+                answer = await call.send(self._app)
+        return answer
 
     async def _finish(
         self,
@@ -255,3 +263,22 @@ class BatchRunner:
         reservation = await self._store.registry.reserve(await asyncio.to_thread(digest_of, data))
         await self._store.blobs.put(data)
         return reservation
+
+
+class _Turn:
+    """The requests of a turn. After the first one that has to wait, no others begin."""
+
+    def __init__(self) -> None:
+        self.ends_at = time.monotonic() + _PART_SECONDS
+        self.places, self.retries = asyncio.Semaphore(_NUM_AT_ONCE), asyncio.Lock()
+        self.num_bytes = 0
+        self.is_limited = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more requests begin."""
+        return self.is_limited or self.num_bytes > _PART_BYTES or time.monotonic() > self.ends_at
+
+
+def _is_unavailable(answer: AppAnswer) -> bool:
+    return answer.status == Unavailable.status and json.loads(answer.body)["error"]["code"] == Unavailable.code
