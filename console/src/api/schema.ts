@@ -4492,7 +4492,8 @@ export interface components {
         };
         /**
          * SimilarityParameters
-         * @description A text that is too long is refused, unless `truncate` is set. `prompt_name` must be null.
+         * @description A text that is too long is refused, unless `truncate` is set. `prompt_name` is a prompt of the backbone's
+         *     checkpoint.
          */
         SimilarityParameters: {
             /**
@@ -4507,7 +4508,7 @@ export interface components {
              */
             truncation_direction: "right" | "Right";
             /** Prompt Name */
-            prompt_name?: null;
+            prompt_name?: string | null;
         };
         /**
          * SimilarityRequest

@@ -122,11 +122,12 @@ class SimilarityInputs(RequestModel):
 
 
 class SimilarityParameters(RequestModel):
-    """A text that is too long is refused, unless `truncate` is set. `prompt_name` must be null."""
+    """A text that is too long is refused, unless `truncate` is set. `prompt_name` is a prompt of the backbone's
+    checkpoint."""
 
     truncate: StrictBool | None = False
     truncation_direction: TruncationDirection = "right"
-    prompt_name: Annotated[None, state_rule("must be null: tasks have no prompts")] = None
+    prompt_name: Text | None = None
 
 
 class SimilarityRequest(RequestModel):
@@ -185,7 +186,8 @@ async def similarity(body: SimilarityRequest, request: Request) -> Response:
     service = accept(request)
     target = resolve_embedding(request, service, body.adapter_id)
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
-    parameters = Parameters(truncate=body.parameters is not None and bool(body.parameters.truncate))
+    asked = body.parameters or SimilarityParameters()
+    parameters = Parameters(truncate=bool(asked.truncate), prompt_name=asked.prompt_name)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, texts, parameters))
     cosines = await request.app.state.preparation.run(
         target.context.tenant, len(texts) * target.entry.num_dimensions, partial(_cosines, done)

@@ -116,6 +116,10 @@ def test_prompts_come_before_texts(listen: Listen, bert_directory: Path, tmp_pat
             asked = {"prompt_name": "query"}
             found = theirs.embeddings.create(model="_backbone", input="good", extra_body=asked, encoding_format="float")
             assert [one.embedding for one in found.data] == expected
+        texts = {"source_sentence": "a plot good", "sentences": ["good"]}
+        alike = httpx2.post(f"{other.url}/similarity", json={"inputs": texts}, timeout=30).json()
+        named = {"inputs": {**texts, "source_sentence": "good"}, "parameters": {"prompt_name": "query"}}
+        assert alike[0] < httpx2.post(f"{other.url}/similarity", json=named, timeout=30).json()[0] == pytest.approx(1)
         for path in ("/embed", "/v1/embeddings"):
             body = {"input" if path.startswith("/v1") else "inputs": "good", "prompt_name": "title"}
             answer = httpx2.post(f"{other.url}{path}", json=body | {"model": "_backbone"} if "v1" in path else body)
