@@ -239,6 +239,9 @@ def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone
     assert re.search(
         '"request_id":"letter-1","row":1,.*"counted":true', run_page("docs/guides/rollouts.md", clone, server.url)
     )
+    assert "completed BatchRequestCounts(completed=2, failed=0, total=2)" in run_page(
+        "docs/guides/batches.md", clone, server.url
+    )
     output = run_page("docs/guides/publish.md", clone, server.url)
     assert re.search(r"^x-adapter-version: [12]", output, flags=re.MULTILINE)
     audit = server.client.get("/v1/audit", params={"limit": 11}).json()["records"]

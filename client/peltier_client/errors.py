@@ -10,6 +10,7 @@ PeltierError
     - TrainingNotFound    404 training_not_found
     - FileNotFound        404 file_not_found
     - AnswerNotFound      404 answer_not_found
+    - BatchNotFound       404 batch_not_found
   x MethodNotAllowed      405 method_not_allowed
   x TooSlow               408 too_slow
   x Conflict              409 conflict
@@ -133,6 +134,12 @@ class AnswerNotFound(NotFound):
     """No answer to the tenant is recorded for this request and row."""
 
     code = "answer_not_found"
+
+
+class BatchNotFound(NotFound):
+    """No batch of the tenant has this id."""
+
+    code = "batch_not_found"
 
 
 class MethodNotAllowed(PeltierError):

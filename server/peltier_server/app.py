@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from peltier_server.auth.authenticator import Authenticator, create_authenticator
 from peltier_server.auth.credentials import Credentials, load_secret
 from peltier_server.auth.keyring import Keyring
+from peltier_server.batches.runner import BatchRunner
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Application, AppState, MetricsPages
 from peltier_server.http.lifecycle import Lifecycle
@@ -22,7 +23,7 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.protocols import classify, embed, pooling, rerank
 from peltier_server.protocols.oip import routes as oip
 from peltier_server.protocols.oip.messages import OIP_ERRORS
-from peltier_server.protocols.openai import fine_tuning
+from peltier_server.protocols.openai import batches, fine_tuning
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.quotas.enforcer import QuotaEnforcer
@@ -58,6 +59,7 @@ _ROUTERS = (
     compare.router,
     openai.router,
     fine_tuning.router,
+    batches.router,
     rerank.router,
     embed.router,
     classify.router,
@@ -129,7 +131,7 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, re
     if settings.training.worker:
         require_training()
     grpc = None if settings.network.grpc_port is None else _create_grpc(app, settings)
-    app.router.lifespan_context = partial(_run, settings, state, authenticator, telemetry, grpc)
+    app.router.lifespan_context = partial(_run, settings, authenticator, telemetry, grpc)
     app.add_middleware(
         RequestMiddleware, state=state, settings=settings, authenticator=authenticator, tracer=telemetry.tracer
     )
@@ -158,14 +160,14 @@ def _create_grpc(app: FastAPI, settings: Settings) -> RpcServer:
 @asynccontextmanager
 async def _run(
     settings: Settings,
-    state: AppState,
     authenticator: Authenticator,
     telemetry: Telemetry,
     grpc: RpcServer | None,
-    _: FastAPI,
+    app: FastAPI,
 ) -> AsyncIterator[None]:
     """The block in which the app serves."""
-    loading = asyncio.create_task(_load(settings, state, authenticator))
+    state: AppState = app.state  # type: ignore[assignment]
+    loading = asyncio.create_task(_load(app, settings, authenticator))
     telemetry.start()
     if grpc is not None:
         try:
@@ -179,15 +181,18 @@ async def _run(
         return
     if grpc is not None:
         await grpc.stop()
-    service = (await asyncio.gather(loading, return_exceptions=True))[0]
-    if isinstance(service, Service):
+    loaded = (await asyncio.gather(loading, return_exceptions=True))[0]
+    if isinstance(loaded, tuple):
+        service, batch_runner = loaded
+        await batch_runner.close()
         await service.close()
     state.preparation.close()
     await state.enforcer.rates.close()
     await telemetry.close()
 
 
-async def _load(settings: Settings, state: AppState, authenticator: Authenticator) -> Service | None:
+async def _load(app: FastAPI, settings: Settings, authenticator: Authenticator) -> tuple[Service, BatchRunner] | None:
+    state: AppState = app.state  # type: ignore[assignment]
     try:
         secret = await asyncio.to_thread(load_secret, settings.auth.secret, settings.store.registry)
         authenticator.keyring.unlock(Credentials(secret))
@@ -197,4 +202,6 @@ async def _load(settings: Settings, state: AppState, authenticator: Authenticato
         return None
     state.lifecycle.start(service)
     service.watchdog.start(state.lifecycle.fail)
-    return service
+    batch_runner = BatchRunner(app, service.store, settings.batches, state.metrics)
+    batch_runner.start()
+    return service, batch_runner

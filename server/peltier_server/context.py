@@ -43,6 +43,8 @@ class RequestContext:
     admitted: bool = True
     # None until the caller is authenticated, and for routes that need no key.
     known_caller: Caller | None = None
+    # Whether nobody waits for the answer: all other requests go first.
+    is_background: bool = False
     # While the route reads the body.
     body_limit: BodyLimit | None = None
     # The headers of quotas for an answer with this status.

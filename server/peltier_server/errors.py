@@ -13,6 +13,7 @@ from peltier_client.errors import (
     AnswerNotFound,
     ArtifactRefused,
     BadRequest,
+    BatchNotFound,
     Conflict,
     DeadlinePassed,
     Draining,
@@ -39,6 +40,7 @@ from peltier_store.blobs.blobs import BlobError, BlobStoreFull, BlobStoreGone
 from peltier_store.registry import (
     AdapterUnknown,
     AnswerUnknown,
+    BatchUnknown,
     BlobBusy,
     FileUnknown,
     InvalidRecord,
@@ -80,6 +82,7 @@ _REGISTRY_ERRORS: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (FileUnknown, FileNotFound),
     (TrainingUnknown, TrainingNotFound),
     (AnswerUnknown, AnswerNotFound),
+    (BatchUnknown, BatchNotFound),
     (NotRegistered, NotFound),
     (RegistryConflict, Conflict),
     (InvalidRecord, InvalidInput),

@@ -321,6 +321,15 @@ class TrainingSettings(SettingsGroup):
     max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
 
 
+class BatchSettings(SettingsGroup):
+    """The batches of requests in files that the server accepts."""
+
+    max_batch_lines: Count = setting(50_000, "Maximum requests of a batch.")
+    max_batch_result_bytes: Count = setting(
+        256 * MIB, "Bytes of a batch's results after which its other requests fail; the server holds them in memory."
+    )
+
+
 class FeedbackSettings(SettingsGroup):
     """What is kept of answers until feedback arrives, during guarded changes of aliases and, if wanted, otherwise."""
 
@@ -380,6 +389,7 @@ class Settings(SettingsGroup):
     memory: MemorySettings = Field(default_factory=MemorySettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     training: TrainingSettings = Field(default_factory=TrainingSettings)
+    batches: BatchSettings = Field(default_factory=BatchSettings)
     feedback: FeedbackSettings = Field(default_factory=FeedbackSettings)
 
 

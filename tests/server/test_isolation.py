@@ -5,6 +5,7 @@ the two must be the same byte for byte once the name is.
 """
 
 import asyncio
+import json
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable
@@ -92,6 +93,12 @@ TRAINED: list[tuple[str, str, object]] = [
     ("POST", "/v1/fine_tuning/jobs/{training}/cancel", None),
     ("POST", "/v1/fine_tuning/jobs/{training}/pause", None),
     ("POST", "/v1/fine_tuning/jobs/{training}/resume", None),
+]
+BATCHED: list[tuple[str, str, object]] = [
+    ("POST", "/v1/batches", {"input_file_id": "{file}", "endpoint": "/v1/embeddings", "completion_window": "24h"}),
+    ("GET", "/v1/batches/{batch}", None),
+    ("GET", "/v1/batches?after={batch}", None),
+    ("POST", "/v1/batches/{batch}/cancel", None),
 ]
 REFERENCES = ["{name}", "{name}@1", "{name}@9", "{name}@live", "a:{name}", "a:{name}@1", "a:{name}@9", "a:{name}@live"]
 
@@ -187,6 +194,28 @@ async def test_another_tenants_trainings_and_files_do_not_exist(street: Street) 
     assert (await street.ask("b", "GET", "/v1/trainings")).json() == {"trainings": [], "next_cursor": None}
     assert (await street.ask("b", "GET", "/v1/files")).json()["data"] == []
     assert (await street.ask("a", "GET", f"/v1/trainings/{made['id']}")).json() == made
+
+
+async def test_another_tenants_batches_do_not_exist(street: Street) -> None:
+    """By the ids of one and of its files, on every route that takes them."""
+    row = {"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": {"model": "_backbone", "input": "a"}}
+    headers = {"authorization": f"Bearer {street.keys['a']}"}
+    files = {"file": ("rows.jsonl", json.dumps(row).encode())}
+    sent = await street.running.client.post("/v1/files", files=files, data={"purpose": "batch"}, headers=headers)
+    asked = {"input_file_id": sent.json()["id"], "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    made = (await street.ask("a", "POST", "/v1/batches", asked)).json()
+    ids = {"batch": made["id"], "file": made["input_file_id"]}
+    missing = {name: value[:6] + "0" * (len(value) - 6) for name, value in ids.items()}
+    for method, path, body in BATCHED:
+        answers = []
+        for named in (ids, missing):
+            answer = await street.ask("b", method, str(put_in(path, **named)), put_in(body, **named))
+            shown = seen(answer, named["file"])
+            answers.append((*shown[:2], shown[2].replace(named["batch"].encode(), b"NAME")))
+        assert answers[0] == answers[1], (method, path)
+        assert answers[0][0] == 404, (method, path)
+    assert (await street.ask("b", "GET", "/v1/batches")).json()["data"] == []
+    assert (await street.ask("a", "GET", f"/v1/batches/{made['id']}")).json()["cancelling_at"] is None
 
 
 async def test_another_tenants_answers_do_not_exist(

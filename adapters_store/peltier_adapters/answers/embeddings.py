@@ -2,12 +2,15 @@
 
 import math
 from base64 import b64encode
+from typing import Literal
 
 import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_adapters.spec.tasks import TaskSpec
+
+Precision = Literal["int8", "uint8", "binary", "ubinary"]
 
 # Nine significant digits tell all float32 apart.
 _DIGITS = 9
@@ -30,6 +33,22 @@ def relative_distance(found: Tensor, wanted: Tensor) -> float:
 def to_base64(embedding: Tensor) -> str:
     """The values of an embedding [size] in float32, little-endian, in base64."""
     return b64encode(embedding.numpy().astype("<f4", copy=False).tobytes()).decode()
+
+
+def quantize(embedding: Tensor, precision: Precision) -> list[int]:
+    """The values of an embedding [size] as `quantize_embeddings` of sentence-transformers has them.
+
+    `int8` and `uint8` are the number of the value's bucket among 256 of equal width from -1 to 1, the range of the
+    values of a vector of unit length. `binary` (signed) and `ubinary` (unsigned) have a bit for each value, set above
+    0: eight of them are a number, the first one its highest bit, and zeros fill the last number.
+    """
+    values = embedding.numpy()
+    if precision in ("binary", "ubinary"):
+        numbers = np.packbits(values > 0)
+    else:
+        numbers = np.clip(np.floor((values + np.float32(1)) / (np.float32(2) / np.float32(255))), 0, 255)
+    found: list[int] = (numbers.astype(np.int64) - (128 if precision in ("int8", "binary") else 0)).tolist()
+    return found
 
 
 def to_list(embedding: Tensor) -> list[float]:

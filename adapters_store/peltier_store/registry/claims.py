@@ -5,8 +5,9 @@ A digest is in one of three states. Each change of state is one writing transact
 - *reserved*: rows in `reservations`, one per upload. `reserve` inserts one before the bytes are stored, and refuses
   while the digest is being collected. `publish` turns the reservation into a version, and refuses if it is gone; so do
   the operations that record a file, a checkpoint or a trained artifact.
-- *recorded*: a row in `versions`, live or deleted, in `files` or in `trainings`. Only `purge` removes a version, after
-  the grace period; the owner deletes files and trainings, and a newer checkpoint replaces the older one.
+- *recorded*: a row in `versions`, live or deleted, in `files`, in `trainings` or in `batch_parts`. Only `purge`
+  removes a version, after the grace period; the owner deletes files and trainings, a newer checkpoint replaces the
+  older one, and the files of a batch replace its parts.
 - *being collected*: a row in `collections`. `begin_collection` inserts it only for a digest that is neither reserved
   nor recorded. The collector then deletes the bytes, and `end_collection` removes the row.
 

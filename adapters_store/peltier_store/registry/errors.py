@@ -8,13 +8,14 @@ RegistryError           the database itself failed, or cannot be used
     - KeyUnknown
     - FileUnknown
     - TrainingUnknown
+    - BatchUnknown
     - AnswerUnknown
   x RegistryConflict    an existing record forbids the change
   x InvalidRecord       a given value breaks a rule
   x RegistryGone        the database is missing, replaced, older than before, or damaged
   x RegistryFull        the database's disk is full
   x QuotaReached        the tenant would own more than it may
-  x LeaseLost           another process has taken the training, or its lease has ended
+  x LeaseLost           another process has taken the training or the batch
   x BlobBusy            a collector is deleting the bytes, or may have deleted them: store them again
 """
 
@@ -53,6 +54,10 @@ class TrainingUnknown(NotRegistered):
     """The tenant has no training of this id."""
 
 
+class BatchUnknown(NotRegistered):
+    """The tenant has no batch of this id."""
+
+
 class AnswerUnknown(NotRegistered):
     """No answer to the tenant is recorded for this request and row."""
 
@@ -82,4 +87,4 @@ class BlobBusy(RegistryError):
 
 
 class LeaseLost(RegistryError):
-    """The process that holds a training has lost it, and must not go on with it."""
+    """The process that holds a training or a batch has lost it, and must not go on with it."""

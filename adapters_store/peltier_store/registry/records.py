@@ -1,7 +1,7 @@
 """The registry's records, which are frozen values read in one transaction, and the rules for their names and texts."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,9 @@ PINNED_TIERS = ("device", "host")
 # The states of a training. The last three are final.
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 STATES = ("queued", "running", "paused", "evaluating", "publishing", *FINAL_STATES)
+# The states of a batch. The last four are final.
+ENDED_BATCHES = ("completed", "failed", "cancelled", "expired")
+BATCH_STATES = ("validating", "in_progress", "finalizing", "cancelling", *ENDED_BATCHES)
 # The states of a rollout; only the first is not final.
 ROLLOUT_STATES = ("running", "promoted", "rolled_back", "stopped")
 # The kinds of a training's events.
@@ -214,7 +217,7 @@ class StorageUsage:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A tenant's uploaded examples, or with `is_inline` those that belong to a training."""
+    """A tenant's uploaded examples or requests, results of a batch, or with `is_inline` examples of a training."""
 
     id: str
     tenant: str
@@ -282,6 +285,89 @@ class StoredTraining:
 
 
 @dataclass(frozen=True)
+class BatchDraft:
+    """A batch to be created: what it is to ask of `endpoint`, with the requests in a file."""
+
+    endpoint: str
+    input_file_id: str
+    completion_window: str
+    expires_at: datetime
+    request_metadata: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class StoredBatch:
+    """A batch of requests with its state: one of `BATCH_STATES`.
+
+    While a server works on a part of it, `holder` is the name of that process and `lease_expires_at` the time at which
+    another may take the batch. `attempts` counts the servers that began since its newest part, and `served_at` is when
+    the last one began. `num_completed` and `num_failed` of its `num_lines` lines, the first ones, have results in
+    parts or, at the end, in the two files. `errors` say why it failed.
+    """
+
+    id: str
+    tenant: str
+    endpoint: str
+    state: str
+    input_file_id: str
+    completion_window: str
+    request_metadata: Mapping[str, str] | None
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    started_at: datetime | None = None
+    finalizing_at: datetime | None = None
+    cancelling_at: datetime | None = None
+    finished_at: datetime | None = None
+    served_at: datetime | None = None
+    num_lines: int = 0
+    num_completed: int = 0
+    num_failed: int = 0
+    errors: Sequence[Mapping[str, Any]] | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    holder: str | None = None
+    lease_expires_at: datetime | None = None
+    attempts: int = 0
+
+    @property
+    def num_done(self) -> int:
+        """The lines that have results."""
+        return self.num_completed + self.num_failed
+
+
+@dataclass(frozen=True)
+class BatchPart:
+    """The results of the lines of a batch from `first_line` on, one after the other. The blob has a line of JSON for
+    each, the `num_completed` answers before the `num_failed` errors."""
+
+    first_line: int
+    digest: str
+    size_bytes: int
+    num_completed: int
+    num_failed: int
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A claim on bytes that an upload will publish: collectors keep them until `expires_at`."""
+
+    token: str
+    digest: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """Stored, reserved bytes that become a file."""
+
+    reservation: Reservation
+    name: str
+    size_bytes: int
+    num_rows: int
+
+
+@dataclass(frozen=True)
 class NewEvent:
     """Something that happens to a training: `kind` is one of `EVENTS`, `message` a sentence."""
 
@@ -309,15 +395,6 @@ class RegistrySnapshot:
     adapters: tuple[AdapterRecord, ...]
     tenants: tuple[TenantRecord, ...]
     keys: tuple[Key, ...] = ()
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """A claim on bytes that an upload will publish: collectors keep them until `expires_at`."""
-
-    token: str
-    digest: str
-    expires_at: datetime
 
 
 def check_name(kind: str, name: str) -> None:

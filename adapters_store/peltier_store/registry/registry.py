@@ -1,4 +1,5 @@
-"""The registry: operations on tenants, keys, adapters, versions and aliases, and of files, trainings and rollouts."""
+"""The registry: operations on tenants, keys, adapters, versions and aliases, and on files, trainings, batches and
+rollouts."""
 
 import asyncio
 from collections import defaultdict
@@ -10,6 +11,7 @@ from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
 from peltier_store.registry import aliases, claims, pins, reports, tenants, versions
 from peltier_store.registry.aliases import alias_of, select_aliases
+from peltier_store.registry.batches import BatchRegistry
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.errors import RegistryError
@@ -103,7 +105,7 @@ class Registry:
 
     Tasks may share a registry, and processes may share its database. Each change is one transaction, which also adds an
     entry with its `actor` to the audit log. Every failure is a RegistryError of one sentence. `contents` are its rows,
-    for backups; `files`, `trainings` and `rollouts` are the operations on these.
+    for backups; `files`, `trainings`, `batches` and `rollouts` are the operations on these.
     """
 
     def __init__(self, url: URL) -> None:
@@ -111,6 +113,7 @@ class Registry:
         self.contents = Contents(self._transactions)
         self.files = FileRegistry(self._transactions)
         self.trainings = TrainingRegistry(self._transactions)
+        self.batches = BatchRegistry(self._transactions)
         self.rollouts = RolloutRegistry(self._transactions)
 
     @classmethod

@@ -191,7 +191,7 @@ Index(
 
 
 class FileRow(Base):
-    """Examples for trainings. The blob is needed as long as the row exists."""
+    """Examples for trainings, or requests or results of batches. The blob is needed as long as the row exists."""
 
     __tablename__ = "files"
 
@@ -246,6 +246,55 @@ class TrainingRow(Base):
 
 
 Index("ix_trainings_tenant_created_at", TrainingRow.tenant, TrainingRow.created_at)
+
+
+class BatchRow(Base):
+    """A batch of requests in a file, which is also an entry of the servers' queue; `records.StoredBatch` describes the
+    columns."""
+
+    __tablename__ = "batches"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
+    endpoint: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(Text, index=True)
+    input_file_id: Mapped[str] = mapped_column(Text, index=True)
+    completion_window: Mapped[str] = mapped_column(Text)
+    request_metadata: Mapped[dict[str, str] | None] = mapped_column(JSON(none_as_null=True))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finalizing_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    cancelling_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    served_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    num_lines: Mapped[int] = mapped_column(BigInteger)
+    num_completed: Mapped[int] = mapped_column(BigInteger)
+    num_failed: Mapped[int] = mapped_column(BigInteger)
+    errors: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
+    output_file_id: Mapped[str | None] = mapped_column(Text)
+    error_file_id: Mapped[str | None] = mapped_column(Text)
+    holder: Mapped[str | None] = mapped_column(Text)
+    lease_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    attempts: Mapped[int]
+
+
+Index("ix_batches_tenant_created_at", BatchRow.tenant, BatchRow.created_at)
+
+
+class BatchPartRow(Base):
+    """The results of consecutive lines of a batch, until they are in its files. The blob has a line of JSON for each,
+    the `num_completed` answers before the `num_failed` errors."""
+
+    __tablename__ = "batch_parts"
+
+    batch_id: Mapped[str] = mapped_column(ForeignKey(BatchRow.id, ondelete="CASCADE"), primary_key=True)
+    first_line: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    digest: Mapped[str] = mapped_column(Text, index=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    num_completed: Mapped[int] = mapped_column(BigInteger)
+    num_failed: Mapped[int] = mapped_column(BigInteger)
 
 
 class TrainingEventRow(Base):
@@ -319,7 +368,13 @@ class AnswerRow(Base):
 
 Index("ix_answers_tenant_id", AnswerRow.tenant, AnswerRow.id)
 # Every column that names a blob which must be kept.
-BLOB_COLUMNS = (VersionRow.digest, FileRow.digest, TrainingRow.checkpoint_digest, TrainingRow.artifact_digest)
+BLOB_COLUMNS = (
+    VersionRow.digest,
+    FileRow.digest,
+    TrainingRow.checkpoint_digest,
+    TrainingRow.artifact_digest,
+    BatchPartRow.digest,
+)
 
 
 class AuditRow(Base):

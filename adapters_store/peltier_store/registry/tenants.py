@@ -21,6 +21,8 @@ from peltier_store.registry.records import (
 )
 from peltier_store.registry.tables import (
     AdapterRow,
+    BatchPartRow,
+    BatchRow,
     FileRow,
     KeyRow,
     ReportRow,
@@ -166,7 +168,8 @@ def _stored_bytes(connection: Connection, tenant: str) -> int:
     ):
         summed = select(func.coalesce(func.sum(size), 0)).where(tenants == tenant)
         total += int(connection.execute(summed).scalar_one())
-    return total
+    parts = select(func.coalesce(func.sum(BatchPartRow.size_bytes), 0)).join(BatchRow)
+    return total + int(connection.execute(parts.where(BatchRow.tenant == tenant)).scalar_one())
 
 
 def create_key(writing: WriteTransaction, key: Key) -> Key:

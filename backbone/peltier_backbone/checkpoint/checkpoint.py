@@ -10,14 +10,22 @@ from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 
 from peltier_backbone.checkpoint.sentence_pooling import POOLING_FILE
+from peltier_backbone.checkpoint.sentence_prompts import PROMPTS_FILE
 from peltier_backbone.errors import BackboneError
 
 if TYPE_CHECKING:
     import torch
 
 CHECKPOINT_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "config.json", "tokenizer*", "vocab*", "merges.txt"]
-CHECKPOINT_PATTERNS += ["special_tokens_map.json", "spiece.model", "spm.model", "sentencepiece.bpe.model", POOLING_FILE]
-_CONFIG_PATTERNS = ["config.json", POOLING_FILE]
+CHECKPOINT_PATTERNS += [
+    "special_tokens_map.json",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece.bpe.model",
+    POOLING_FILE,
+    PROMPTS_FILE,
+]
+_CONFIG_PATTERNS = ["config.json", POOLING_FILE, PROMPTS_FILE]
 
 
 def find_checkpoint(name: str, *, config_only: bool = False) -> Path:

@@ -12,6 +12,7 @@ from peltier_backbone.checkpoint.deberta_config import DebertaConfig, parse_debe
 from peltier_backbone.checkpoint.fields import Fields
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig, parse_modernbert
 from peltier_backbone.checkpoint.sentence_pooling import read_sentence_pooling
+from peltier_backbone.checkpoint.sentence_prompts import read_sentence_prompts
 from peltier_backbone.checkpoint.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
 from peltier_backbone.checkpoint.t5_config import T5Config, parse_t5
 from peltier_backbone.errors import BackboneError
@@ -37,7 +38,7 @@ _PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIE
 
 
 def load_config(directory: Path) -> Config:
-    """Read `config.json` in `directory`, and the pooling file of a sentence-transformers encoder. Raises a
+    """Read `config.json` in `directory`, and the pooling and the prompts of a sentence-transformers encoder. Raises a
     `BackboneError` that names a missing or unsupported field."""
     path = directory / "config.json"
     try:
@@ -49,7 +50,10 @@ def load_config(directory: Path) -> Config:
     if not isinstance(raw, dict):
         raise BackboneError(f"{path} holds no JSON object")
     config = parse_config(raw, str(path))
-    return config if config.generates else replace(config, sentence_pooling=read_sentence_pooling(directory))
+    if config.generates:
+        return config
+    pooling, prompts = read_sentence_pooling(directory), read_sentence_prompts(directory)
+    return replace(config, sentence_pooling=pooling, sentence_prompts=prompts)
 
 
 def parse_config(raw: dict[str, Any], source: str) -> Config:

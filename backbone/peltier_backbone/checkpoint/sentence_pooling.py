@@ -15,7 +15,12 @@ _FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "
 def read_sentence_pooling(directory: Path) -> SentencePooling | None:
     """The pooling that `1_Pooling/config.json` of the checkpoint in `directory` names. None without that file, and for
     a pooling that no head supports (weighted, or several). Raises a `BackboneError` if it cannot read the file."""
-    path = directory / POOLING_FILE
+    raw = read_object(directory / POOLING_FILE)
+    return None if raw is None else _MODES.get(_mode(raw))
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None without the file. Raises a `BackboneError` if it cannot be read."""
     try:
         raw = json.loads(path.read_text())
     except FileNotFoundError:
@@ -24,7 +29,7 @@ def read_sentence_pooling(directory: Path) -> SentencePooling | None:
         raise BackboneError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(raw, dict):
         raise BackboneError(f"{path} holds no JSON object")
-    return _MODES.get(_mode(raw))
+    return raw
 
 
 def _mode(raw: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The interface of every backbone's configuration; imports no torch."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
@@ -19,7 +20,8 @@ class BackboneConfig(ABC):
 
     Blocks, attentions and norms are numbered through the whole model, in an encoder-decoder from the encoder on. So a
     part of an adapter has one tensor for all of them. `sentence_pooling` is the pooling that an encoder's
-    sentence-transformers checkpoint was trained with. Training uses `dropout`, the checkpoint's rate for hidden states.
+    sentence-transformers checkpoint was trained with, and `sentence_prompts` are its prompts by name. Training uses
+    `dropout`, the checkpoint's rate for hidden states.
     """
 
     generates: ClassVar[bool] = False  # whether the model has a decoder that writes text
@@ -34,6 +36,7 @@ class BackboneConfig(ABC):
     pad_token_id: int
     norm_eps: float
     sentence_pooling: SentencePooling | None = field(default=None, kw_only=True)
+    sentence_prompts: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
     dropout: float = field(default=0.0, kw_only=True)
 
     @property

@@ -9,6 +9,7 @@ from typing import Self, Unpack
 
 import httpx2
 
+from peltier_client.asynchronous.batches import AsyncBatches
 from peltier_client.asynchronous.files import AsyncFiles
 from peltier_client.asynchronous.sender import AsyncSender
 from peltier_client.asynchronous.text_stream import AsyncTextStream
@@ -81,6 +82,7 @@ class AsyncClient:
     ) -> None:
         self._sender = AsyncSender(ServerConnection.create(url, api_key, timeout, max_attempts), transport)
         self.files = AsyncFiles(self._sender)
+        self.batches = AsyncBatches(self._sender)
         self.trainings = AsyncTrainings(self._sender)
 
     async def predict(
@@ -92,8 +94,8 @@ class AsyncClient:
     async def embed(
         self, task: str, texts: str | Iterable[str], **options: Unpack[PredictOptions]
     ) -> list[list[float]]:
-        """The embedding of each text, its first `dimensions` values. The task `_backbone` is the server's backbone
-        without an adapter."""
+        """The embedding of each text, its first `dimensions` values; integers with a `precision` such as `int8`. The
+        task `_backbone` is the server's backbone without an adapter."""
         return await self._sender.send(predict.embed(task, texts, options))
 
     def stream(self, task: str, text: str | TextTuple, **options: Unpack[PredictOptions]) -> AsyncTextStream:

@@ -1,29 +1,35 @@
-"""Uploaded files of examples, for asynchronous code."""
+"""Files of examples, and of requests and results of batches, for asynchronous code."""
 
 from collections.abc import AsyncIterator
 from os import PathLike
 
 from peltier_client.asynchronous.sender import AsyncSender
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol import File
+from peltier_client.protocol import File, FilePurpose
 from peltier_client.resources import files
 
 
 class AsyncFiles:
-    """The uploaded files of examples: `client.files`."""
+    """The files of the tenant: `client.files`."""
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
 
     async def create(
-        self, content: str | PathLike[str] | bytes, name: str | None = None, on_progress: OnProgress | None = None
+        self,
+        content: str | PathLike[str] | bytes,
+        name: str | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        purpose: FilePurpose = "fine-tune",
     ) -> File:
-        """Upload examples, a path or bytes, for trainings. `name` tells their form: .jsonl, .csv or .tsv.
+        """Upload examples, a path or bytes, for trainings. `name` tells their form: .jsonl, .csv or .tsv. With the
+        purpose `batch` it is a file of requests, in .jsonl.
 
         A file whose name ends in .gz is sent decompressed. Bytes without a `name` are JSONL.
         `on_progress` is called with the bytes sent so far and in all.
         """
-        return await self._sender.send(files.create_file(content, name, on_progress))
+        return await self._sender.send(files.create_file(content, name, on_progress, purpose))
 
     async def get(self, file_id: str) -> File:
         """What is known of one file, or `FileNotFound`."""
@@ -34,7 +40,7 @@ class AsyncFiles:
         return await self._sender.send(files.read_content(file_id))
 
     async def delete(self, file_id: str) -> None:
-        """Delete one file; a file that a training still reads raises `Conflict`."""
+        """Delete one file; a file that a training or a batch still reads raises `Conflict`."""
         await self._sender.send(files.delete_file(file_id))
 
     def list(self) -> AsyncIterator[File]:

@@ -117,6 +117,9 @@ class PredictFlags:
     seed: Annotated[int | None, typer.Option(help="Seed of the sampling.")] = None
     top_k: Annotated[int | None, typer.Option(min=1, help="Return the scores of this many best labels.")] = None
     dimensions: Annotated[int | None, typer.Option(min=1, help="Return this many values of an embedding.")] = None
+    prompt_name: Annotated[
+        str | None, typer.Option(help="Put this prompt of the backbone's checkpoint before a text that is embedded.")
+    ] = None
     stride: Annotated[
         int | None,
         typer.Option(min=0, help="Read a long text in windows that share this many tokens (entities and spans)."),

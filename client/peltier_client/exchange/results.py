@@ -40,7 +40,7 @@ class Prediction(ResponseModel):
     scores: dict[str, float] | None = None
     labels: list[str] | None = None
     value: float | None = None
-    embedding: list[float] | None = None
+    embedding: list[float] | list[int] | None = None
     answer: str | None = None
     start: int | None = None
     end: int | None = None

@@ -60,9 +60,9 @@ class RankingPrediction(ResponseModel):
 
 
 class EmbeddingPrediction(ResponseModel):
-    """A vector, whose cosine with those of other texts says how similar they are."""
+    """A vector, whose cosine with those of other texts says how similar they are; with `precision` its integers."""
 
-    embedding: list[float]
+    embedding: list[float] | list[int]
     gates: OptionalGates = None
 
 
@@ -160,13 +160,17 @@ TopP = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
 Seed = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 
 
+Precision = Literal["float32", "int8", "uint8", "binary", "ubinary"]
 Aggregation = Literal["none", "simple", "first", "average", "max"]
 
 
 class Parameters(RequestModel):
     """Options of a prediction. An absent key has the default; the last six are for tasks that generate text.
 
-    `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized.
+    `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized. `precision` has
+    them quantized as by sentence-transformers: to one of 256 equal steps from -1 to 1 for each value (`int8`, `uint8`),
+    or to a bit for each value, eight of them in a number (`binary`, `ubinary`). `prompt_name` puts a prompt of the
+    backbone's checkpoint before each text that is embedded.
 
     Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
     the task has more; a multilabel task always names every label that applies.
@@ -184,6 +188,8 @@ class Parameters(RequestModel):
     top_k: Annotated[StrictInt, Field(ge=1)] | None = None
     raw_scores: StrictBool = False
     dimensions: Annotated[StrictInt, Field(ge=1)] | None = None
+    precision: Precision = "float32"
+    prompt_name: Text | None = None
     truncate: StrictBool = True
     return_gates: StrictBool = False
     timeout_ms: Annotated[StrictInt, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None

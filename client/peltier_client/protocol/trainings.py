@@ -17,7 +17,7 @@ TrainedType = Literal[
 ]
 TrainingStatus = Literal["queued", "running", "paused", "evaluating", "publishing", "succeeded", "failed", "cancelled"]
 EventKind = Literal["state", "preflight", "progress", "checkpoint", "message"]
-FilePurpose = Literal["fine-tune"]
+FilePurpose = Literal["fine-tune", "batch"]
 RowFormat = Literal["columns", "chat"]
 
 # The states in which a training stays for good.
@@ -231,7 +231,7 @@ class TrainingEvent(ResponseModel):
 
 
 class File(ResponseModel):
-    """An uploaded file of examples, in the shape of OpenAI's API: `created_at` is in seconds since 1970.
+    """Examples, or requests or results of a batch, in the shape of OpenAI's API: `created_at` is in seconds since 1970.
 
     `is_inline` marks the rows that were sent with a training, and files that one owns. They are deleted with it.
     """

@@ -1,4 +1,4 @@
-"""Requests about uploaded files of examples."""
+"""Requests about files."""
 
 import gzip
 import zlib
@@ -11,14 +11,16 @@ import httpx2
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.request import Request, page_query, raise_for_error, reader
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol import File, FileDeleted, FileList
+from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose
 
-_PURPOSE = "fine-tune"
 _KINDS = (".jsonl", ".csv", ".tsv")
 
 
 def create_file(
-    content: str | PathLike[str] | bytes, name: str | None, on_progress: OnProgress | None = None
+    content: str | PathLike[str] | bytes,
+    name: str | None,
+    on_progress: OnProgress | None = None,
+    purpose: FilePurpose = "fine-tune",
 ) -> Request[File]:
     """Upload examples, a path or bytes. A file whose name ends in .gz is sent decompressed."""
     if isinstance(content, bytes):
@@ -29,7 +31,7 @@ def create_file(
         if not plain.lower().endswith(_KINDS):
             raise InvalidInput(f"{path} is not a file of examples; its name must end in {', '.join(_KINDS)} (.gz too)")
         file = (plain, _read(path))
-    return Request("POST", "/v1/files", reader(File), form={"purpose": _PURPOSE}, file=file, on_progress=on_progress)
+    return Request("POST", "/v1/files", reader(File), form={"purpose": purpose}, file=file, on_progress=on_progress)
 
 
 def _read(path: Path) -> bytes:

@@ -12,6 +12,7 @@ from peltier_client.exchange.results import PredictionBody, Predictions, TextRea
 from peltier_client.protocol import (
     Aggregation,
     MixedPredictRequest,
+    Precision,
     PredictRequest,
     RankedDocument,
     RerankRequest,
@@ -27,6 +28,8 @@ class PredictOptions(TypedDict, total=False):
     top_k: int | None
     raw_scores: bool
     dimensions: int | None
+    precision: Precision
+    prompt_name: str | None
     truncate: bool
     return_gates: bool
     timeout_ms: int | None
@@ -73,7 +76,7 @@ def embed(task: str, texts: str | Iterable[str], options: PredictOptions) -> Req
 
 
 def _vectors(task: str, predictions: Predictions) -> list[list[float]]:
-    found = [one.embedding for one in predictions if one.embedding is not None]
+    found = [list[float](one.embedding) for one in predictions if one.embedding is not None]
     if len(found) < len(predictions):
         raise InvalidInput(f"task {task!r} does not embed texts")
     return found

@@ -51,6 +51,7 @@ from peltier_client.resources.administration import AuditOptions, KeyOptions, Qu
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.resources.rollouts import FeedbackOptions, GuardOptions
 from peltier_client.resources.trainings import Examples, TrainingOptions, succeeded
+from peltier_client.synchronous.batches import Batches
 from peltier_client.synchronous.files import Files
 from peltier_client.synchronous.sender import Sender
 from peltier_client.synchronous.text_stream import TextStream
@@ -82,6 +83,7 @@ class Client:
     ) -> None:
         self._sender = Sender(ServerConnection.create(url, api_key, timeout, max_attempts), transport)
         self.files = Files(self._sender)
+        self.batches = Batches(self._sender)
         self.trainings = Trainings(self._sender)
 
     def predict(
@@ -91,8 +93,8 @@ class Client:
         return self._sender.send(predict.predict(task, inputs, options))
 
     def embed(self, task: str, texts: str | Iterable[str], **options: Unpack[PredictOptions]) -> list[list[float]]:
-        """The embedding of each text, its first `dimensions` values. The task `_backbone` is the server's backbone
-        without an adapter."""
+        """The embedding of each text, its first `dimensions` values; integers with a `precision` such as `int8`. The
+        task `_backbone` is the server's backbone without an adapter."""
         return self._sender.send(predict.embed(task, texts, options))
 
     def stream(self, task: str, text: str | TextTuple, **options: Unpack[PredictOptions]) -> TextStream:

@@ -311,6 +311,71 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/batches": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Batches
+         * @description The batches of the caller, newest first.
+         */
+        get: operations["list_batches"];
+        put?: never;
+        /**
+         * Create Batch
+         * @description Answer the requests in a file, after live requests. The answers are in `output_file_id` at the end, the errors in
+         *     `error_file_id`.
+         */
+        post: operations["create_batch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/batches/{batch_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Batch
+         * @description One batch: its status, its counts, and at the end the ids of its files.
+         */
+        get: operations["get_batch"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/batches/{batch_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Batch
+         * @description Cancel a batch. Its results until then are in its files.
+         */
+        post: operations["cancel_batch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/rerank": {
         parameters: {
             query?: never;
@@ -1156,13 +1221,15 @@ export interface paths {
         };
         /**
          * List Files
-         * @description The caller's files, newest first, a page at a time, without the rows that were sent with trainings.
+         * @description The caller's files that its scopes allow, newest first, a page at a time, without the rows that were sent with
+         *     trainings.
          */
         get: operations["list_files"];
         put?: never;
         /**
          * Upload File
-         * @description Keep a file of examples: JSONL with an object a line, or CSV with a header. It is checked before it is kept.
+         * @description Keep a file: JSONL with an object a line, or for trainings CSV with a header. It is checked before it is kept.
+         *     The purpose `fine-tune` needs the scope `train`, `batch` the scope `predict`.
          */
         post: operations["upload_file"];
         delete?: never;
@@ -1187,7 +1254,7 @@ export interface paths {
         post?: never;
         /**
          * Delete File
-         * @description Delete a file that no training needs any more.
+         * @description Delete a file that no training and no batch needs any more.
          */
         delete: operations["delete_file"];
         options?: never;
@@ -1911,6 +1978,100 @@ export interface components {
             dtype: string;
         };
         /**
+         * Batch
+         * @description A batch. Times are in seconds since 1970. `output_file_id` has a line for each answer, `error_file_id` for each
+         *     error; a file without lines does not exist.
+         */
+        Batch: {
+            /** Id */
+            id: string;
+            /**
+             * Object
+             * @default batch
+             * @constant
+             */
+            object: "batch";
+            /** Endpoint */
+            endpoint: string;
+            errors?: components["schemas"]["BatchErrors"] | null;
+            /** Input File Id */
+            input_file_id: string;
+            /** Completion Window */
+            completion_window: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "validating" | "in_progress" | "finalizing" | "completed" | "failed" | "cancelling" | "cancelled" | "expired";
+            /** Output File Id */
+            output_file_id?: string | null;
+            /** Error File Id */
+            error_file_id?: string | null;
+            /** Created At */
+            created_at: number;
+            /** In Progress At */
+            in_progress_at?: number | null;
+            /** Expires At */
+            expires_at: number;
+            /** Finalizing At */
+            finalizing_at?: number | null;
+            /** Completed At */
+            completed_at?: number | null;
+            /** Failed At */
+            failed_at?: number | null;
+            /** Expired At */
+            expired_at?: number | null;
+            /** Cancelling At */
+            cancelling_at?: number | null;
+            /** Cancelled At */
+            cancelled_at?: number | null;
+            request_counts: components["schemas"]["BatchCounts"];
+            /** Metadata */
+            metadata?: {
+                [key: string]: string;
+            } | null;
+        };
+        /**
+         * BatchCounts
+         * @description The requests of a batch: in all, with an answer, with an error.
+         */
+        BatchCounts: {
+            /** Total */
+            total: number;
+            /** Completed */
+            completed: number;
+            /** Failed */
+            failed: number;
+        };
+        /**
+         * BatchError
+         * @description A line of the file that breaks a rule, or why the batch failed.
+         */
+        BatchError: {
+            /** Code */
+            code: string;
+            /** Message */
+            message: string;
+            /** Line */
+            line?: number | null;
+            /** Param */
+            param?: string | null;
+        };
+        /**
+         * BatchErrors
+         * @description Why a batch failed.
+         */
+        BatchErrors: {
+            /**
+             * Object
+             * @default list
+             * @constant
+             */
+            object: "list";
+            /** Data */
+            data: components["schemas"]["BatchError"][];
+        };
+        /**
          * BatchInfo
          * @description The batch that computed the request: its rows and distinct adapters.
          */
@@ -1919,6 +2080,53 @@ export interface components {
             rows: number;
             /** Adapters */
             adapters: number;
+        };
+        /**
+         * BatchList
+         * @description A page of batches, newest first. `last_id` is the `after` of the next page if `has_more` is true.
+         */
+        BatchList: {
+            /**
+             * Object
+             * @default list
+             * @constant
+             */
+            object: "list";
+            /** Data */
+            data: components["schemas"]["Batch"][];
+            /** First Id */
+            first_id?: string | null;
+            /** Last Id */
+            last_id?: string | null;
+            /**
+             * Has More
+             * @default false
+             */
+            has_more: boolean;
+        };
+        /**
+         * BatchRequest
+         * @description A batch to begin. Each line of the file is `{"custom_id", "method": "POST", "url", "body"}`; `url` is the
+         *     `endpoint`.
+         */
+        BatchRequest: {
+            /** Input File Id */
+            input_file_id: string;
+            /**
+             * Endpoint
+             * @enum {string}
+             */
+            endpoint: "/v1/embeddings" | "/v1/completions" | "/v1/rerank" | "/v1/predict";
+            /**
+             * Completion Window
+             * @default 24h
+             * @constant
+             */
+            completion_window: "24h";
+            /** Metadata */
+            metadata?: {
+                [key: string]: string;
+            } | null;
         };
         /**
          * Choice
@@ -2277,7 +2485,7 @@ export interface components {
         };
         /**
          * Embedding
-         * @description The vector of the text at `index`; in base64 its float32 values, little-endian.
+         * @description The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian.
          */
         Embedding: {
             /**
@@ -2289,15 +2497,15 @@ export interface components {
             /** Index */
             index: number;
             /** Embedding */
-            embedding: number[] | string;
+            embedding: number[] | number[] | string;
         };
         /**
          * EmbeddingPrediction
-         * @description A vector, whose cosine with those of other texts says how similar they are.
+         * @description A vector, whose cosine with those of other texts says how similar they are; with `precision` its integers.
          */
         EmbeddingPrediction: {
             /** Embedding */
-            embedding: number[];
+            embedding: number[] | number[];
             /** Gates */
             gates?: {
                 [key: string]: (number | null)[];
@@ -2307,8 +2515,9 @@ export interface components {
          * EmbeddingRequest
          * @description `model` is a task reference, or `_backbone`.
          *
-         *     `user` is taken and not used. `truncate` and `priority` are a prediction's and not OpenAI's. Without `truncate` a
-         *     text that is too long is refused, because OpenAI's answers have no field to report it.
+         *     `user` is taken and not used. `truncate`, `priority`, `prompt_name` and the formats of integers are a prediction's
+         *     and not OpenAI's. Without `truncate` a text that is too long is refused, because OpenAI's answers have no field to
+         *     report it.
          */
         EmbeddingRequest: {
             /** Model */
@@ -2320,9 +2529,11 @@ export interface components {
              * @default float
              * @enum {string}
              */
-            encoding_format: "float" | "base64";
+            encoding_format: "float" | "base64" | "int8" | "uint8" | "binary" | "ubinary";
             /** Dimensions */
             dimensions?: number | null;
+            /** Prompt Name */
+            prompt_name?: string | null;
             /** User */
             user?: string | null;
             /**
@@ -2458,7 +2669,7 @@ export interface components {
         };
         /**
          * File
-         * @description An uploaded file of examples, in the shape of OpenAI's API: `created_at` is in seconds since 1970.
+         * @description Examples, or requests or results of a batch, in the shape of OpenAI's API: `created_at` is in seconds since 1970.
          *
          *     `is_inline` marks the rows that were sent with a training, and files that one owns. They are deleted with it.
          */
@@ -2519,9 +2730,9 @@ export interface components {
             file: string;
             /**
              * Purpose
-             * @constant
+             * @enum {string}
              */
-            purpose: "fine-tune";
+            purpose: "fine-tune" | "batch";
         };
         /**
          * FileList
@@ -3244,6 +3455,7 @@ export interface components {
             /**
              * @default {
              *       "raw_scores": false,
+             *       "precision": "float32",
              *       "truncate": true,
              *       "return_gates": false,
              *       "priority": 0,
@@ -3464,7 +3676,10 @@ export interface components {
          * Parameters
          * @description Options of a prediction. An absent key has the default; the last six are for tasks that generate text.
          *
-         *     `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized.
+         *     `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized. `precision` has
+         *     them quantized as by sentence-transformers: to one of 256 equal steps from -1 to 1 for each value (`int8`, `uint8`),
+         *     or to a bit for each value, eight of them in a number (`binary`, `ubinary`). `prompt_name` puts a prompt of the
+         *     backbone's checkpoint before each text that is embedded.
          *
          *     Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
          *     the task has more; a multilabel task always names every label that applies.
@@ -3488,6 +3703,14 @@ export interface components {
             raw_scores: boolean;
             /** Dimensions */
             dimensions?: number | null;
+            /**
+             * Precision
+             * @default float32
+             * @enum {string}
+             */
+            precision: "float32" | "int8" | "uint8" | "binary" | "ubinary";
+            /** Prompt Name */
+            prompt_name?: string | null;
             /**
              * Truncate
              * @default true
@@ -3592,6 +3815,8 @@ export interface components {
             encoding_format: "float" | "base64";
             /** Dimensions */
             dimensions?: number | null;
+            /** Prompt Name */
+            prompt_name?: string | null;
             /** User */
             user?: string | null;
             /**
@@ -3645,6 +3870,7 @@ export interface components {
             /**
              * @default {
              *       "raw_scores": false,
+             *       "precision": "float32",
              *       "truncate": true,
              *       "return_gates": false,
              *       "priority": 0,
@@ -4266,7 +4492,8 @@ export interface components {
         };
         /**
          * SimilarityParameters
-         * @description A text that is too long is refused, unless `truncate` is set. `prompt_name` must be null.
+         * @description A text that is too long is refused, unless `truncate` is set. `prompt_name` is a prompt of the backbone's
+         *     checkpoint.
          */
         SimilarityParameters: {
             /**
@@ -4281,7 +4508,7 @@ export interface components {
              */
             truncation_direction: "right" | "Right";
             /** Prompt Name */
-            prompt_name?: null;
+            prompt_name?: string | null;
         };
         /**
          * SimilarityRequest
@@ -4566,7 +4793,7 @@ export interface components {
          * @description The request of text-embeddings-inference. `adapter_id` is a task reference, by default the backbone's own task.
          *
          *     With `normalize` the vectors have unit length, whatever the task says, and without it they never do. A text that is
-         *     too long is refused, unless `truncate` is set. `prompt_name` must be null, because tasks have no prompts.
+         *     too long is refused, unless `truncate` is set. `prompt_name` is a prompt of the backbone's checkpoint.
          */
         TextEmbedRequest: {
             /** Inputs */
@@ -4595,7 +4822,7 @@ export interface components {
             /** Dimensions */
             dimensions?: number | null;
             /** Prompt Name */
-            prompt_name?: null;
+            prompt_name?: string | null;
         };
         /**
          * TextPrediction
@@ -6857,6 +7084,431 @@ export interface operations {
                 };
             };
             /** @description `training_not_found`: No training of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description Any other refusal. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+        };
+    };
+    list_batches: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description The id of the last batch of the page before. */
+                after?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchList"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. · `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `batch_not_found`: No batch of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description Any other refusal. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+        };
+    };
+    create_batch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BatchRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Batch"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. · `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `file_not_found`: No file of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description Any other refusal. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+        };
+    };
+    get_batch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                batch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Batch"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. · `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `batch_not_found`: No batch of the tenant has this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description Any other refusal. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+        };
+    };
+    cancel_batch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                batch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Batch"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. · `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `batch_not_found`: No batch of the tenant has this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11961,7 +12613,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only files of this purpose. */
-                purpose?: "fine-tune" | null;
+                purpose?: ("fine-tune" | "batch") | "batch_output" | null;
                 /** @description How many entries at most. */
                 limit?: number;
                 /** @description The id of the last file of the page before. */

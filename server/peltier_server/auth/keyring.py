@@ -3,7 +3,7 @@ database to be authenticated."""
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
@@ -41,6 +41,12 @@ class Caller:
         except Forbidden:
             return False
         return True
+
+    def require_one(self, scopes: Iterable[Scope]) -> None:
+        """Raises `Forbidden` if the caller has none of `scopes`."""
+        if not self.scopes.intersection(scopes):
+            wanted, held = " or ".join(map(repr, sorted(scopes))), ", ".join(sorted(self.scopes)) or "none"
+            raise Forbidden(f"this needs the scope {wanted}; the key's scopes are: {held}")
 
     def require(self, scope: Scope) -> None:
         """Raises `Forbidden` if the caller lacks `scope`, or if one tenant asks for the metrics of all."""

@@ -36,6 +36,8 @@ OPEN_PATHS = frozenset({"/", "/health", "/ready", "/ping", "/v2/health/live", "/
 CONSOLE = "/console"
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _ID_BITS = 128
+# The key in the `state` of an ASGI scope that has the caller of a request in a batch, whom the server knows.
+STORED_CALLER = "stored_caller"
 
 
 def begin_span(tracer: Tracer, scope: Scope, headers: Mapping[str, str], started: float) -> RequestTrace | None:
@@ -132,7 +134,9 @@ class RequestMiddleware:
             if is_surplus and scope["path"] not in OPEN_PATHS:
                 raise self._surplus
             if not is_open(scope["path"]):
-                context.known_caller = await self._authenticator.caller(context.headers)
+                stored = scope["state"].get(STORED_CALLER)
+                context.known_caller = stored or await self._authenticator.caller(context.headers)
+                context.is_background = stored is not None
                 context.answer_bytes = Held(self._state.preparation.answer_bytes, context.tenant)
             await self._app(scope, incoming.receive, outgoing.send)
             await outgoing.end(scope, incoming.receive)

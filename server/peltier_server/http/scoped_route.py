@@ -1,7 +1,7 @@
 """Routes that require a scope, and check it before a byte of the body is read."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -32,9 +32,9 @@ _JSON = "application/json"
 _BEARER = HTTPBearer(auto_error=False, description="An API key (plt_…) or a token, where the server asks for one.")
 
 
-def require_scope(scope: Scope) -> Any:
-    """A dependency of a route or its router: the key of the caller must have `scope`."""
-    return Security(_BEARER, scopes=[scope])
+def require_scope(*scopes: Scope) -> Any:
+    """A dependency of a route or its router: the key of the caller must have `scopes`."""
+    return Security(_BEARER, scopes=list(scopes))
 
 
 def open_router(**options: Any) -> APIRouter:
@@ -42,10 +42,13 @@ def open_router(**options: Any) -> APIRouter:
     return APIRouter(generate_unique_id_function=_operation_id, **{"route_class": FrameworkRoute, **options})
 
 
-def scoped_router(scope: Scope, tag: str, prefix: str = "", route_class: type[APIRoute] | None = None) -> APIRouter:
+def scoped_router(
+    scope: Scope | Sequence[Scope], tag: str, prefix: str = "", route_class: type[APIRoute] | None = None
+) -> APIRouter:
     """A router whose routes need `scope`, under one tag of the OpenAPI."""
+    scopes = (scope,) if isinstance(scope, str) else scope
     route_class = route_class or ScopedRoute
-    return open_router(prefix=prefix, tags=[tag], route_class=route_class, dependencies=[require_scope(scope)])
+    return open_router(prefix=prefix, tags=[tag], route_class=route_class, dependencies=[require_scope(*scopes)])
 
 
 class FrameworkRoute(APIRoute):
@@ -68,6 +71,8 @@ class ScopedRoute(FrameworkRoute):
     bounded, and calls the endpoint.
     """
 
+    # Whether one of the scopes is enough. The endpoint then decides what it opens.
+    needs_one = False
     # Whether a body is read whatever its content type says.
     reads_any_type = False
     # The handler of a plain endpoint, None for any other endpoint.
@@ -163,6 +168,9 @@ class ScopedRoute(FrameworkRoute):
     def _check(self, caller: Caller) -> None:
         if not self.scopes:
             raise Forbidden("this route names no scope, so no key opens it")
+        if self.needs_one:
+            caller.require_one(self.scopes)
+            return
         for needed in self.scopes:
             caller.require(needed)
 

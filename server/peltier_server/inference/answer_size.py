@@ -18,6 +18,8 @@ from peltier_server.inference.prediction import OnePrediction
 
 # The maximum of bytes for a float32 and the comma after it in JSON, such as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
+# The same for an integer of 8 bits.
+_INTEGER_BYTES = 4
 # The bytes of a prediction, and of an answer around its predictions, that are not counted below.
 _PREDICTION_BYTES = 192
 _PROVENANCE_BYTES = 1024
@@ -163,9 +165,11 @@ class AnswerMeasure:
 
     def of_embeddings(self, num_inputs: int, num_dimensions: int, parameters: Parameters) -> AnswerSize:
         """The size of embeddings as numbers."""
-        around = _PREDICTION_BYTES + self._of_gates(parameters)
-        every = around + num_dimensions * (_NUMBER_BYTES + 1)
-        return AnswerSize(num_inputs, num_dimensions, "dimensions", every, around + _NUMBER_BYTES + 1)
+        around, precision = _PREDICTION_BYTES + self._of_gates(parameters), parameters.precision
+        value_bytes = (_NUMBER_BYTES if precision == "float32" else _INTEGER_BYTES) + 1
+        num_values = math.ceil(num_dimensions / 8) if precision in ("binary", "ubinary") else num_dimensions
+        every = around + num_values * value_bytes
+        return AnswerSize(num_inputs, num_dimensions, "dimensions", every, around + value_bytes)
 
     def of_base64(self, num_inputs: int, num_dimensions: int) -> AnswerSize:
         """The size of embeddings in base64, without gates."""

@@ -28,6 +28,8 @@ _ONLY_FOR: Mapping[str, frozenset[TaskType]] = {
     "words": _TOKENS,
     "stride": TOKEN_TYPES,
     "dimensions": _VECTORS,
+    "precision": _VECTORS,
+    "prompt_name": _VECTORS,
 }
 _NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": TOKEN_TYPES | _VECTORS, "raw_scores": _TOKENS}
 # The parameters of generated texts.
@@ -101,8 +103,22 @@ def _problems(task: TaskSpec, parameters: Parameters) -> Iterator[str]:
             yield f"{name} is for tasks of type {types}; this task's type is {task.type}"
         if task.type in _NOT_FOR.get(name, ()):
             yield f"{name} is not for tasks of type {task.type}"
+    steps = parameters.precision in ("int8", "uint8")
+    if steps and task.type == "embedding" and (parameters.raw_scores or not task.normalized):
+        yield f"{parameters.precision} is for embeddings of unit length, and these may have any length"
     if parameters.stride is not None and task.reads_tokens and (problem := task.stride_problem(parameters.stride)):
         yield problem
+
+
+def add_prompt(prompts: Mapping[str, str], name: str | None, inputs: Sequence[Input]) -> Sequence[Input]:
+    """The texts of an embedding task after the prompt `name` of the backbone's checkpoint; an empty text stays empty.
+    Raises `InvalidInput` if there is no such prompt."""
+    if name is None:
+        return inputs
+    if name not in prompts:
+        known = f"it is one of {', '.join(sorted(prompts))}" if prompts else "this server's backbone has no prompts"
+        raise InvalidInput(f"prompt_name {name!r} is unknown; {known}")
+    return [prompts[name] + one if isinstance(one, str) and one else one for one in inputs]
 
 
 def choose_decoding(task: TaskSpec, parameters: Parameters, *, max_new_tokens: int) -> Decoding | None:

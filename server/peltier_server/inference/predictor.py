@@ -50,6 +50,7 @@ from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.prediction_request import (
     PredictionRequest,
     ResolvedTask,
+    add_prompt,
     check_parameters,
     check_stream,
     choose_decoding,
@@ -62,6 +63,7 @@ from peltier_server.inference.tokenizing import EncodedInput, InputReader, Readi
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import RowsOutcome, Terms
+from peltier_server.quotas.enforcer import background_of
 from peltier_server.residency.leases import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.tracing import RequestTrace
@@ -333,8 +335,9 @@ class Predictor:
     async def _encode(self, request: PredictionRequest, task: TaskSpec) -> list[EncodedInput]:
         windows, tenant = request.budget.windows, request.tenant
         reading = Reading(self._backbone, task, request.parameters, windows.left)
+        inputs = add_prompt(self._backbone.config.sentence_prompts, request.parameters.prompt_name, request.inputs)
         try:
-            encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs, request.reader)
+            encoded = await encode_inputs(self._limits.preparation, reading, tenant, inputs, request.reader)
         except TooManyWindows as error:
             raise windows.refusal(error.excess) from None
         windows.take(count_windows(encoded))
@@ -347,7 +350,10 @@ class Predictor:
         parameters, tenant, bare = request.parameters, request.tenant, request.target.artifact is not None
         rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
         deadline = math.inf if request.deadline is None else request.deadline
-        terms = Terms(tenant, deadline, parameters.priority, request.target.context.trace)
+        context, queued_as = request.target.context, tenant
+        if context.is_background:
+            queued_as = background_of(tenant)
+        terms = Terms(queued_as, deadline, parameters.priority, context.trace)
         if decoding is None:
             inputs = None
             if len(rows) > len(encoded):

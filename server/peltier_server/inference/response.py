@@ -108,7 +108,7 @@ def _read_scores(form: AnswerForm, output: RowOutput) -> OnePrediction:
     if task.type == "ranking":
         found = ranking_answer(output.logits, raw_scores=parameters.raw_scores)
     elif task.type == "embedding":
-        found = {"embedding": embeddings.to_list(_embedding(form, output))}
+        found = {"embedding": _embedding_values(form, output)}
     else:
         found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=top_k)
     if parameters.return_gates and output.gates is not None:
@@ -152,6 +152,11 @@ def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters
 def _embedding(form: AnswerForm, output: RowOutput) -> Tensor:
     dimensions, raw = form.parameters.dimensions, form.parameters.raw_scores
     return embeddings.read(form.task, output.logits, dimensions, raw=raw)
+
+
+def _embedding_values(form: AnswerForm, output: RowOutput) -> list[float] | list[int]:
+    embedding, precision = _embedding(form, output), form.parameters.precision
+    return embeddings.to_list(embedding) if precision == "float32" else embeddings.quantize(embedding, precision)
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:

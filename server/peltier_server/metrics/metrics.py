@@ -135,6 +135,7 @@ class Metrics:
         self.drift = DriftMetrics(self._registry, self.windows)
         self._add_tenants()
         self._add_trainings()
+        self._add_stored_batches()
         self._add_rollouts()
         self._add_failures()
 
@@ -245,6 +246,14 @@ class Metrics:
         self.trainings = self._gauge("peltier_trainings", "Trainings in the registry that have not ended", "state")
         self.training_publications = self._counter(
             "peltier_training_publications_total", "Trained adapters: published by this replica, or refused", "result"
+        )
+
+    def _add_stored_batches(self) -> None:
+        self.stored_batches = self._gauge(
+            "peltier_stored_batches", "Batches of requests in files that have not ended", "state"
+        )
+        self.stored_requests = self._counter(
+            "peltier_stored_requests_total", "Requests of such batches that this replica computed", "result"
         )
 
     def _add_rollouts(self) -> None:

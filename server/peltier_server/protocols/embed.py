@@ -45,7 +45,7 @@ class TextEmbedRequest(RequestModel):
     """The request of text-embeddings-inference. `adapter_id` is a task reference, by default the backbone's own task.
 
     With `normalize` the vectors have unit length, whatever the task says, and without it they never do. A text that is
-    too long is refused, unless `truncate` is set. `prompt_name` must be null, because tasks have no prompts.
+    too long is refused, unless `truncate` is set. `prompt_name` is a prompt of the backbone's checkpoint.
     """
 
     inputs: _Texts
@@ -54,7 +54,7 @@ class TextEmbedRequest(RequestModel):
     truncate: StrictBool | None = False
     truncation_direction: TruncationDirection = "right"
     dimensions: Annotated[StrictInt, Field(ge=1)] | None = None
-    prompt_name: Annotated[None, state_rule("must be null: tasks have no prompts")] = None
+    prompt_name: Text | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -64,7 +64,12 @@ class TextEmbedRequest(RequestModel):
     @property
     def parameters(self) -> Parameters:
         """Those of a prediction."""
-        return Parameters(dimensions=self.dimensions, truncate=bool(self.truncate), raw_scores=not self.normalize)
+        return Parameters(
+            dimensions=self.dimensions,
+            prompt_name=self.prompt_name,
+            truncate=bool(self.truncate),
+            raw_scores=not self.normalize,
+        )
 
 
 class SparseRequest(RequestModel):
@@ -117,11 +122,12 @@ class SimilarityInputs(RequestModel):
 
 
 class SimilarityParameters(RequestModel):
-    """A text that is too long is refused, unless `truncate` is set. `prompt_name` must be null."""
+    """A text that is too long is refused, unless `truncate` is set. `prompt_name` is a prompt of the backbone's
+    checkpoint."""
 
     truncate: StrictBool | None = False
     truncation_direction: TruncationDirection = "right"
-    prompt_name: Annotated[None, state_rule("must be null: tasks have no prompts")] = None
+    prompt_name: Text | None = None
 
 
 class SimilarityRequest(RequestModel):
@@ -180,7 +186,8 @@ async def similarity(body: SimilarityRequest, request: Request) -> Response:
     service = accept(request)
     target = resolve_embedding(request, service, body.adapter_id)
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
-    parameters = Parameters(truncate=body.parameters is not None and bool(body.parameters.truncate))
+    asked = body.parameters or SimilarityParameters()
+    parameters = Parameters(truncate=bool(asked.truncate), prompt_name=asked.prompt_name)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, texts, parameters))
     cosines = await request.app.state.preparation.run(
         target.context.tenant, len(texts) * target.entry.num_dimensions, partial(_cosines, done)

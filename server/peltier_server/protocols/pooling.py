@@ -35,6 +35,7 @@ class PoolingRequest(EmbeddingRequest):
     the task."""
 
     task: Literal["embed", "classify"] | None = None
+    encoding_format: Literal["float", "base64"] = "float"
 
 
 class Pooled(ResponseModel):

@@ -13,6 +13,16 @@ from peltier_store.registry import MAX_WEIGHT, MIN_WEIGHT, Quotas
 from peltier_server import retry_hints
 from peltier_server.quotas.rates import Left, Rate, Rates, Taken, Unit
 
+# No tenant can have a name with this.
+_BACKGROUND = " (batches)"
+_BACKGROUND_SHARE = 0.01
+
+
+def background_of(tenant: str) -> str:
+    """The name under which work of a tenant is queued that nobody waits for. It has a small weight, so everybody's live
+    work goes first, and passes are as short as they are for several tenants."""
+    return f"{tenant}{_BACKGROUND}"
+
 
 class QuotaEnforcer:
     """Counts what tenants use. `quotas_of` returns the quotas of a tenant. Without quotas, only concurrent requests
@@ -25,11 +35,13 @@ class QuotaEnforcer:
         self._quotas_of = quotas_of
 
     def weight(self, tenant: str) -> float:
-        """The weight of the tenant's share of a busy server, relative to other tenants. Safe to call from any
-        thread.
+        """The weight of the tenant's share of a busy server, relative to other tenants; that of its background work is
+        a hundredth of it. Safe to call from any thread.
         """
+        owner = tenant.removesuffix(_BACKGROUND)
         # A registry that was restored from a backup may hold any number, and the callers of this method divide by it.
-        return min(MAX_WEIGHT, max(MIN_WEIGHT, self._quotas_of(tenant).weight))
+        weight = min(MAX_WEIGHT, max(MIN_WEIGHT, self._quotas_of(owner).weight))
+        return weight if owner == tenant else weight * _BACKGROUND_SHARE
 
     def bounds_storage(self, tenant: str) -> bool:
         """Whether the tenant has a quota of stored bytes or of adapters."""

@@ -1,6 +1,7 @@
-"""Files of examples, in the shape of OpenAI's API: upload, list, read, download and delete them."""
+"""Files of examples, and of requests and results of batches, in the shape of OpenAI's API: upload, list, read, download
+and delete them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Literal
 
 from fastapi import Form, Query, Request, Response, UploadFile
@@ -17,35 +18,50 @@ from peltier_client.errors import (
     Unauthorized,
     Unavailable,
 )
-from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose
+from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose, Scope
 from peltier_store import registry
 from peltier_store.blobs.blobs import PIECE_BYTES
+from peltier_store.registry import batches
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
+from peltier_server.context import RequestContext
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, Changing, Context, Limit, Uploads, accept
-from peltier_server.http.scoped_route import scoped_router
+from peltier_server.http.scoped_route import ScopedRoute, scoped_router
 from peltier_server.http.upload_route import UploadRoute
 from peltier_server.http.uploads import FORM_BYTES
+from peltier_server.service import Service
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
 
 After = Annotated[str | None, Query(max_length=64, description="The id of the last file of the page before.")]
-Purpose = Annotated[FilePurpose | None, Query(description="Only files of this purpose.")]
+Purpose = Annotated[FilePurpose | Literal["batch_output"] | None, Query(description="Only files of this purpose.")]
 Order = Annotated[Literal["desc"], Query(description="The newest first.")]
 
 
-class FileRoute(UploadRoute):
-    """Receives files of examples."""
+# The scope that a file needs, by its purpose.
+_SCOPES: Mapping[str, Scope] = {"fine-tune": "train", "batch": "predict", batches.RESULTS: "predict"}
+
+
+class FileRoute(ScopedRoute):
+    """A route for callers with the scope of some files."""
+
+    needs_one = True
+
+
+class FileUploadRoute(UploadRoute):
+    """Receives files."""
+
+    needs_one = True
 
     def max_bytes(self, request: Request) -> int:
         """The most bytes of a form with a file."""
         return accept(request).training_intake.max_file_bytes + FORM_BYTES
 
 
-router = scoped_router("train", "files", "/v1/files")
-uploads = scoped_router("train", "files", "/v1/files", FileRoute)
+router = scoped_router(("predict", "train"), "files", "/v1/files", FileRoute)
+uploads = scoped_router(("predict", "train"), "files", "/v1/files", FileUploadRoute)
 
 
 class FileForm(BaseModel):
@@ -69,7 +85,9 @@ async def upload_file(
     service: Changing,
     upload_turns: Uploads,
 ) -> File:
-    """Keep a file of examples: JSONL with an object a line, or CSV with a header. It is checked before it is kept."""
+    """Keep a file: JSONL with an object a line, or for trainings CSV with a header. It is checked before it is kept.
+    The purpose `fine-tune` needs the scope `train`, `batch` the scope `predict`."""
+    context.caller.require(_SCOPES[form.purpose])
     # The bytes that arrived, whatever the caller has declared.
     async with upload_turns.read(form.file.size or 0):
         data = await form.file.read()
@@ -86,8 +104,12 @@ async def list_files(  # noqa: PLR0913 - each is a query parameter
     after: After = None,
     order: Order = "desc",
 ) -> FileList:
-    """The caller's files, newest first, a page at a time, without the rows that were sent with trainings."""
-    found = await service.store.registry.files.list(context.tenant, purpose=purpose, limit=limit + 1, after=after)
+    """The caller's files that its scopes allow, newest first, a page at a time, without the rows that were sent with
+    trainings."""
+    if purpose is not None:
+        context.caller.require(_SCOPES[purpose])
+    wanted = _purposes(context) if purpose is None else [purpose]
+    found = await service.store.registry.files.list(context.tenant, purposes=wanted, limit=limit + 1, after=after)
     page = [file_on_the_wire(file) for file in found[:limit]]
     first, last = (page[0].id, page[-1].id) if page else (None, None)
     return FileList(data=page, first_id=first, last_id=last, has_more=len(found) > limit)
@@ -96,7 +118,7 @@ async def list_files(  # noqa: PLR0913 - each is a query parameter
 @router.get("/{file_id}", responses=describe_errors(*_SHARED, FileNotFound))
 async def get_file(file_id: str, context: Context, service: Accepted) -> File:
     """One file."""
-    return file_on_the_wire(await service.store.registry.files.find(context.tenant, file_id))
+    return file_on_the_wire(await _find(service, context, file_id))
 
 
 @router.get(
@@ -109,7 +131,7 @@ async def get_file(file_id: str, context: Context, service: Accepted) -> File:
 )
 async def get_content(file_id: str, context: Context, service: Accepted) -> Response:
     """The bytes of a file, as they were uploaded."""
-    file = await service.store.registry.files.find(context.tenant, file_id)
+    file = await _find(service, context, file_id)
     context.reserve(min(file.size_bytes, 2 * PIECE_BYTES))
     pieces = service.store.blobs.pieces(file.digest, file.size_bytes)
     # The first piece is read before the answer begins, so that a read error is answered as an ordinary error.
@@ -120,9 +142,20 @@ async def get_content(file_id: str, context: Context, service: Accepted) -> Resp
 
 @router.delete("/{file_id}", responses=describe_errors(*_SHARED, FileNotFound, Conflict))
 async def delete_file(file_id: str, context: Context, service: Changing) -> FileDeleted:
-    """Delete a file that no training needs any more."""
+    """Delete a file that no training and no batch needs any more."""
+    await _find(service, context, file_id)
     await service.store.registry.files.remove(context.tenant, file_id, actor=context.caller.actor)
     return FileDeleted(id=file_id)
+
+
+async def _find(service: Service, context: RequestContext, file_id: str) -> registry.StoredFile:
+    """A file of the caller. For a key without the scope of its purpose there is no such file."""
+    return await service.store.registry.files.find(context.tenant, file_id, purposes=_purposes(context))
+
+
+def _purposes(context: RequestContext) -> list[str]:
+    """The purposes of the files that the caller's scopes allow."""
+    return [purpose for purpose, scope in _SCOPES.items() if context.caller.may(scope)]
 
 
 def file_on_the_wire(file: registry.StoredFile) -> File:

@@ -1,4 +1,4 @@
-"""Takes in files of examples and requests for trainings: checks them, and stores what they bring."""
+"""Takes in files, of examples or for batches, and requests for trainings: checks them, and stores what they bring."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.publisher import Store
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.settings import TrainingSettings
-from peltier_server.trainings.examples import PIECE_BYTES, ExampleCheck, to_jsonl
+from peltier_server.trainings.examples import PIECE_BYTES, ExampleCheck, kind_of, to_jsonl
 
-FINE_TUNE = "fine-tune"
+FINE_TUNE, BATCH = "fine-tune", "batch"
 MAX_FILE_NAME_CHARS = 255
 # To check a byte takes about as long as to tokenise a hundredth of a character.
 _COST = PIECE_BYTES // 100
@@ -48,6 +48,8 @@ class TrainingIntake:
             raise InvalidInput(f"the file's name must have 1 to {MAX_FILE_NAME_CHARS} printable characters")
         # Before the check of the rows, which takes longer.
         await self._store.registry.files.require_room(caller.tenant, len(data))
+        if purpose == BATCH and kind_of(name) != ".jsonl":
+            raise InvalidInput(f"the file's name is {name[:80]!r}; that of a file for a batch must end in .jsonl")
         check = ExampleCheck(name, data, self._max_rows)
         while await self._preparation.run(caller.tenant, _COST, check.advance):
             pass
@@ -105,11 +107,14 @@ class TrainingIntake:
     ) -> StoredFile | None:
         """The file of these rows, which is then in `created`, or that of this id; None without both."""
         if rows is None:
-            return None if file_id is None else await self._store.registry.files.find(caller.tenant, file_id)
+            return None if file_id is None else await self._find(caller, file_id)
         self._check_rows(caller.tenant, len(rows))
         data = await self._preparation.run(caller.tenant, _COST, lambda: to_jsonl(what, rows))
         created.append(await self._store_file(caller, f"{what}.jsonl", data, len(rows), is_inline=True))
         return created[-1]
+
+    async def _find(self, caller: Caller, file_id: str) -> StoredFile:
+        return await self._store.registry.files.find(caller.tenant, file_id, purposes=[FINE_TUNE])
 
     async def _store_file(  # noqa: PLR0913 - what a file is
         self,

@@ -24,6 +24,7 @@ PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias
     "file_id": "file-1",
     "training_id": "trn_1",
     "job_id": "trn_1",
+    "batch_id": "batch_1",
 }
 
 # A route that is not here, or no longer, fails the walk.
@@ -69,6 +70,10 @@ SCOPES = {
     "GET /v1/adapters/{name}/aliases/{alias}/history": "predict",
     "GET /info": "predict",
     "GET /v1/schema/artifact": "predict",
+    "POST /v1/batches": "predict",
+    "GET /v1/batches": "predict",
+    "GET /v1/batches/{batch_id}": "predict",
+    "POST /v1/batches/{batch_id}/cancel": "predict",
     "POST /v2/repository/models/{model}/load": "publish",
     "POST /v2/repository/models/{model}/unload": "publish",
     "POST /v1/adapters": "publish",
@@ -81,11 +86,11 @@ SCOPES = {
     "DELETE /v1/adapters/{name}/aliases/{alias}": "publish",
     "POST /v1/adapters/{name}/aliases/{alias}/rollback": "publish",
     "POST /v1/adapters/{name}/aliases/{alias}/stop": "publish",
-    "POST /v1/files": "train",
-    "GET /v1/files": "train",
-    "GET /v1/files/{file_id}": "train",
-    "GET /v1/files/{file_id}/content": "train",
-    "DELETE /v1/files/{file_id}": "train",
+    "POST /v1/files": "predict or train",
+    "GET /v1/files": "predict or train",
+    "GET /v1/files/{file_id}": "predict or train",
+    "GET /v1/files/{file_id}/content": "predict or train",
+    "DELETE /v1/files/{file_id}": "predict or train",
     "POST /v1/trainings": "train",
     "GET /v1/trainings": "train",
     "GET /v1/trainings/{training_id}": "train",
@@ -214,11 +219,12 @@ async def test_each_scope_opens_its_own_routes_alone(house: House, held: str) ->
     # What deletes comes last.
     for route in sorted(SCOPES, key=lambda route: route.startswith("DELETE")):
         answer = await house.call(route, held)
-        if SCOPES[route] in opened:
+        scopes = SCOPES[route].split(" or ")
+        if opened.intersection(scopes):
             assert answer.status_code not in (401, 403), (route, answer.text)
         else:
             assert answer.status_code == 403, (route, answer.text)
-            assert f"this needs the scope '{SCOPES[route]}'" in answer.text
+            assert f"this needs the scope {' or '.join(map(repr, scopes))}" in answer.text
 
 
 async def test_another_tenants_key_finds_nothing(house: House) -> None:
@@ -239,7 +245,7 @@ async def test_openapi_shows_the_scopes(house: House) -> None:
     for path, item in house.running.app.openapi()["paths"].items():
         for method, operation in item.items():
             scope = SCOPES.get(f"{method.upper()} {path}")
-            assert operation.get("security") == (None if scope is None else [{"HTTPBearer": [scope]}])
+            assert operation.get("security") == (None if scope is None else [{"HTTPBearer": scope.split(" or ")}])
 
 
 async def test_any_key_reads_the_pages(house: House) -> None:

@@ -32,6 +32,8 @@ _SETTINGS = {
     "max_artifact_bytes": 5 * 1024 * 1024,
     "max_file_bytes": 2 * 1024 * 1024,
     "max_file_rows": 8,
+    "max_batch_lines": 6,
+    "max_batch_result_bytes": 100,
     "max_queue_tokens": 64,
     "max_batch_tokens": 12,
     "max_batch_rows": 3,

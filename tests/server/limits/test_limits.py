@@ -17,6 +17,7 @@ from peltier_store.registry import Quotas
 
 from tests.server.conftest import Listen
 from tests.server.limits import (  # noqa: F401 - each registers its probes
+    of_batches,
     of_life,
     of_memory,
     of_requests,

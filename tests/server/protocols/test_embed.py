@@ -61,7 +61,10 @@ def test_many_texts_are_written_in_a_thread(listening: Listening) -> None:
     [
         ({"inputs": "a", "adapter_id": "film"}, "model 'film' is a classification task, which embeds no texts"),
         ({"inputs": [1, 2]}, "inputs: must be a text or a non-empty list of texts"),
-        ({"inputs": "a", "prompt_name": "query"}, "prompt_name is 'query': must be null: tasks have no prompts"),
+        (
+            {"inputs": "a", "prompt_name": "query"},
+            "prompt_name 'query' is unknown; this server's backbone has no prompts",
+        ),
         ({"inputs": "a", "truncation_direction": "left"}, "truncation_direction is 'left': must be 'right'"),
         ({"inputs": "good " * 99, "adapter_id": "unit"}, "the input has 101 tokens; this task takes at most 64"),
         ({"inputs": "a", "dimensions": 49}, "dimensions is 49: the embeddings of this task have 48 values"),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from peltier_client.errors import QueueFull, QuotaExceeded, TooLarge
-from peltier_server.quotas.enforcer import QuotaEnforcer
+from peltier_server.quotas.enforcer import QuotaEnforcer, background_of
 from peltier_server.quotas.rates import Rates
 from peltier_store.registry import Quotas
 
@@ -19,6 +19,12 @@ async def visit(enforcer: QuotaEnforcer, status: int = 200) -> dict[str, str]:
     """One whole request of tenant a; the headers of its answer."""
     async with enforcer.slot("a") as slot:
         return await slot.headers(status)
+
+
+def test_background_work_has_a_hundredth_of_its_tenants_weight() -> None:
+    """So live work of all tenants goes first."""
+    enforcer = make_enforcer(weight=4)
+    assert [enforcer.weight(one) for one in ("a", background_of("a"))] == [4, 0.04]
 
 
 async def test_without_quotas_nothing_is_said() -> None:

@@ -144,7 +144,7 @@ async def test_stored_files_count_for_the_quota_of_bytes(house: House) -> None:
 async def test_other_purposes_and_parts_are_refused(house: House) -> None:
     """With the name of the part."""
     for form, message in (
-        ({"purpose": "batch"}, "purpose is 'batch': input should be 'fine-tune'"),
+        ({"purpose": "vision"}, "purpose is 'vision': input should be 'fine-tune' or 'batch'"),
         ({}, "purpose is missing"),
         ({"purpose": "fine-tune", "more": "1"}, "more is unknown here"),
     ):
@@ -152,12 +152,24 @@ async def test_other_purposes_and_parts_are_refused(house: House) -> None:
         assert (answer.status_code, answer.json()["error"]["message"]) == (422, message)
 
 
-async def test_files_need_the_scope_train(house: House) -> None:
-    """403 for a key with the other scopes."""
-    for call in (house.reader.get("/v1/files"), house.reader.post("/v1/files", files={"file": ("a.jsonl", JSONL)})):
-        answer = await call
+async def test_files_of_examples_need_the_scope_train(house: House) -> None:
+    """For a key with the other scopes there are only files of batches."""
+    file_id = (await house.upload("a.jsonl", JSONL)).json()["id"]
+    sent = {"files": {"file": ("a.jsonl", JSONL)}}
+    answers = [
+        await house.reader.get("/v1/files", params={"purpose": "fine-tune"}),
+        await house.reader.post("/v1/files", **sent, data={"purpose": "fine-tune"}),
+    ]
+    for answer in answers:
         assert answer.status_code == 403
         assert "this needs the scope 'train'" in answer.json()["error"]["message"]
+    assert (await house.reader.get("/v1/files")).json()["data"] == []
+    for path in (f"/v1/files/{file_id}", f"/v1/files/{file_id}/content"):
+        assert (await house.reader.get(path)).status_code == 404
+    batch = await house.reader.post("/v1/files", **sent, data={"purpose": "batch"})
+    assert [one["id"] for one in (await house.reader.get("/v1/files")).json()["data"]] == [batch.json()["id"]]
+    training = {"task": "demo", "file_id": batch.json()["id"]}
+    assert (await house.a.post("/v1/trainings", json=training)).status_code == 404
 
 
 def test_a_file_name_is_printable(listening: Listening) -> None:

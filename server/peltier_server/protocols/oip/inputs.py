@@ -14,7 +14,7 @@ from peltier_server.protocols.oip.messages import InferRequest, InputTensor, Ten
 # The names of the texts of an input, in order.
 TEXTS = ("text", "text_pair", "text_third")
 # Of a prediction's parameters those that a tensor cannot follow: `top_k` makes rows of different labels.
-_PARAMETERS = Parameters.model_fields.keys() - {"top_k", "return_gates"}
+_PARAMETERS = Parameters.model_fields.keys() - {"top_k", "return_gates", "precision"}
 _LENGTH_BYTES = 4
 # The header of a body that has bytes after its JSON.
 LENGTH_HEADER = "inference-header-content-length"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from peltier_client.protocol import Parameters, Priority, RequestModel, ResponseModel, Text
+from peltier_client.protocol import Parameters, Precision, Priority, RequestModel, ResponseModel, Text
 from pydantic import (
     Field,
     StrictBool,
@@ -21,14 +21,16 @@ from peltier_server.inference.prediction import Prediction, write_pieces
 class EmbeddingRequest(RequestModel):
     """`model` is a task reference, or `_backbone`.
 
-    `user` is taken and not used. `truncate` and `priority` are a prediction's and not OpenAI's. Without `truncate` a
-    text that is too long is refused, because OpenAI's answers have no field to report it.
+    `user` is taken and not used. `truncate`, `priority`, `prompt_name` and the formats of integers are a prediction's
+    and not OpenAI's. Without `truncate` a text that is too long is refused, because OpenAI's answers have no field to
+    report it.
     """
 
     model: str
     input: Text | Annotated[list[Text], Field(min_length=1)]
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64", "int8", "uint8", "binary", "ubinary"] = "float"
     dimensions: Annotated[StrictInt, Field(ge=1)] | None = None
+    prompt_name: Text | None = None
     user: str | None = None
     truncate: StrictBool = False
     priority: Priority = 0
@@ -51,7 +53,19 @@ class EmbeddingRequest(RequestModel):
     @property
     def parameters(self) -> Parameters:
         """Those of a prediction."""
-        return Parameters(dimensions=self.dimensions, truncate=self.truncate, priority=self.priority)
+        return Parameters(
+            dimensions=self.dimensions,
+            precision=self._precision,
+            prompt_name=self.prompt_name,
+            truncate=self.truncate,
+            priority=self.priority,
+        )
+
+    @property
+    def _precision(self) -> Precision:
+        if self.encoding_format == "float" or self.encoding_format == "base64":
+            return "float32"
+        return self.encoding_format
 
 
 class EmbeddingUsage(ResponseModel):
@@ -62,11 +76,11 @@ class EmbeddingUsage(ResponseModel):
 
 
 class Embedding(ResponseModel):
-    """The vector of the text at `index`; in base64 its float32 values, little-endian."""
+    """The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian."""
 
     object: Literal["embedding"] = "embedding"
     index: int
-    embedding: list[float] | str
+    embedding: list[float] | list[int] | str
 
 
 class EmbeddingResponse(ResponseModel):

@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from peltier_client.errors import PeltierError
-from peltier_client.protocol import ResponseModel
+from peltier_client.protocol import BatchRequest, ResponseModel
 from pydantic import BaseModel
 
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest
@@ -12,9 +12,10 @@ from peltier_server.protocols.openai.fine_tuning_messages import FineTuningReque
 from peltier_server.protocols.openai.messages import CompletionRequest
 
 # OpenAI's codes where its clients read them. For other errors they read only the status, so the code is Peltier's own.
-_BODIES = (CompletionRequest, EmbeddingRequest, FineTuningRequest)
+_BODIES = (BatchRequest, CompletionRequest, EmbeddingRequest, FineTuningRequest)
 _PARAMS = frozenset[str]().union(*(body.model_fields for body in _BODIES))
-_PATHS = ("/v1/completions", "/v1/embeddings", "/v1/models")
+_PATHS = ("/v1/batches", "/v1/completions", "/v1/embeddings", "/v1/models")
+_FOLDERS = ("/v1/models/", "/v1/fine_tuning/", "/v1/batches/")
 _CODES = {"adapter_not_found": "model_not_found", "version_not_found": "model_not_found"}
 
 
@@ -40,7 +41,7 @@ class OpenAIErrors:
 
     def speaks(self, path: str) -> bool:
         """Whether errors at `path` have this format."""
-        return path in _PATHS or path.startswith(("/v1/models/", "/v1/fine_tuning/"))
+        return path in _PATHS or path.startswith(_FOLDERS)
 
     def status(self, error: type[PeltierError] | PeltierError) -> int:
         """The HTTP status of `error`. OpenAI's API uses 400 where Peltier's own uses 422."""

@@ -28,7 +28,7 @@ async def test_a_file_is_what_was_added(registry: Registry) -> None:
     )  # fmt: skip
     assert await registry.files.find("acme", file.id) == file
     assert await registry.files.list("acme") == [file]
-    assert await registry.files.list("acme", purpose="batch") == await registry.files.list("zenith") == []
+    assert await registry.files.list("acme", purposes=["batch"]) == await registry.files.list("zenith") == []
     with pytest.raises(FileUnknown, match=rf"^tenant 'zenith' has no file '{file.id}'$"):
         await registry.files.find("zenith", file.id)
     assert [(entry.action, entry.subject) for entry in await registry.audit(limit=1)] == [("create_file", file.id)]

@@ -1,19 +1,23 @@
 """Embeddings over HTTP: OpenAI's route, called by OpenAI's client over a real socket, and the native routes."""
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
 import numpy as np
 import openai
 import pytest
 import torch
+from peltier_adapters.answers import embeddings
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
+from peltier_client import Client
 from peltier_client.protocol import PredictResponse
 from torch.nn import functional as F
 
@@ -83,6 +87,46 @@ def test_dimensions_truncate(client: openai.OpenAI, bert: Backbone, artifacts: d
         torch.testing.assert_close(vectors(answer), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("precision", get_args(embeddings.Precision))
+def test_integers_are_the_quantized_embedding(
+    client: openai.OpenAI, listening: Listening, precision: embeddings.Precision
+) -> None:
+    """Of the truncated vector of unit length, in OpenAI's shape and by the client of the server."""
+    plain = vectors(client.embeddings.create(model="unit", input=TEXTS, dimensions=20))
+    expected = [embeddings.quantize(one, precision) for one in plain]
+    found = client.embeddings.create(model="unit", input=TEXTS, dimensions=20, encoding_format=precision)  # type: ignore[arg-type]
+    assert [one.embedding for one in found.data] == expected
+    with Client(listening.url) as own:
+        assert own.embed("unit", TEXTS, dimensions=20, precision=precision) == expected
+        (one,) = own.predict("unit", TEXTS[0], dimensions=20, precision=precision)
+        assert one.embedding is not None
+        assert {type(value) for value in one.embedding} == {int}
+
+
+def test_prompts_come_before_texts(listen: Listen, bert_directory: Path, tmp_path: Path) -> None:
+    """Those that the checkpoint names, on every route; an unknown one is answered with the known ones."""
+    shutil.copytree(bert_directory, tmp_path, dirs_exist_ok=True)
+    prompts = {"prompts": {"query": "a plot ", "document": ""}}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    with listen(backbone=str(tmp_path)) as other, Client(other.url) as own:
+        expected = own.embed("_backbone", "a plot good")
+        assert own.embed("_backbone", ["good"], prompt_name="query") == expected
+        assert own.embed("_backbone", "good", prompt_name="document") == own.embed("_backbone", "good")
+        with openai.OpenAI(base_url=f"{other.url}/v1", api_key="none") as theirs:
+            asked = {"prompt_name": "query"}
+            found = theirs.embeddings.create(model="_backbone", input="good", extra_body=asked, encoding_format="float")
+            assert [one.embedding for one in found.data] == expected
+        texts = {"source_sentence": "a plot good", "sentences": ["good"]}
+        alike = httpx2.post(f"{other.url}/similarity", json={"inputs": texts}, timeout=30).json()
+        named = {"inputs": {**texts, "source_sentence": "good"}, "parameters": {"prompt_name": "query"}}
+        assert alike[0] < httpx2.post(f"{other.url}/similarity", json=named, timeout=30).json()[0] == pytest.approx(1)
+        for path in ("/embed", "/v1/embeddings"):
+            body = {"input" if path.startswith("/v1") else "inputs": "good", "prompt_name": "title"}
+            answer = httpx2.post(f"{other.url}{path}", json=body | {"model": "_backbone"} if "v1" in path else body)
+            message = answer.json()["error"]["message"]
+            assert message == "prompt_name 'title' is unknown; it is one of document, query"
+
+
 def test_the_native_route_answers_the_same(post: Callable[..., httpx2.Response], client: openai.OpenAI) -> None:
     """As a prediction; `raw_scores` are not normalized."""
     answer = post("/v1/tasks/unit/predict", {"inputs": TEXTS, "parameters": {"dimensions": 8}})
@@ -133,7 +177,9 @@ def test_pages_of_models_begin_with_the_backbone(listening: Listening) -> None:
         ({"model": "film"}, "model 'film' is a classification task, which embeds no texts"),
         ({"model": "_backbone@2"}, "task '_backbone@2' is not allowed: _backbone has no tenant, version or alias"),
         ({"input": "good " * 80}, "the input has 82 tokens; this task takes at most 64"),
-        ({"encoding_format": "int8"}, "encoding_format is "),
+        ({"encoding_format": "int4"}, "encoding_format is "),
+        ({"encoding_format": "int8", "model": "raw"}, "int8 is for embeddings of unit length, and these may have any"),
+        ({"prompt_name": "query"}, "prompt_name 'query' is unknown; this server's backbone has no prompts"),
     ],
 )
 def test_bad_requests_are_answered_with_one_sentence(

@@ -12,9 +12,9 @@ import grpc.aio
 from peltier_client.errors import PeltierError
 from starlette.types import ASGIApp
 
+from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.protocols.oip.grpc import messages
 from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
-from peltier_server.protocols.oip.grpc.app_call import AppAnswer, AppCall
 from peltier_server.protocols.oip.messages import OIP_ERRORS
 from peltier_server.settings import Settings, SettingsError
 

@@ -19,12 +19,13 @@ class AppAnswer:
 
 @dataclass
 class AppCall:
-    """A request. `headers` have lower-case names."""
+    """A request. `headers` have lower-case names. `state` is the server's own, which no caller can set."""
 
     method: str
     path: str
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
 
     async def send(self, app: ASGIApp) -> AppAnswer:
         """The answer of `app`. If the caller is cancelled, the app learns that it has disconnected, and ends its work
@@ -73,7 +74,7 @@ class AppCall:
             "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()],
             "client": None,
             "server": None,
-            "state": {},
+            "state": dict(self.state),
         }
 
 

@@ -1,0 +1,282 @@
+"""Batches of requests in files, and the queue from which servers take them.
+
+A server holds a batch for one turn, in which it stores the results of some lines, and until its lease expires. Every
+claim is a writing transaction, and the registry has one of these at a time, so a batch never has two holders. Results
+are recorded in the transaction that ends the turn. A server that was too slow, and whose batch another one has taken,
+learns it by LeaseLost and records nothing, so each line has one result.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
+
+from peltier_store.registry.claims import consume
+from peltier_store.registry.errors import BatchUnknown, LeaseLost, QuotaReached, RegistryConflict
+from peltier_store.registry.files import add_result, find_file
+from peltier_store.registry.records import (
+    ENDED_BATCHES,
+    BatchDraft,
+    BatchPart,
+    NewFile,
+    Reservation,
+    StoredBatch,
+    check_text,
+)
+from peltier_store.registry.tables import BatchPartRow, BatchRow
+from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
+from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
+
+LEASE = timedelta(seconds=60)
+MAX_ATTEMPTS = 5
+# Of a tenant, among those that have not ended.
+MAX_BATCHES = 100
+RESULTS = "batch_output"
+_NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
+
+
+class BatchRegistry:
+    """Batches of a registry's tenants. Each failure is a RegistryError of one sentence."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def create(self, tenant: str, draft: BatchDraft, *, actor: str) -> StoredBatch:
+        """Puts a batch into the queue. Raises TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for text that
+        cannot be stored."""
+        return await self._transactions.write(actor, lambda writing: _create(writing, tenant, draft))
+
+    async def find(self, tenant: str, batch_id: str) -> StoredBatch:
+        """Raises BatchUnknown."""
+        return await self._transactions.read(lambda connection: _find_own(connection, tenant, batch_id))
+
+    async def list(self, tenant: str, *, limit: int = 100, after: str | None = None) -> list[StoredBatch]:
+        """At most `limit` batches, newest first, that follow the batch `after`. Raises BatchUnknown for that one."""
+        return await self._transactions.read(lambda connection: _list(connection, tenant, limit, after))
+
+    async def parts(self, batch_id: str) -> Sequence[BatchPart]:
+        """The results that are not in files yet, in the order of the lines."""
+        return await self._transactions.read(lambda connection: _parts(connection, batch_id))
+
+    async def count(self) -> dict[str, int]:
+        """How many batches there are in each state that is not final."""
+        return await self._transactions.read(_count)
+
+    async def cancel(self, tenant: str, batch_id: str, *, actor: str) -> StoredBatch:
+        """Cancels a batch; a server then puts the results that there are into files. Raises BatchUnknown, or
+        RegistryConflict for a batch that has ended."""
+        return await self._transactions.write(actor, lambda writing: _cancel(writing, tenant, batch_id))
+
+    async def claim(self, replica: str) -> StoredBatch | None:
+        """The next batch for a server, which has it for `LEASE`; None if nothing waits. First is the tenant that was
+        served the longest time ago, of that tenant the oldest batch."""
+        if not await self._transactions.read(_has_work):
+            return None
+        return await self._transactions.write(NO_ACTOR, lambda writing: _claim(writing, replica))
+
+    async def renew(self, batch_id: str, replica: str) -> None:
+        """Extends the lease. Raises LeaseLost."""
+        await self._transactions.write(
+            NO_ACTOR,
+            lambda writing: _change(writing, _held(writing, batch_id, replica), lease_expires_at=writing.at + LEASE),
+        )
+
+    async def release(self, batch_id: str, replica: str) -> None:
+        """Ends a turn without results, because the server stops or something is temporarily wrong. Raises
+        LeaseLost."""
+        await self._transactions.write(NO_ACTOR, lambda writing: _release(writing, batch_id, replica))
+
+    async def begin(self, batch_id: str, replica: str, *, num_lines: int) -> None:
+        """Ends the turn in which the file was found to be valid. Raises LeaseLost."""
+        await self._transactions.write(NO_ACTOR, lambda writing: _begin(writing, batch_id, replica, num_lines))
+
+    async def add_part(self, batch_id: str, replica: str, reservation: Reservation, part: BatchPart) -> None:
+        """Ends a turn with results.
+
+        Raises LeaseLost, QuotaReached if the tenant may store no more, or BlobBusy if the reservation is gone.
+        """
+        await self._transactions.write(
+            NO_ACTOR, lambda writing: _add_part(writing, batch_id, replica, reservation, part)
+        )
+
+    async def finish(  # noqa: PLR0913 - what a batch ends with
+        self,
+        batch_id: str,
+        replica: str,
+        state: str,
+        *,
+        output: NewFile | None = None,
+        error: NewFile | None = None,
+        errors: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Ends a batch in one of `ENDED_BATCHES`, with its results in files. Raises LeaseLost, or BlobBusy if a
+        reservation is gone."""
+        await self._transactions.write(
+            NO_ACTOR, lambda writing: _finish(writing, batch_id, replica, state, (output, error), errors)
+        )
+
+
+def _create(writing: WriteTransaction, tenant: str, draft: BatchDraft) -> StoredBatch:
+    connection = writing.connection
+    require_quotas(connection, tenant)
+    find_file(connection, tenant, draft.input_file_id)
+    counted = select(func.count()).where(BatchRow.tenant == tenant, BatchRow.state.not_in(ENDED_BATCHES))
+    if (count := connection.execute(counted).scalar_one()) >= MAX_BATCHES:
+        raise QuotaReached(
+            f"tenant {tenant!r} has {count} batches that have not ended and may have {MAX_BATCHES}; wait for one or "
+            "cancel it"
+        )
+    for word in (draft.request_metadata or {}).items():
+        check_text("metadata", "".join(word))
+    batch = StoredBatch(
+        id=f"batch_{secrets.token_hex(12)}",
+        tenant=tenant,
+        state="validating",
+        created_at=writing.at,
+        created_by=writing.actor,
+        **vars(draft),
+    )
+    connection.execute(insert(BatchRow).values(vars(batch)))
+    writing.audit(tenant, "create_batch", batch.id, endpoint=batch.endpoint)
+    return batch
+
+
+def _cancel(writing: WriteTransaction, tenant: str, batch_id: str) -> StoredBatch:
+    batch = _find_own(writing.connection, tenant, batch_id)
+    if batch.state in ("cancelling", "cancelled"):
+        return batch
+    if batch.state in ENDED_BATCHES or batch.state == "finalizing":
+        raise RegistryConflict(f"the batch {batch_id!r} is {batch.state}, so it cannot be cancelled")
+    writing.audit(tenant, "cancel_batch", batch_id)
+    return _change(writing, batch, state="cancelling", cancelling_at=writing.at)
+
+
+def _find_own(connection: Connection, tenant: str, batch_id: str) -> StoredBatch:
+    batch = _find(connection, batch_id)
+    if batch is None or batch.tenant != tenant:
+        raise BatchUnknown(f"tenant {tenant!r} has no batch {batch_id!r}")
+    return batch
+
+
+def _find(connection: Connection, batch_id: str) -> StoredBatch | None:
+    row = connection.execute(_select().where(BatchRow.id == batch_id)).one_or_none()
+    return None if row is None else _batch_of(row)
+
+
+def _list(connection: Connection, tenant: str, limit: int, after: str | None) -> list[StoredBatch]:
+    wanted = _select().where(BatchRow.tenant == tenant).order_by(BatchRow.created_at.desc(), BatchRow.id.desc())
+    if after is not None:
+        last = _find_own(connection, tenant, after)
+        same_time = (BatchRow.created_at == last.created_at) & (BatchRow.id < last.id)
+        wanted = wanted.where(or_(BatchRow.created_at < last.created_at, same_time))
+    return [_batch_of(row) for row in connection.execute(wanted.limit(limit))]
+
+
+def _parts(connection: Connection, batch_id: str) -> list[BatchPart]:
+    columns = (getattr(BatchPartRow, field.name) for field in fields(BatchPart))
+    wanted = select(*columns).where(BatchPartRow.batch_id == batch_id).order_by(BatchPartRow.first_line)
+    return [BatchPart(**row._mapping) for row in connection.execute(wanted)]
+
+
+def _count(connection: Connection) -> dict[str, int]:
+    counted = select(BatchRow.state, func.count()).where(BatchRow.state.not_in(ENDED_BATCHES))
+    return {row[0]: row[1] for row in connection.execute(counted.group_by(BatchRow.state))}
+
+
+def _has_work(connection: Connection) -> bool:
+    """A server that waits asks this again and again, without writing."""
+    return connection.execute(select(BatchRow.id).where(_is_free(datetime.now(UTC))).limit(1)).first() is not None
+
+
+def _is_free(now: datetime) -> ColumnElement[bool]:
+    unheld = BatchRow.lease_expires_at.is_(None) | (BatchRow.lease_expires_at <= now)
+    return BatchRow.state.not_in(ENDED_BATCHES) & unheld
+
+
+def _claim(writing: WriteTransaction, replica: str) -> StoredBatch | None:
+    free = _is_free(writing.at)
+    waiting = select(BatchRow.tenant).where(free).distinct()
+    served = select(BatchRow.tenant, func.max(BatchRow.served_at)).where(BatchRow.tenant.in_(waiting))
+    rows = writing.connection.execute(served.group_by(BatchRow.tenant))
+    last = {row[0]: row[1] for row in rows}
+    if not last:
+        return None
+    first = min(last, key=lambda tenant: (last[tenant] is not None, last[tenant], tenant))
+    oldest = _select().where(free, BatchRow.tenant == first).order_by(BatchRow.created_at, BatchRow.id).limit(1)
+    batch = _batch_of(writing.connection.execute(oldest).one())
+    now, lease = writing.at, writing.at + LEASE
+    return _change(writing, batch, holder=replica, lease_expires_at=lease, served_at=now, attempts=batch.attempts + 1)
+
+
+def _release(writing: WriteTransaction, batch_id: str, replica: str) -> None:
+    batch = _held(writing, batch_id, replica)
+    _change(writing, batch, attempts=max(batch.attempts - 1, 0), **_NO_HOLDER)
+
+
+def _begin(writing: WriteTransaction, batch_id: str, replica: str, num_lines: int) -> None:
+    batch = _held(writing, batch_id, replica)
+    values: dict[str, Any] = {"num_lines": num_lines, "attempts": 0, **_NO_HOLDER}
+    if batch.state == "validating":
+        values |= {"state": "in_progress", "started_at": writing.at}
+    _change(writing, batch, **values)
+
+
+def _add_part(
+    writing: WriteTransaction, batch_id: str, replica: str, reservation: Reservation, part: BatchPart
+) -> None:
+    batch = _held(writing, batch_id, replica)
+    if part.first_line != batch.num_done:
+        raise LeaseLost(f"the batch {batch_id!r} has {batch.num_done} results, and the part begins at another line")
+    quotas = require_quotas(writing.connection, batch.tenant)
+    require_room_for_bytes(writing.connection, quotas, batch.tenant, part.size_bytes)
+    consume(writing.connection, reservation)
+    writing.connection.execute(insert(BatchPartRow).values(batch_id=batch_id, **vars(part)))
+    completed, failed = batch.num_completed + part.num_completed, batch.num_failed + part.num_failed
+    values: dict[str, Any] = {"num_completed": completed, "num_failed": failed, "attempts": 0, **_NO_HOLDER}
+    if batch.state == "in_progress" and completed + failed == batch.num_lines:
+        values |= {"state": "finalizing", "finalizing_at": writing.at}
+    _change(writing, batch, **values)
+
+
+def _finish(  # noqa: PLR0913 - what a batch ends with
+    writing: WriteTransaction,
+    batch_id: str,
+    replica: str,
+    state: str,
+    files: tuple[NewFile | None, NewFile | None],
+    errors: Sequence[Mapping[str, Any]] | None,
+) -> None:
+    batch = _held(writing, batch_id, replica)
+    output_id, error_id = (
+        None if file is None else add_result(writing, batch.tenant, RESULTS, file, created_by=batch.created_by)
+        for file in files
+    )
+    writing.connection.execute(delete(BatchPartRow).where(BatchPartRow.batch_id == batch_id))
+    num_failed = batch.num_failed if files[1] is None else files[1].num_rows
+    listed = None if errors is None else [dict(error) for error in errors]
+    written = {"output_file_id": output_id, "error_file_id": error_id, "num_failed": num_failed, "errors": listed}
+    _change(writing, batch, state=state, finished_at=writing.at, **written, **_NO_HOLDER)
+
+
+def _held(writing: WriteTransaction, batch_id: str, replica: str) -> StoredBatch:
+    """The batch that `replica` has. Its lease may have expired, as long as nobody else has taken it."""
+    batch = _find(writing.connection, batch_id)
+    if batch is None or batch.holder != replica:
+        raise LeaseLost(f"{replica} does not have the batch {batch_id!r} any more")
+    return batch
+
+
+def _change(writing: WriteTransaction, batch: StoredBatch, **values: Any) -> StoredBatch:
+    writing.connection.execute(update(BatchRow).where(BatchRow.id == batch.id).values(**values))
+    return StoredBatch(**{**vars(batch), **values})
+
+
+def _select() -> Select[*tuple[object, ...]]:
+    return select(*(getattr(BatchRow, field.name) for field in fields(StoredBatch)))
+
+
+def _batch_of(row: Row[*tuple[object, ...]]) -> StoredBatch:
+    return StoredBatch(**row._mapping)

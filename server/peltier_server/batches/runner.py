@@ -1,0 +1,284 @@
+"""Answers the requests of batches, a part at a time, while live requests go first."""
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from peltier_adapters.errors import AdapterError
+from peltier_client.errors import Unavailable
+from peltier_client.protocol import BatchError
+from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound, digest_of
+from peltier_store.registry import BatchPart, LeaseLost, NewFile, QuotaReached, RegistryError, Reservation, StoredBatch
+from peltier_store.registry.batches import MAX_ATTEMPTS
+from starlette.types import ASGIApp
+
+from peltier_server.auth.keyring import Caller
+from peltier_server.background import BackgroundTask
+from peltier_server.batches.requests import BatchLine, BatchRequests
+from peltier_server.batches.results import BatchResults
+from peltier_server.catalog.publisher import Store
+from peltier_server.errors import STORE_GONE
+from peltier_server.http.app_call import AppAnswer, AppCall
+from peltier_server.http.request_middleware import STORED_CALLER
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.settings import BatchSettings
+
+logger = logging.getLogger(__name__)
+
+# After these without a change of the registry, the server looks for batches whose own server has ended.
+_TICK_SECONDS = 0.5
+_TICKS_OF_SILENCE = 20
+# Well below the lease of a batch.
+_RENEW_SECONDS = 15.0
+# A part ends with the first of these; the bytes are those of requests and answers. A part of a killed server is
+# computed again.
+_PART_LINES = 256
+_PART_BYTES = 8 * 1024 * 1024
+_PART_SECONDS = 10.0
+# Requests in progress, beside live ones.
+_NUM_AT_ONCE = 32
+# The answers of a server that cannot compute the request now, or may not yet by a quota of the tenant.
+_TEMPORARY = frozenset({429, 503})
+_STATES = ("validating", "in_progress", "finalizing", "cancelling")
+
+
+class BatchRunner:
+    """Claims batches, one part of one batch at a time, and so by turns between tenants.
+
+    The results of a part are stored, and recorded in one transaction that ends the claim. So another server goes on
+    after the last part if this one ends, and each line has one result. Belongs to the event loop.
+    """
+
+    def __init__(self, app: ASGIApp, store: Store, settings: BatchSettings, metrics: Metrics) -> None:
+        self._app = app
+        self._store = store
+        self._batches = store.registry.batches
+        self._max_result_bytes = settings.max_batch_result_bytes
+        self._metrics = metrics
+        # A server that is started again may have the same process id.
+        self._name = f"server {socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._task = BackgroundTask()
+        # The file of the last turn, which most often is that of the next turn too.
+        self._read: tuple[str, BatchRequests] | None = None
+
+    def start(self) -> None:
+        """Starts to look for batches."""
+        self._task.start(self._run())
+
+    async def close(self) -> None:
+        """Stops. The part in progress is computed again by the server that claims the batch."""
+        await self._task.close()
+
+    async def _run(self) -> None:
+        while True:
+            revision = self._store.sync.revision
+            try:
+                while await self._look():
+                    pass
+            except STORE_GONE:
+                pass  # `StoreWatch` logs it
+            except AdapterError as error:
+                logger.warning("batches cannot be continued now and are tried again: %s", error)
+            except Exception:
+                # Nothing else would notice if this task ended. The batch is free again once its lease has ended.
+                logger.exception("a batch cannot be continued now and is tried again")
+            self._read = None
+            for _ in range(_TICKS_OF_SILENCE):
+                await asyncio.sleep(_TICK_SECONDS)
+                if self._store.sync.revision != revision:
+                    break
+
+    async def _look(self) -> bool:
+        """Does one turn, if a batch waits; returns whether one did."""
+        counts = await self._batches.count()
+        for state in _STATES:
+            self._metrics.stored_batches.labels(state).set(counts.get(state, 0))
+        batch = await self._batches.claim(self._name) if counts else None
+        if batch is None:
+            return False
+        renewing = asyncio.create_task(self._renew(batch))
+        try:
+            await self._take_turn(batch)
+        except LeaseLost:
+            logger.warning("another server has taken the batch %s", batch.id)
+        except (AdapterError, asyncio.CancelledError):
+            with suppress(RegistryError):
+                await asyncio.shield(self._batches.release(batch.id, self._name))
+            raise
+        finally:
+            renewing.cancel()
+        return True
+
+    async def _renew(self, batch: StoredBatch) -> None:
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            with suppress(RegistryError):
+                await self._batches.renew(batch.id, self._name)
+
+    async def _take_turn(self, batch: StoredBatch) -> None:
+        if batch.attempts > MAX_ATTEMPTS:
+            reason = f"{MAX_ATTEMPTS} servers ended before its next results; memory may have run out"
+            await self._finish(batch, "failed", errors=[BatchError(code="server_error", message=reason)])
+        elif batch.state in ("cancelling", "finalizing"):
+            await self._finish(batch, "cancelled" if batch.state == "cancelling" else "completed")
+        else:
+            await self._go_on(batch)
+
+    async def _go_on(self, batch: StoredBatch) -> None:
+        try:
+            requests = await self._requests(batch)
+        except (BlobNotFound, BlobDamaged):
+            error = BatchError(code="invalid_file", message="the bytes of the input file are missing or damaged")
+            await self._finish(batch, "failed", errors=[error])
+            return
+        if requests.errors:
+            await self._finish(batch, "failed", errors=requests.errors)
+        elif batch.expires_at <= datetime.now(UTC):
+            await self._expire(batch, requests)
+        elif batch.state == "validating":
+            await self._batches.begin(batch.id, self._name, num_lines=len(requests))
+        else:
+            await self._add_part(batch, requests)
+
+    async def _requests(self, batch: StoredBatch) -> BatchRequests:
+        if self._read is None or self._read[0] != batch.id:
+            self._read = None
+            file = await self._store.registry.files.find(batch.tenant, batch.input_file_id)
+            data = await self._store.blobs.get(file.digest)
+            self._read = batch.id, await asyncio.to_thread(BatchRequests, data, batch.endpoint)
+        return self._read[1]
+
+    async def _expire(self, batch: StoredBatch, requests: BatchRequests) -> None:
+        rest = BatchResults(batch.id)
+        message = f"the request was not computed within the completion window of {batch.completion_window}"
+        for line in requests.lines(batch.num_done):
+            rest.add_error(line, "batch_expired", message)
+        await self._finish(batch, "expired", rest)
+
+    async def _add_part(self, batch: StoredBatch, requests: BatchRequests) -> None:
+        results = BatchResults(batch.id)
+        stored = sum(part.size_bytes for part in await self._batches.parts(batch.id))
+        if stored > self._max_result_bytes:
+            message = f"the results of the batch have more than {self._max_result_bytes} bytes, which is the maximum"
+            for line in requests.lines(batch.num_done):
+                results.add_error(line, "results_too_large", message)
+        else:
+            await self._answer(batch, requests.lines(batch.num_done, batch.num_done + _PART_LINES), results)
+        completed, failed = len(results.completed), len(results.failed)
+        if not completed + failed:
+            await self._batches.release(batch.id, self._name)
+            return
+        data = results.part()
+        reservation = await self._put(data)
+        part = BatchPart(batch.num_done, reservation.digest, len(data), completed, failed)
+        try:
+            await self._batches.add_part(batch.id, self._name, reservation, part)
+        except QuotaReached as error:
+            await self._finish(batch, "failed", errors=[BatchError(code="storage_full", message=str(error))])
+            return
+        self._metrics.stored_requests.labels("completed").inc(completed)
+        self._metrics.stored_requests.labels("failed").inc(failed)
+
+    async def _answer(self, batch: StoredBatch, lines: Iterable[BatchLine], results: BatchResults) -> None:
+        """Adds the results of the first lines, as many as a part may have, in their order."""
+        turn, answers = _Turn(), list[tuple[BatchLine, asyncio.Task[AppAnswer | None]]]()
+        async with asyncio.TaskGroup() as group:
+            for line in lines:
+                await turn.places.acquire()
+                if answers and turn.is_over:
+                    break
+                turn.num_bytes += len(line.body)
+                answers.append((line, group.create_task(self._ask(batch, line, turn))))
+        for line, done in answers:
+            answer = done.result()
+            if answer is None:
+                return
+            results.add(line, answer)
+
+    async def _ask(self, batch: StoredBatch, line: BatchLine, turn: "_Turn") -> AppAnswer | None:
+        """The server's own answer to a request; None if there is none in this turn."""
+        caller = Caller(batch.tenant, frozenset({"predict"}), batch.created_by)
+        headers = {"content-type": "application/json", "x-request-id": f"{batch.id}-{line.number}"}
+        call = AppCall("POST", batch.endpoint, line.body, headers, {STORED_CALLER: caller})
+        try:
+            answer = await call.send(self._app)
+            if answer.status in _TEMPORARY:
+                answer = await self._ask_again(call, answer, turn)
+            turn.num_bytes += len(answer.body)
+        finally:
+            turn.places.release()
+        # A store or an adapter that stays away is the result of the request. Other requests wait until they expire.
+        return None if answer.status in _TEMPORARY and not _is_unavailable(answer) else answer
+
+    async def _ask_again(self, call: AppCall, answer: AppAnswer, turn: "_Turn") -> AppAnswer:
+        """The last answer of the turn to a request: one request after the other, so that the first ones are answered
+        first."""
+        turn.is_limited = True
+        async with turn.retries:
+            while answer.status in _TEMPORARY and (seconds_left := turn.ends_at - time.monotonic()) > 0:
+                await asyncio.sleep(min(float(answer.headers.get("retry-after", 1)), seconds_left))
+                answer = await call.send(self._app)
+        return answer
+
+    async def _finish(
+        self,
+        batch: StoredBatch,
+        state: str,
+        rest: BatchResults | None = None,
+        *,
+        errors: Sequence[BatchError] | None = None,
+    ) -> None:
+        """Ends a batch with all its results, and with those of the `rest` of its lines."""
+        results = BatchResults(batch.id)
+        for part in await self._batches.parts(batch.id):
+            try:
+                data = await self._store.blobs.get(part.digest)
+            except (BlobNotFound, BlobDamaged):
+                message = f"the stored results from request {part.first_line} on are missing or damaged"
+                state, errors = "failed", [BatchError(code="results_lost", message=message)]
+                continue
+            await asyncio.to_thread(results.add_part, part, data)
+        if rest is not None:
+            results.failed += rest.failed
+        output = await self._new_file(f"{batch.id}_output.jsonl", results.completed)
+        error = await self._new_file(f"{batch.id}_error.jsonl", results.failed)
+        given = None if errors is None else [one.model_dump() for one in errors]
+        await self._batches.finish(batch.id, self._name, state, output=output, error=error, errors=given)
+        logger.info("the batch %s is %s", batch.id, state)
+
+    async def _new_file(self, name: str, lines: Sequence[bytes]) -> NewFile | None:
+        if not lines:
+            return None
+        data = await asyncio.to_thread(b"".join, lines)
+        return NewFile(await self._put(data), name, len(data), len(lines))
+
+    async def _put(self, data: bytes) -> Reservation:
+        reservation = await self._store.registry.reserve(await asyncio.to_thread(digest_of, data))
+        await self._store.blobs.put(data)
+        return reservation
+
+
+class _Turn:
+    """The requests of a turn. After the first one that has to wait, no others begin."""
+
+    def __init__(self) -> None:
+        self.ends_at = time.monotonic() + _PART_SECONDS
+        self.places, self.retries = asyncio.Semaphore(_NUM_AT_ONCE), asyncio.Lock()
+        self.num_bytes = 0
+        self.is_limited = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more requests begin."""
+        return self.is_limited or self.num_bytes > _PART_BYTES or time.monotonic() > self.ends_at
+
+
+def _is_unavailable(answer: AppAnswer) -> bool:
+    return answer.status == Unavailable.status and json.loads(answer.body)["error"]["code"] == Unavailable.code

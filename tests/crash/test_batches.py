@@ -1,0 +1,72 @@
+"""A batch outlives `kill -9` of its server."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.support.server_process import Server
+
+_NUM_LINES = 1_500
+
+
+def test_a_killed_server_loses_no_line_and_repeats_none(start: Callable[..., Server], tmp_path: Path) -> None:
+    """Killed twice in the middle: each custom id has one result, and stored parts are not computed again."""
+    server = start()
+    body = {"model": "_backbone", "dimensions": 2, "truncate": True}
+    rows = [
+        {
+            "custom_id": f"row-{number}",
+            "method": "POST",
+            "url": "/v1/embeddings",
+            "body": {**body, "input": f"a film {number} " * 20},
+        }
+        for number in range(_NUM_LINES)
+    ]
+    data = "".join(f"{json.dumps(row)}\n" for row in rows)
+    form = {"files": {"file": ("rows.jsonl", data.encode())}, "data": {"purpose": "batch"}}
+    file = server.client.post("/v1/files", **form).json()["id"]
+    asked = {"input_file_id": file, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    batch = server.client.post("/v1/batches", json=asked).json()["id"]
+    done = 0
+    for _ in range(2):
+        done = _until(server, batch, lambda found, least=done: _num_done(found) > least)
+        assert done < _NUM_LINES
+        server.kill()
+        _end_leases(tmp_path / "store" / "registry.db")
+        server = start()
+        assert _num_done(_find(server, batch)) >= done
+    _until(server, batch, lambda found: found["status"] == "completed")
+    found = _find(server, batch)
+    assert (found["request_counts"]["failed"], found["error_file_id"]) == (0, None)
+    lines = server.client.get(f"/v1/files/{found['output_file_id']}/content").text.splitlines()
+    assert [json.loads(line)["custom_id"] for line in lines] == [row["custom_id"] for row in rows]
+
+
+def _find(server: Server, batch: str) -> dict[str, Any]:
+    found: dict[str, Any] = server.client.get(f"/v1/batches/{batch}").json()
+    return found
+
+
+def _num_done(found: dict[str, Any]) -> int:
+    completed: int = found["request_counts"]["completed"]
+    return completed
+
+
+def _until(server: Server, batch: str, condition: Callable[[dict[str, Any]], bool]) -> int:
+    """The number of results once the batch fulfils the condition; fails after two minutes."""
+    for _ in range(6000):
+        found = _find(server, batch)
+        if condition(found):
+            return _num_done(found)
+        time.sleep(0.02)
+    raise AssertionError(f"the batch is {found}")
+
+
+def _end_leases(registry: Path) -> None:
+    """Lets the leases of dead servers end now in place of in a minute."""
+    with sqlite3.connect(registry) as connection:
+        connection.execute("UPDATE batches SET lease_expires_at = created_at WHERE lease_expires_at IS NOT NULL")
+    connection.close()
