@@ -391,8 +391,9 @@ class VersionWindows:
             if type(one) is dict and (label := one.get("label")) is not None:
                 add(label)
 
-    def compare(self, labels: VersionLabels, distance: float) -> None:
-        """Takes the distance between the first and the last vectors of a version, `WINDOW_ROWS` each."""
+    def compare(self, labels: VersionLabels, distance: float | None) -> None:
+        """Takes the distance between the first and the last vectors of a version, `WINDOW_ROWS` each; None if there
+        are fewer."""
         if (followed := self.followed.get(labels)) is not None:
             followed.distance = distance
 

@@ -178,8 +178,7 @@ class Rollouts:
         for labels in chosen:
             del self._answered[labels]
             first, last = await self._registry.vectors(labels.tenant, labels.adapter, int(labels.version), WINDOW_ROWS)
-            if first:
-                self._metrics.windows.compare(labels, mean_distance(first, last))
+            self._metrics.windows.compare(labels, mean_distance(first, last) if first else None)
 
     async def _run(self) -> None:
         for turn in count(1):
