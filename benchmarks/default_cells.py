@@ -55,6 +55,9 @@ TASKS = {
     "ag_news": Source(),
     "sick": Source(PAIR),
     "wnut17": Source(("tokens",), "token-classification", "tags"),
+    "sst5": Source(),
+    "cola": Source(("sentence",)),
+    "mrpc": Source(PAIR),
 }
 
 

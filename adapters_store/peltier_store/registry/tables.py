@@ -12,6 +12,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Text,
     TypeDecorator,
@@ -364,9 +365,11 @@ class AnswerRow(Base):
     text_hash: Mapped[str] = mapped_column(Text)
     answered_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     was_right: Mapped[bool | None]
+    vector: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
 Index("ix_answers_tenant_id", AnswerRow.tenant, AnswerRow.id)
+Index("ix_answers_version", AnswerRow.tenant, AnswerRow.name, AnswerRow.version, AnswerRow.id)
 # Every column that names a blob which must be kept.
 BLOB_COLUMNS = (
     VersionRow.digest,

@@ -19,7 +19,7 @@ from peltier_store.registry.lookup import (
     require_live,
 )
 from peltier_store.registry.records import Reservation, VersionRecord, check_text
-from peltier_store.registry.tables import AdapterRow, VersionRow
+from peltier_store.registry.tables import AdapterRow, AnswerRow, VersionRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_adapter, require_room_for_bytes
 from peltier_store.registry.transactions import WriteTransaction
 
@@ -118,6 +118,7 @@ def delete_version(writing: WriteTransaction, tenant: str, name: str, number: in
             f"version {number} of adapter {name!r} is in use by its alias {users[0]!r}; move or delete the alias first"
         )
     _mark_deleted(writing, adapter_id, VersionRow.number == number)
+    _forget_answers(writing, AnswerRow.tenant == tenant, AnswerRow.name == name, AnswerRow.version == number)
     writing.audit(tenant, "delete_version", f"{name}@{number}")
 
 
@@ -128,6 +129,7 @@ def delete_adapter(writing: WriteTransaction, tenant: str, name: str) -> int:
     numbers = list(writing.connection.execute(live).scalars())
     aliases.delete_all(writing, adapter_id)
     _mark_deleted(writing, adapter_id, LIVE)
+    _forget_answers(writing, AnswerRow.tenant == tenant, AnswerRow.name == name)
     writing.audit(tenant, "delete_adapter", name, versions=numbers)
     return len(numbers)
 
@@ -167,6 +169,11 @@ def purge(writing: WriteTransaction, before: datetime) -> set[str]:
         writing.stamp_adapter(adapter_id)
         writing.audit(tenant, "purge", name, versions=sorted(numbers))
     return {row.digest for row in over} - read_digests(writing.connection)
+
+
+def _forget_answers(writing: WriteTransaction, *own: ColumnElement[bool]) -> None:
+    """Deletes answers for good: an undeleted version has none."""
+    writing.connection.execute(delete(AnswerRow).where(*own))
 
 
 def _mark_deleted(writing: WriteTransaction, adapter_id: int, condition: ColumnElement[bool]) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fastapi import Response
+from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import ErrorBody
 from peltier_client.protocol import AdapterRef, TextPrediction, Tier
 from pydantic_core import to_json
@@ -50,7 +51,7 @@ class PhaseTimes(NamedTuple):
 
 class Prediction(NamedTuple):
     """The answer to a request, and the maximum of bytes of its body. `num_new_tokens` is None unless texts were
-    generated."""
+    generated. `encoded` has the windows of each input."""
 
     opening: StreamStart
     predictions: Sequence[OnePrediction]
@@ -59,6 +60,7 @@ class Prediction(NamedTuple):
     batch_rows: int
     batch_adapters: int
     max_bytes: int
+    encoded: Sequence[Sequence[Encoded]] = ()
 
     @property
     def provenance(self) -> dict[str, Any]:

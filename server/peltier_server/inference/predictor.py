@@ -319,7 +319,7 @@ class Predictor:
             self._limits.metrics.windows.observe(entry.labels, num_tokens, predictions)
         num_new_tokens, timings = count_new_tokens(outputs), create_timings(lease, outcome, time.monotonic() - started)
         batch = outcome.batch_rows, outcome.batch_adapters
-        return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes)
+        return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes, encoded)
 
     def _check(self, entry: Entry, request: PredictionRequest) -> tuple[Decoding | None, AnswerForm, AnswerSize]:
         """How the answer is decoded, its form and its size. Raises `InvalidInput` if the parameters do not fit."""

@@ -5,18 +5,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.series import FollowedVersion, VersionWindows, Window
+from peltier_server.metrics.series import WINDOW_ROWS, FollowedVersion, VersionWindows, Window
 
 _TEXTS = {
     "peltier_answer_drift": "Population stability index of the recent labels against the first ones, by version",
-    "peltier_input_drift": "Population stability index of the recent lengths of inputs against the first ones",
+    "peltier_input_drift": "Population stability index of the recent inputs against the first ones, by version",
 }
 _FEEDBACK_TEXT = "Feedback that this replica took to answers of a version: right or wrong"
+# Numbers of the vector of an input, a byte each.
+VECTOR_BYTES = 32
 # From here on a change is read as a clear one.
 _CLEAR_INDEX = 0.25
 # The quantile of the normal distribution that equal distributions exceed once in ten thousand times.
@@ -26,7 +29,8 @@ _FRESH_SECONDS = 10.0
 
 
 class Drift(NamedTuple):
-    """The population stability indices of answers and of lengths of inputs; None before both windows are full."""
+    """The population stability indices of answers and of inputs; None before both windows are full. That of inputs is
+    the larger one of their lengths and of their vectors."""
 
     answers: float | None
     inputs: float | None
@@ -47,7 +51,10 @@ class DriftMetrics(Collector):
     def of(self, labels: VersionLabels) -> Drift:
         """The drift of a version."""
         followed = self._windows.followed.get(labels)
-        return Drift(None, None) if followed is None else Drift(_index(followed.answers), _index(followed.inputs))
+        if followed is None:
+            return Drift(None, None)
+        inputs = [index for index in (_index(followed.inputs), followed.distance) if index is not None]
+        return Drift(_index(followed.answers), max(inputs, default=None))
 
     def drifting(self) -> Sequence[tuple[VersionLabels, Drift]]:
         """The versions with a clear drift, the largest one first, as they were within the last ten seconds. A drift is
@@ -90,6 +97,8 @@ def _index(window: Window) -> float | None:
 
 def _is_clear(followed: FollowedVersion) -> bool:
     windows = (followed.answers, followed.inputs)
+    if followed.distance is not None and followed.distance >= CLEAR_DISTANCE:
+        return True
     return any((index := _index(window)) is not None and index >= _clear_index(window) for window in windows)
 
 
@@ -103,11 +112,34 @@ def _clear_index(window: Window) -> float:
     """
     recent = window.recent or {}
     rows, degrees = (sum(window.first.values()), sum(recent.values())), len({*window.first, *recent}) - 1
+    return _clear_sample(degrees, *rows)
+
+
+def _clear_sample(degrees: int, first_rows: int, recent_rows: int) -> float:
+    """The same for so many degrees of freedom and rows."""
     if degrees < 1:
         return _CLEAR_INDEX
     spread = 2 / (9 * degrees)
     chance = degrees * (1 - spread + _NOISE_QUANTILE * math.sqrt(spread)) ** 3
-    return max(_CLEAR_INDEX, chance * (1 / rows[0] + 1 / rows[1]))
+    return max(_CLEAR_INDEX, chance * (1 / first_rows + 1 / recent_rows))
+
+
+# From here on a distance between two windows of vectors is clear.
+CLEAR_DISTANCE = _clear_sample(VECTOR_BYTES, WINDOW_ROWS, WINDOW_ROWS)
+
+
+def mean_distance(first: Sequence[bytes], recent: Sequence[bytes]) -> float:
+    """The population stability index of two samples of vectors, as that of two normal distributions: with means a and b
+    and one covariance C it is (a - b)' C⁻¹ (a - b), the squared distance of Mahalanobis (1936). C is pooled from both
+    samples. Of two samples of one distribution, of n and m rows of k numbers, it is Hotelling's statistic times
+    1/n + 1/m, so about chi-square with k degrees of freedom times this (The generalization of Student's ratio, 1931).
+    """
+    samples = [np.stack([np.frombuffer(one, np.uint8) for one in rows]).astype(float) for rows in (first, recent)]
+    apart = samples[0].mean(axis=0) - samples[1].mean(axis=0)
+    centred = np.concatenate([sample - sample.mean(axis=0) for sample in samples])
+    # A number that hardly varies is rounded to bytes, so it varies by 1/12 at least.
+    pooled = centred.T @ centred / (len(centred) - 2) + np.eye(len(apart)) / 12
+    return float(apart @ np.linalg.solve(pooled, apart))
 
 
 def stability_index(first: Mapping[Any, int], recent: Mapping[Any, int]) -> float:

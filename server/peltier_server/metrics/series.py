@@ -356,13 +356,14 @@ class Window:
 
 
 class FollowedVersion:
-    """The windows of a version, of answered labels and of lengths of inputs, and the feedback to its answers: how many
-    were judged right, and wrong."""
+    """The windows of a version, of answered labels and of lengths of inputs; the distance between the vectors of
+    inputs that all replicas have recorded; and the feedback to its answers: how many were judged right, and wrong."""
 
-    __slots__ = ("answers", "inputs", "right", "used_at", "wrong")
+    __slots__ = ("answers", "distance", "inputs", "right", "used_at", "wrong")
 
     def __init__(self) -> None:
         self.answers, self.inputs, self.used_at = Window(), Window(), 0.0
+        self.distance: float | None = None
         self.right = self.wrong = 0
 
 
@@ -389,6 +390,12 @@ class VersionWindows:
         for one in predictions:
             if type(one) is dict and (label := one.get("label")) is not None:
                 add(label)
+
+    def compare(self, labels: VersionLabels, distance: float | None) -> None:
+        """Takes the distance between the first and the last vectors of a version, `WINDOW_ROWS` each; None if there
+        are fewer."""
+        if (followed := self.followed.get(labels)) is not None:
+            followed.distance = distance
 
     def judge(self, labels: VersionLabels, *, is_right: bool) -> None:
         """Counts feedback to an answer of a version, of any replica."""

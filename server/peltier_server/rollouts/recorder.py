@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, NamedTuple
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
@@ -23,6 +22,7 @@ from peltier_server.inference.predictor import Predictor
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.rollouts.answers import answer_of, hash_input
+from peltier_server.rollouts.input_vectors import vectors_of
 
 logger = logging.getLogger(__name__)
 
@@ -255,11 +255,12 @@ def _answers(
     max_rows: int | None = None,
 ) -> list[StoredAnswer]:  # fmt: skip
     now, request_id = datetime.now(UTC), request.target.context.request_id
-    rows = zip(request.inputs, prediction.predictions, strict=True)
+    vectors = vectors_of(prediction.encoded[:max_rows])
+    rows = zip(request.inputs, vectors, prediction.predictions, strict=False)
     return [
         StoredAnswer(
             request.tenant, request_id, row, entry.version.name, rollout_id, entry.number, answer_of(entry.task, one),
-            None, hash_input(value), now,
+            None, hash_input(value), now, vector=vector,
         )
-        for row, (value, one) in enumerate(islice(rows, max_rows), request.first_row)
+        for row, (value, vector, one) in enumerate(rows, request.first_row)
     ]  # fmt: skip

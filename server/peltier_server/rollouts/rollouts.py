@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import count, islice
 from typing import Any
 
 from peltier_adapters.errors import AdapterError
@@ -24,7 +25,9 @@ from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.publisher import Store
 from peltier_server.context import VersionLabels
+from peltier_server.metrics.drift import mean_distance
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.metrics.series import WINDOW_ROWS
 from peltier_server.rollouts.answers import right_answer
 from peltier_server.rollouts.decision import decide
 from peltier_server.rollouts.recorder import Recorder
@@ -36,6 +39,9 @@ _REPORT_SECONDS = 1.0
 # A feedback may arrive before another replica has reported the answer.
 _WAIT_SECONDS = 1.25 * _REPORT_SECONDS
 _ACTOR = "guard"
+# The inputs of versions are compared after so many seconds, and those of so many versions at a time.
+_COMPARE_SECONDS = 60
+_VERSIONS_AT_A_TIME = 100
 
 
 class Rollouts:
@@ -51,6 +57,8 @@ class Rollouts:
         self._records_all = settings.recorded_answers_per_second > 0
         self._metrics = metrics
         self._turn = asyncio.Lock()
+        # Versions with answers since the last comparison of their inputs.
+        self._answered: dict[VersionLabels, None] = {}
         self._task = BackgroundTask()
 
     def start_reporting(self) -> None:
@@ -155,6 +163,7 @@ class Rollouts:
                 return
             try:
                 rollouts = await self._registry.report(counts, answers, self._keep)
+                self._answered |= {VersionLabels(one.tenant, one.name or "", str(one.version)): None for one in answers}
             except RegistryError as error:
                 self._recorder.give_back(counts, answers)
                 logger.warning("counts of guarded changes cannot be reported now: %s", error)
@@ -162,12 +171,23 @@ class Rollouts:
         for rollout in rollouts:
             await self._decide(rollout)
 
+    async def compare_inputs(self) -> None:
+        """Compares the first and the last inputs that all replicas have recorded of a version, of those that this
+        replica has answered since the last call."""
+        chosen = list(islice(self._answered, _VERSIONS_AT_A_TIME))
+        for labels in chosen:
+            del self._answered[labels]
+            first, last = await self._registry.vectors(labels.tenant, labels.adapter, int(labels.version), WINDOW_ROWS)
+            self._metrics.windows.compare(labels, mean_distance(first, last) if first else None)
+
     async def _run(self) -> None:
-        while True:
+        for turn in count(1):
             await asyncio.sleep(_REPORT_SECONDS)
             try:
                 await self.report()
                 await self._end_late()
+                if turn % _COMPARE_SECONDS == 0:
+                    await self.compare_inputs()
             except AdapterError as error:
                 logger.warning("guarded changes cannot be decided now: %s", error)
             except Exception:

@@ -108,7 +108,7 @@ class ProgressLines(TrainerCallback):
         decay = find_decay(self._run, state.log_history)
         if decay is not None and bar.total != decay.end:
             bar.total, bar.bar_format = decay.end, _BAR
-            reason = "few epochs are left" if decay.is_forced else f"no better {self._run.metric}"
+            reason = "the end is near" if decay.is_forced else f"no better {self._run.metric}"
             self._write(f"{reason}: the rate falls to 0 until epoch {decay.last_epoch}, step {decay.end}")
 
     def _write(self, line: str) -> None:

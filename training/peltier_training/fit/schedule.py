@@ -6,7 +6,13 @@ no improvement over a metric that is not 0, or the most epochs are near. Then th
 ends. This is the warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps
 before it (Hägele et al. 2024).
 
-The log is part of checkpoints, so a resumed run ends where an uninterrupted one does.
+A budget in minutes ends a run of either kind earlier. Once three quarters of it are used, `service.budget.Deadline`
+puts an entry into the log, with the last step that fits into the rest at the speed until then. From that step on the
+rate falls linearly to 0.
+
+The log is part of checkpoints, so a resumed run ends where an uninterrupted one does. A run that resumes from a
+checkpoint after the entry of the budget has its rates and its last step, whatever the time; before it, the time of
+earlier attempts counts.
 """
 
 import math
@@ -18,11 +24,13 @@ from peltier_training.config.run import LOWER_IS_BETTER, Run
 Log = Sequence[Mapping[str, float]]
 LEAST_STEPS = 300  # before patience counts
 _DECAY_DIVISOR = 3  # of the epochs before the decay, for its own
+DECAY_SHARE = _DECAY_DIVISOR / (_DECAY_DIVISOR + 1)  # of a budget, before the decay
+_BUDGET_END = "decay_end"
 
 
 class Decay(NamedTuple):
-    """The last phase of a run with an open end, in steps and as its last epoch. `is_forced` tells whether the most
-    epochs were the reason, and not a plateau."""
+    """The last phase of a run with an open end or a budget, in steps and as its last epoch. `is_forced` tells whether
+    the most epochs or the budget were the reason, and not a plateau."""
 
     start: int
     end: int
@@ -34,10 +42,36 @@ class Decay(NamedTuple):
         return max((self.end - step) / (self.end - self.start), 0.0)
 
 
+def rate_factor(run: Run, log: Log, step: int, warmup: int, most: int) -> float:
+    """What the highest learning rate is multiplied by after `step` of at most `most` steps, `warmup` of which warm
+    up."""
+    decay = find_decay(run, log)
+    reached = step if decay is None else decay.start
+    if run.hyperparameters.open_end:
+        factor = min((reached + 1) / (warmup + 1), 1.0)
+    else:
+        factor = reached / warmup if reached < warmup else max((most - reached) / max(most - warmup, 1), 0.0)
+    return factor if decay is None else factor * decay.factor(step)
+
+
+def budget_entry(step: int, epoch: float, end: int) -> dict[str, float]:
+    """The entry of the log by which the rate falls from `step` to `end`."""
+    return {_BUDGET_END: end, "epoch": epoch, "step": step}
+
+
+def find_budget_decay(log: Log) -> Decay | None:
+    """The decay that the budget's entry starts; None without an entry."""
+    for entry in log:
+        if (end := entry.get(_BUDGET_END)) is not None:
+            last = math.ceil(entry["epoch"] * end / entry["step"])
+            return Decay(int(entry["step"]), int(end), last, is_forced=True)
+    return None
+
+
 def find_decay(run: Run, log: Log) -> Decay | None:
-    """The decay of a run with an open end; None before it starts, and for other runs."""
-    if not run.hyperparameters.open_end:
-        return None
+    """The decay of a run with an open end or a budget; None before it starts, and for other runs."""
+    if (decay := find_budget_decay(log)) is not None or not run.hyperparameters.open_end:
+        return decay
     for scores, entry in _validations(run, log):
         epoch = round(entry["epoch"])
         # A metric may be 0 for hundreds of steps before it rises, such as the F1 of rare entities.
@@ -51,8 +85,7 @@ def find_decay(run: Run, log: Log) -> Decay | None:
 
 def is_over(run: Run, log: Log) -> bool:
     """Whether training ends at the last validation of `log`, before its epochs do."""
-    if run.hyperparameters.open_end:
-        decay = find_decay(run, log)
+    if (decay := find_decay(run, log)) is not None or run.hyperparameters.open_end:
         return decay is not None and log[-1]["step"] >= decay.end
     return _has_patience(run) and num_without_improvement(run, log) >= _patience(run)
 
@@ -66,6 +99,8 @@ def has_converged(run: Run, log: Log) -> bool:
 
 def why_ended(run: Run, log: Log) -> str:
     """The reason for the end of a finished run, a clause."""
+    if find_budget_decay(log):
+        return "the budget is used up"
     if has_converged(run, log):
         return f"no better {run.metric} in {patience_text(run)}"
     if run.hyperparameters.open_end:

@@ -26,7 +26,7 @@ from peltier_training.evaluate import metrics
 from peltier_training.fit.callbacks import Ending, ProgressLines, ValidationInterval
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
-from peltier_training.fit.schedule import find_decay, has_converged, is_over, why_ended
+from peltier_training.fit.schedule import has_converged, is_over, rate_factor, why_ended
 from peltier_training.fit.shared_steps import Member, Step
 from peltier_training.models.model import HeadedAdapter, TrainableAdapter
 from peltier_training.models.stream import Stream
@@ -75,27 +75,21 @@ class History:
 
 
 class RunTrainer(Trainer):
-    """Draws the rows in an order of the run's seed, those of a ranking query by query, and has the learning rates of a
-    run with an open end."""
+    """Draws the rows in an order of the run's seed, those of a ranking query by query, and has the learning rates of
+    `schedule`."""
 
     def __init__(self, *, run: Run, **options: Any) -> None:
         self._run = run
         super().__init__(**options)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> LRScheduler:
-        """The Trainer's, or that of an open end."""
-        if not self._run.hyperparameters.open_end:
-            return super().create_scheduler(num_training_steps, optimizer)
-        chosen = optimizer or self.optimizer
+        """The learning rates of `schedule.rate_factor`."""
+        chosen, warmup = optimizer or self.optimizer, self.args.get_warmup_steps(num_training_steps)
         assert chosen is not None, "the Trainer creates it first"
-        warmup = self.args.get_warmup_steps(num_training_steps)
-        self.lr_scheduler = LambdaLR(chosen, lambda step: self._rate_factor(step, warmup))
+        self.lr_scheduler = LambdaLR(
+            chosen, lambda step: rate_factor(self._run, self.state.log_history, step, warmup, num_training_steps)
+        )
         return self.lr_scheduler
-
-    def _rate_factor(self, step: int, warmup: int) -> float:
-        """What the highest learning rate is multiplied by after `step` steps."""
-        decay = find_decay(self._run, self.state.log_history)
-        return min((step + 1) / (warmup + 1), 1.0) if decay is None else decay.factor(step)
 
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int] | None:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset

@@ -100,7 +100,7 @@ def _train(job: TrainingJob, send: Callable[[Message], None], member: Member | N
     preflight = Preflight(prepared, job.seconds_per_token)
     preflight.check()
     send(Checked(preflight.report()))
-    deadline = Deadline(request.budget, job.spent)
+    deadline = Deadline(prepared.run, request.budget, job.spent)
     learned = learn(prepared, (deadline, Observer(prepared.run, deadline, ARCHIVE, send)), member)
     learned = replace(learned, history=deadline.explain(learned.history))
     send(Evaluating())

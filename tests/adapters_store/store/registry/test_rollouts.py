@@ -215,3 +215,32 @@ async def test_an_answer_outside_of_a_rollout_takes_feedback_once(registry: Regi
     with pytest.raises(RegistryConflict, match="has feedback already"):
         await registry.rollouts.judge("acme", "r", 0, Judgement(None, False))
     assert await registry.rollouts.find("acme", "sst2", "live") == rollout
+
+
+def recorded(number: int, version: int, vector: bytes | None) -> StoredAnswer:
+    """An answer outside of a rollout, with the vector of its input."""
+    at = datetime.now(UTC)
+    return StoredAnswer("acme", f"r{number}", 0, "sst2", None, version, "good", None, "hash", at, vector=vector)
+
+
+async def test_the_first_and_the_last_vectors_of_a_version_are_found(registry: Registry) -> None:
+    """Of all replicas; none before there are twice as many rows. Other versions, and answers without one, are not
+    among them."""
+    answers = [recorded(n, 1 + n % 2, bytes([n])) for n in range(8)]
+    await registry.rollouts.report({}, [*answers[:6], recorded(8, 1, None)], KEEP)
+    assert await registry.rollouts.vectors("acme", "sst2", 1, 2) == ([], [])
+    await registry.rollouts.report({}, answers[6:], KEEP)
+    assert await registry.rollouts.vectors("acme", "sst2", 1, 2) == ([b"\0", b"\2"], [b"\6", b"\4"])
+    assert await registry.rollouts.vectors("other", "sst2", 1, 2) == ([], [])
+
+
+async def test_answers_end_with_their_version(registry: Registry) -> None:
+    """Deleting a version deletes its rows with hash and vector, and deleting an adapter those of all versions."""
+    await registry.rollouts.report({}, [recorded(n, n, b"v") for n in (1, 2, 3)], KEEP)
+    await registry.delete_version("acme", "sst2", 2, actor="ann")
+    with pytest.raises(AnswerUnknown):
+        await registry.rollouts.answer("acme", "r2", 0)
+    assert (await registry.rollouts.answer("acme", "r3", 0))[0].vector == b"v"
+    await registry.delete_adapter("acme", "sst2", actor="ann")
+    with pytest.raises(AnswerUnknown):
+        await registry.rollouts.answer("acme", "r3", 0)
