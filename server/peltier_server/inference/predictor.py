@@ -353,7 +353,7 @@ class Predictor:
         context, queued_as = request.target.context, tenant
         if context.is_background:
             queued_as = background_of(tenant)
-        terms = Terms(queued_as, deadline, parameters.priority, context.trace)
+        terms = Terms(queued_as, deadline, parameters.priority, context.trace, context.is_background)
         if decoding is None:
             inputs = None
             if len(rows) > len(encoded):

@@ -24,7 +24,8 @@ MIN_SHARED_COST = 32
 @dataclass(frozen=True)
 class BatchBounds:
     """Maximum rows of a batch, its maximum cost in tokens of the plain backbone, and its maximum expected seconds while
-    several tenants are present. Rows with more tokens than `max_short_tokens` are computed in the background."""
+    several tenants are present. Rows with more tokens than `max_short_tokens` are computed in the background; if it is
+    infinite, none are."""
 
     max_rows: int
     max_tokens: int

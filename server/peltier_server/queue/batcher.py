@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -41,7 +42,8 @@ class Batcher:
     turns by their weight (`Scheduler`), and the tickets of a tenant leave in the order of their ranks. A draft is
     charged for its input when it leaves the queue, and then for each generated token.
 
-    Long rows wait in a third queue, for a thread of their own with a lower priority (`start_background`).
+    Long rows, and those that nobody waits for, have a third queue and a thread with a lower priority
+    (`start_background`).
 
     The queue is bounded, for all tenants together and for each (`Admission`). Cancelled tickets leave at once. Tickets
     whose deadline passes while they wait fail with `DeadlinePassed`.
@@ -62,11 +64,11 @@ class Batcher:
         self._limit = BatchLimit(bounds)
         self._max_decode_rows = max_decode_rows
         self._admission = Admission(max_queue_tokens)
-        self._rows, self._drafts, self._long = (FairQueue(bounds.max_tokens, weight_of) for _ in range(3))
-        # Starts a thread that computes `next_long` until there is none. The owner of the threads sets it.
+        self._rows, self._drafts, self._background = (FairQueue(bounds.max_tokens, weight_of) for _ in range(3))
+        # Starts a thread that computes `next_background` until there is none. The owner of the threads sets it.
         self.start_background: Callable[[], None] = _no_background
         self._has_background = False
-        self._num_long_running = 0
+        self._num_in_background = 0
         # The tenants of the batch that the runner computes.
         self._running: frozenset[str] = frozenset()
         self._num_running = 0
@@ -87,7 +89,7 @@ class Batcher:
     @property
     def running_rows(self) -> int:
         """Rows of the batches that are computed now, and texts and beams that are generated."""
-        return self._num_running + self._num_long_running
+        return self._num_running + self._num_in_background
 
     def queued_tokens_by_tenant(self) -> dict[str, int]:
         """The same by tenant, for tenants with waiting tickets."""
@@ -142,7 +144,7 @@ class Batcher:
             late = self._take_late()
             try:
                 self._admit(tickets)
-                if not self._has_background and any(self._queue_of(ticket) is self._long for ticket in tickets):
+                if not self._has_background and any(self._queue_of(ticket) is self._background for ticket in tickets):
                     self.start_background()
                     self._has_background = True
                 for ticket in tickets:
@@ -179,15 +181,16 @@ class Batcher:
             if not wait:
                 return batch
 
-    def next_long(self) -> TicketBatch | None:
-        """Takes as many long rows as fit. If none waits, it returns None, and the next one starts a thread again."""
+    def next_background(self) -> TicketBatch | None:
+        """Takes as many rows for the background as fit. If none waits, it returns None, and the next one starts a
+        thread again."""
         with self._changed:
             late = self._take_late()
             try:
-                taken = self._take_long()
+                taken = self._take_background()
             finally:
                 _refuse(late)
-            self._num_long_running = sum(len(ticket.rows) for ticket in taken)
+            self._num_in_background = sum(len(ticket.rows) for ticket in taken)
             self._has_background = bool(taken)
         return TicketBatch(taken) if taken else None
 
@@ -223,7 +226,7 @@ class Batcher:
 
     @property
     def _queues(self) -> tuple[FairQueue, FairQueue, FairQueue]:
-        return self._rows, self._drafts, self._long
+        return self._rows, self._drafts, self._background
 
     @property
     def _waits(self) -> bool:
@@ -236,7 +239,9 @@ class Batcher:
     def _queue_of(self, ticket: Ticket) -> FairQueue:
         if ticket.decoding is not None:
             return self._drafts
-        return self._long if _is_long(ticket.row, self._bounds.max_short_tokens) else self._rows
+        max_short_tokens = self._bounds.max_short_tokens
+        in_background = ticket.background and max_short_tokens < math.inf
+        return self._background if in_background or _is_long(ticket.row, max_short_tokens) else self._rows
 
     def _admit(self, tickets: Sequence[Ticket]) -> None:
         if self._closed:
@@ -273,16 +278,16 @@ class Batcher:
         self._num_running += sum(len(ticket.rows) for ticket in rows) + sum(ticket.num_beams for ticket in drafts)
         return TicketBatch(rows, drafts)
 
-    def _take_long(self) -> list[Ticket]:
+    def _take_background(self) -> list[Ticket]:
         bounds, taken = self._bounds, list[Ticket]()
         try:
             # Nobody else waits for this batch, so it is bounded as if its tenant were alone.
-            for ticket in self._long.take(BatchRoom(bounds.max_tokens, bounds.max_rows, bounds.max_tokens)):
+            for ticket in self._background.take(BatchRoom(bounds.max_tokens, bounds.max_rows, bounds.max_tokens)):
                 taken.append(ticket)
         except Exception:
             if not taken:
                 raise
-            logger.exception("the queue failed after long rows of %d requests had left it", len(taken))
+            logger.exception("the queue failed after rows of %d requests had left it", len(taken))
         return taken
 
     def _max_cost(self) -> int:
@@ -321,12 +326,11 @@ def _is_long(row: Row, max_short_tokens: float) -> bool:
 
 
 def _no_background() -> None:
-    raise RuntimeError("no thread computes long rows")
+    raise RuntimeError("no thread computes in the background")
 
 
 def _ticket(rows: Sequence[Row], price: Price, terms: Terms, **given: Any) -> Ticket:
-    tenant, deadline, priority, trace = terms
-    return Ticket(rows, price, tenant=tenant, deadline=deadline, priority=priority, trace=trace, **given)
+    return Ticket(rows, price, **terms._asdict(), **given)
 
 
 def _refuse(late: Sequence[Ticket]) -> None:

@@ -90,13 +90,14 @@ Reduce = Callable[[Row, RowOutput], Any]
 
 
 class Terms(NamedTuple):
-    """The tenant that is charged for rows, their deadline in seconds of `time.monotonic`, their priority, and the spans
-    of their request."""
+    """The tenant that is charged for rows, their deadline in seconds of `time.monotonic`, their priority, the spans of
+    their request, and whether nobody waits for them, so that they can be computed in the background."""
 
     tenant: str = TENANT
     deadline: float = math.inf
     priority: int = 0
     trace: RequestTrace | None = None
+    background: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -122,6 +123,7 @@ class Ticket:
     tenant: str = TENANT
     priority: int = 0
     trace: RequestTrace | None = None
+    background: bool = False
     queued_at: float = field(default_factory=time.monotonic)
     # The first rows, as many as the batch that is being filled has taken.
     num_served: int = field(default=0, init=False)

@@ -15,8 +15,8 @@ BACKGROUND_SLOWDOWN = 10
 
 
 class WorkerSupervisor:
-    """Runs one `Worker` on the batches of the batcher, and while long rows wait another one in the background. Replaces
-    a worker that is stuck.
+    """Runs one `Worker` on the batches of the batcher, and another one in the background while rows wait for it.
+    Replaces a worker that is stuck.
 
     A stuck thread cannot be ended, and it keeps the memory of its rows' adapters until it ends. Everything else
     continues without it.

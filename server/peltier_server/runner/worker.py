@@ -50,7 +50,7 @@ class Worker:
     """Computes batches, and after each batch one step of every text in decoding. It ends when the closed batcher is
     empty or when another thread replaces it, and for no other reason. Every ticket that it has taken gets a result.
 
-    With `background` it computes the long rows, with a lower priority than other threads, and ends when none waits:
+    With `background` it computes the rows for the background, with a lower priority, and ends when none waits:
     while a thread exists that has computed in parallel, the threads of OpenMP in other computations sleep sooner.
     """
 
@@ -114,7 +114,7 @@ class Worker:
         if not self._usable:
             self._check_device()
         live_rows = self.decode_rows
-        batch = self._resources.batcher.next_long() if self._background else self._next(live_rows)
+        batch = self._resources.batcher.next_background() if self._background else self._next(live_rows)
         if batch is None:
             return False
         self._take(batch)

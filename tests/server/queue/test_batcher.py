@@ -80,7 +80,7 @@ async def test_running_rows_are_those_of_the_last_batch_and_of_the_texts() -> No
 async def test_long_rows_leave_for_the_background_only(
     requests: list[list[int]], tokens: int, max_short_tokens: int
 ) -> None:
-    """Each row leaves once and in order, the long ones by `next_long`; all of them count as waiting until then."""
+    """Each row leaves once and in order, the long ones by `next_background`; all count as waiting until then."""
     batcher = Batcher(
         BatchBounds(4, tokens, max_short_tokens=max_short_tokens), max_queue_tokens=10_000, max_decode_rows=4
     )
@@ -90,11 +90,34 @@ async def test_long_rows_leave_for_the_background_only(
         batcher.put(request)
     every = [ticket for request in tickets for ticket in request]
     assert batcher.queued_rows == len(every)
-    long = [ticket for batch in iter(batcher.next_long, None) for ticket in batch.tickets]
+    long = [ticket for batch in iter(batcher.next_background, None) for ticket in batch.tickets]
     assert long == [ticket for ticket in every if ticket.tokens > max_short_tokens]
     short = [ticket for batch in drain(batcher) for ticket in batch.tickets]
     assert short == [ticket for ticket in every if ticket.tokens <= max_short_tokens]
     assert (batcher.queued_rows, batcher.queued_tokens, batcher.queued_tokens_by_tenant()) == (0, 0, {})
+
+
+@pytest.mark.parametrize("max_short_tokens", [40, math.inf])
+async def test_rows_that_nobody_waits_for_leave_for_the_background(max_short_tokens: float) -> None:
+    """However short they are; without a background they wait with all others. Texts are always written with others."""
+    bounds = BatchBounds(4, 16, max_short_tokens=max_short_tokens)
+    batcher = Batcher(bounds, max_queue_tokens=10_000, max_decode_rows=4)
+    batcher.start_background = lambda: None
+    patient, live = make_ticket(3, background=True), make_ticket(3)
+    draft = make_ticket(3, background=True, decoding=Decoding(5))
+    batcher.put([patient, live])
+    batcher.put([draft])
+    taken = batcher.next()
+    assert taken is not None
+    assert taken.drafts == (draft,)
+    if max_short_tokens == math.inf:
+        assert taken.tickets == (patient, live)
+    else:
+        assert taken.tickets == (live,)
+        found = batcher.next_background()
+        assert found is not None
+        assert found.tickets == (patient,)
+    assert batcher.next_background() is None
 
 
 async def test_the_background_starts_when_a_long_row_waits() -> None:
@@ -106,10 +129,10 @@ async def test_the_background_starts_when_a_long_row_waits() -> None:
     assert started == []
     batcher.put([make_ticket(9)])
     batcher.put([make_ticket(9)])
-    assert batcher.next_long() is not None
+    assert batcher.next_background() is not None
     assert (started, batcher.running_rows) == ([0], 1)
-    assert batcher.next_long() is not None
-    assert batcher.next_long() is None
+    assert batcher.next_background() is not None
+    assert batcher.next_background() is None
     assert batcher.running_rows == 0
     batcher.put([make_ticket(9)])
     assert started == [0, 1]
@@ -118,7 +141,7 @@ async def test_the_background_starts_when_a_long_row_waits() -> None:
 async def test_a_thread_that_cannot_be_started_refuses_the_long_row() -> None:
     """Nothing stays in the queue, and short rows are taken."""
     batcher = Batcher(BatchBounds(1, 16, max_short_tokens=8), max_queue_tokens=10_000, max_decode_rows=4)
-    with pytest.raises(RuntimeError, match="no thread computes long rows"):
+    with pytest.raises(RuntimeError, match="no thread computes in the background"):
         batcher.put([make_ticket(8), make_ticket(9)])
     assert batcher.queued_rows == 0
     batcher.put([make_ticket(8)])
