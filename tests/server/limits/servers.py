@@ -115,15 +115,21 @@ class Small:
     def held(self) -> Iterator[Callable[..., Any]]:
         """Rows wait in the queue until the block ends. `send(call, …)` has a request made beside the block."""
         released, holding = threading.Event(), threading.Event()
-        batcher, take = self.service.batcher, self.service.batcher.next
+        batcher = self.service.batcher
+        take, take_in_background = batcher.next, batcher.next_background
 
         def wait(**options: Any) -> Any:
             holding.set()
             released.wait(10)
             return take(**options)
 
+        def wait_in_background() -> Any:
+            released.wait(10)
+            return take_in_background()
+
         with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as threads:
             patch.setattr(batcher, "next", wait)
+            patch.setattr(batcher, "next_background", wait_in_background)
             try:
                 # A runner that already waits for rows gets one, so that it comes back for the next.
                 self.predict("bad").raise_for_status()
