@@ -1,5 +1,6 @@
 """The worked examples in their short form, and the pages about them."""
 
+import faulthandler
 import re
 import subprocess
 import sys
@@ -32,8 +33,10 @@ def test_every_example_has_a_page() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_in_its_short_form(name: str) -> None:
     """From training to the last answer, with the parts that its page shows."""
+    # A worker beside a server has the lowest priority, so beside other tests a training may take minutes.
+    faulthandler.cancel_dump_traceback_later()
     command = [sys.executable, f"examples/{name}.py", "--short"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr[-2000:]
     assert headings(done.stdout) == headings(shown(name))
     assert "error" not in done.stdout
