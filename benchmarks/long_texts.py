@@ -1,6 +1,7 @@
 """How long do short texts wait beside long ones, on a ModernBERT of 8,192 tokens?
 
     .venv/bin/python benchmarks/long_texts.py [--rate 20] [--seconds 20] [--rounds 5] [--tokens 8192] [--threads 2]
+        [--kernels plain]
 
 Random weights, 6 layers of width 384. Sentences arrive at `--rate` a second, independent of earlier answers. In each
 round they are alone for `--seconds`, and then beside a caller that sends one text of `--tokens` after another. The
@@ -60,7 +61,7 @@ async def ask_beside(
 
 
 def main() -> None:
-    parser = create_parser(__doc__, rate=20.0, seconds=20.0, rounds=5, tokens=MAX_TOKENS, threads=2)
+    parser = create_parser(__doc__, rate=20.0, seconds=20.0, rounds=5, tokens=MAX_TOKENS, threads=2, kernels="auto")
     parser.add_argument("--one-queue", action="store_true", help="compute long texts like all others")
     given = parser.parse_args()
     draw = random.Random(0)
@@ -70,7 +71,8 @@ def main() -> None:
         save_checkpoint(Path(directory))
         backbone = load_backbone(directory)
         data = make_bytes(backbone, "compacter", 0, task=make_task(backbone, max_length=MAX_TOKENS))
-        flags = ["--backbone", directory, "--threads", str(given.threads), *(ONE_QUEUE if given.one_queue else [])]
+        flags = ["--backbone", directory, "--threads", str(given.threads), "--kernels", given.kernels]
+        flags += ONE_QUEUE if given.one_queue else []
         with serving(*flags, environment={"OMP_NUM_THREADS": str(given.threads)}) as server:
             with Client(server.url) as client:
                 client.upload(data, name="demo")

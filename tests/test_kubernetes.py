@@ -22,7 +22,8 @@ from peltier_server.http.request_middleware import is_open
 from peltier_server.http.routing_server import PATH
 from peltier_server.load_settings import load_settings
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.settings import SETTINGS, Settings, is_secret
+from peltier_server.settings import SETTINGS, Settings
+from peltier_server.settings_group import is_secret
 from peltier_store.commands import app
 
 from deploy.kubernetes.validate import faults, read_definitions

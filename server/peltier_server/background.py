@@ -1,8 +1,16 @@
 """Work that a component does beside the requests."""
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
+
+from peltier_adapters.errors import AdapterError
+
+from peltier_server.errors import STORE_GONE
+
+logger = logging.getLogger(__name__)
 
 
 class BackgroundTask:
@@ -22,3 +30,45 @@ class BackgroundTask:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         return True
+
+
+class QueueTask:
+    """Takes turns at a queue in the registry until one finds nothing: after each change of the registry (`wake`), and
+    after `idle_seconds` without one, because the lease of a replica that died ends without a change. Failures are
+    logged as `failure`, and the next turn follows as if nothing had been found. Belongs to the event loop."""
+
+    def __init__(self, take_turn: Callable[[], Awaitable[bool]], failure: str, idle_seconds: float) -> None:
+        self._take_turn = take_turn
+        self._failure = failure
+        self._idle_seconds = idle_seconds
+        self._changed = asyncio.Event()
+        self._task = BackgroundTask()
+
+    def start(self) -> None:
+        """Begins with a turn at once."""
+        self._task.start(self._run())
+
+    async def close(self) -> None:
+        """Cancels the turn in progress."""
+        await self._task.close()
+
+    def wake(self) -> None:
+        """The registry has changed."""
+        self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                while await self._take_turn():
+                    pass
+            except STORE_GONE:
+                pass  # `StoreWatch` logs it
+            except AdapterError as error:
+                logger.warning("%s: %s", self._failure, error)
+            except Exception:
+                # Nothing else would notice if this task ended.
+                logger.exception("%s", self._failure)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._idle_seconds):
+                    await self._changed.wait()

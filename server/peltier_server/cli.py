@@ -10,7 +10,8 @@ from peltier_backbone.machine.ray_cluster import set_variables
 from pydantic.fields import FieldInfo
 
 from peltier_server.load_settings import load_settings
-from peltier_server.settings import GROUP_OF, SETTINGS, Settings, SettingsError, is_secret
+from peltier_server.settings import GROUP_OF, SETTINGS, Settings, SettingsError
+from peltier_server.settings_group import is_secret
 
 
 def serve(**flags: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from peltier_server.settings import GROUP_OF, GROUPS, SETTINGS, Settings, SettingsError, is_hidden
+from peltier_server.settings import GROUP_OF, GROUPS, SETTINGS, Settings, SettingsError
+from peltier_server.settings_group import is_hidden
 
 _PREFIX = "PELTIER_"
 # The client commands read these two from the same environment.

@@ -166,7 +166,7 @@ class Service:
             for device in service.experimental:
                 logger.warning("device %r is experimental: this release has not been tested on one", device)
             service._supervisor.start()
-            sync.start(service.slots, service.pins.wake, service._training_publisher.wake)
+            sync.start(service.slots, service.pins.wake)
             service._purge_task.start()
             service.store_watch.start()
             opened.push_async_callback(service._stop)

@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from peltier_backbone.machine.cores import usable_cores
 from peltier_client.errors import InvalidInput
@@ -399,16 +399,6 @@ SETTINGS: Mapping[str, FieldInfo] = {
     name: field for kind in GROUPS.values() for name, field in kind.model_fields.items()
 }
 GROUP_OF: Mapping[str, str] = {name: group for group, kind in GROUPS.items() for name in kind.model_fields}
-
-
-def is_hidden(field: FieldInfo) -> bool:
-    """Whether messages and `repr` hide the value, because it is a secret or a URL that may contain a password."""
-    return not field.repr or is_secret(field.annotation)
-
-
-def is_secret(annotation: Any) -> bool:
-    """Whether a setting of this type is a secret."""
-    return annotation is SecretStr or any(map(is_secret, get_args(annotation)))
 
 
 def _best_device() -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 
-from peltier_backbone.checkpoint.sentence_pooling import POOLING_FILE
-from peltier_backbone.checkpoint.sentence_prompts import PROMPTS_FILE
+from peltier_backbone.checkpoint.sentence_files import POOLING_FILE, PROMPTS_FILE
 from peltier_backbone.errors import BackboneError
 
 if TYPE_CHECKING:

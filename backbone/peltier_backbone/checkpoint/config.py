@@ -11,8 +11,7 @@ from peltier_backbone.checkpoint.bert_config import BertConfig, parse_bert
 from peltier_backbone.checkpoint.deberta_config import DebertaConfig, parse_deberta
 from peltier_backbone.checkpoint.fields import Fields
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig, parse_modernbert
-from peltier_backbone.checkpoint.sentence_pooling import read_sentence_pooling
-from peltier_backbone.checkpoint.sentence_prompts import read_sentence_prompts
+from peltier_backbone.checkpoint.sentence_files import read_sentence_pooling, read_sentence_prompts
 from peltier_backbone.checkpoint.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
 from peltier_backbone.checkpoint.t5_config import T5Config, parse_t5
 from peltier_backbone.errors import BackboneError

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from peltier_backbone.checkpoint.fields import Fields
-from peltier_backbone.checkpoint.sentence_pooling import SentencePooling
+from peltier_backbone.checkpoint.sentence_files import SentencePooling
 from peltier_backbone.checkpoint.shape import EncoderConfig
 
 _SIZES = {

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
-from peltier_backbone.checkpoint.sentence_pooling import SentencePooling
+from peltier_backbone.checkpoint.sentence_files import SentencePooling
 
 PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "deberta-v2"]
 TextFamily = Literal["t5", "mt5", "umt5"]

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from peltier_client.protocol.trainings import FileId, Metadata
-from peltier_client.protocol.wire import RequestModel, ResponseModel
+from peltier_client.protocol.wire import OpenAIPage, RequestModel, ResponseModel
 
 BatchEndpoint = Literal["/v1/embeddings", "/v1/completions", "/v1/rerank", "/v1/predict"]
 BatchStatus = Literal[
@@ -72,16 +72,5 @@ class Batch(ResponseModel):
     metadata: dict[str, str] | None = None
 
 
-class BatchList(ResponseModel):
+class BatchList(OpenAIPage[Batch]):
     """A page of batches, newest first. `last_id` is the `after` of the next page if `has_more` is true."""
-
-    object: Literal["list"] = "list"
-    data: list[Batch]
-    first_id: str | None = None
-    last_id: str | None = None
-    has_more: bool = False
-
-    @property
-    def next_cursor(self) -> str | None:
-        """The `after` of the next page; None on the last page."""
-        return self.last_id if self.has_more else None

@@ -10,7 +10,7 @@ from pydantic import Field, FiniteFloat, JsonValue, StrictBool, StrictInt, model
 from peltier_client.protocol.names import Name
 from peltier_client.protocol.predict import is_none, state_rule
 from peltier_client.protocol.rollouts import GUARDED_TYPES, RolloutGuard
-from peltier_client.protocol.wire import RequestModel, ResponseModel
+from peltier_client.protocol.wire import OpenAIPage, RequestModel, ResponseModel
 
 TrainedType = Literal[
     "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking"
@@ -247,19 +247,8 @@ class File(ResponseModel):
     is_inline: Annotated[bool | None, Field(exclude_if=is_none)] = None
 
 
-class FileList(ResponseModel):
+class FileList(OpenAIPage[File]):
     """A page of files, newest first. `last_id` is the `after` of the next page if `has_more` is true."""
-
-    object: Literal["list"] = "list"
-    data: list[File]
-    first_id: str | None = None
-    last_id: str | None = None
-    has_more: bool = False
-
-    @property
-    def next_cursor(self) -> str | None:
-        """The `after` of the next page; None on the last page."""
-        return self.last_id if self.has_more else None
 
 
 class FileDeleted(ResponseModel):

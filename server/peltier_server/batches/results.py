@@ -1,5 +1,6 @@
 """The lines of a batch's results, in the shape of OpenAI's API."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from peltier_store.registry import BatchPart
@@ -27,11 +28,12 @@ class BatchResults:
         text = b'%s,"response":%s,"body":%s},"error":null}\n' % (head, response, answer.body)
         (self.completed if answer.status == _OK else self.failed).append(text)
 
-    def add_error(self, line: BatchLine, code: str, message: str) -> None:
-        """A request that was not sent."""
+    def add_errors(self, lines: Iterable[BatchLine], code: str, message: str) -> None:
+        """Requests that are not sent. There may be thousands, which are parsed here: not on the event loop."""
         error = {"code": code, "message": message}
-        row = {"id": self._id(line), "custom_id": line.custom_id, "response": None, "error": error}
-        self.failed.append(to_json(row) + b"\n")
+        for line in lines:
+            row = {"id": self._id(line), "custom_id": line.custom_id, "response": None, "error": error}
+            self.failed.append(to_json(row) + b"\n")
 
     def add_part(self, part: BatchPart, data: bytes) -> None:
         """The results of an earlier part."""

@@ -20,11 +20,10 @@ from peltier_store.registry.batches import MAX_ATTEMPTS
 from starlette.types import ASGIApp
 
 from peltier_server.auth.keyring import Caller
-from peltier_server.background import BackgroundTask
+from peltier_server.background import QueueTask
 from peltier_server.batches.requests import BatchLine, BatchRequests
 from peltier_server.batches.results import BatchResults
 from peltier_server.catalog.publisher import Store
-from peltier_server.errors import STORE_GONE
 from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.http.request_middleware import STORED_CALLER
 from peltier_server.metrics.metrics import Metrics
@@ -32,9 +31,8 @@ from peltier_server.settings import BatchSettings
 
 logger = logging.getLogger(__name__)
 
-# After these without a change of the registry, the server looks for batches whose own server has ended.
-_TICK_SECONDS = 0.5
-_TICKS_OF_SILENCE = 20
+# Without a change of the registry.
+_LOOK_SECONDS = 10.0
 # Well below the lease of a batch.
 _RENEW_SECONDS = 15.0
 # A part ends with the first of these; the bytes are those of requests and answers. A part of a killed server is
@@ -64,36 +62,18 @@ class BatchRunner:
         self._metrics = metrics
         # A server that is started again may have the same process id.
         self._name = f"server {socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._task = BackgroundTask()
+        self._turns = QueueTask(self._look, "batches cannot be continued now and are tried again", _LOOK_SECONDS)
+        store.sync.follow(self._turns.wake)
         # The file of the last turn, which most often is that of the next turn too.
         self._read: tuple[str, BatchRequests] | None = None
 
     def start(self) -> None:
         """Starts to look for batches."""
-        self._task.start(self._run())
+        self._turns.start()
 
     async def close(self) -> None:
         """Stops. The part in progress is computed again by the server that claims the batch."""
-        await self._task.close()
-
-    async def _run(self) -> None:
-        while True:
-            revision = self._store.sync.revision
-            try:
-                while await self._look():
-                    pass
-            except STORE_GONE:
-                pass  # `StoreWatch` logs it
-            except AdapterError as error:
-                logger.warning("batches cannot be continued now and are tried again: %s", error)
-            except Exception:
-                # Nothing else would notice if this task ended. The batch is free again once its lease has ended.
-                logger.exception("a batch cannot be continued now and is tried again")
-            self._read = None
-            for _ in range(_TICKS_OF_SILENCE):
-                await asyncio.sleep(_TICK_SECONDS)
-                if self._store.sync.revision != revision:
-                    break
+        await self._turns.close()
 
     async def _look(self) -> bool:
         """Does one turn, if a batch waits; returns whether one did."""
@@ -102,6 +82,7 @@ class BatchRunner:
             self._metrics.stored_batches.labels(state).set(counts.get(state, 0))
         batch = await self._batches.claim(self._name) if counts else None
         if batch is None:
+            self._read = None
             return False
         renewing = asyncio.create_task(self._renew(batch))
         try:
@@ -158,8 +139,7 @@ class BatchRunner:
     async def _expire(self, batch: StoredBatch, requests: BatchRequests) -> None:
         rest = BatchResults(batch.id)
         message = f"the request was not computed within the completion window of {batch.completion_window}"
-        for line in requests.lines(batch.num_done):
-            rest.add_error(line, "batch_expired", message)
+        await asyncio.to_thread(rest.add_errors, requests.lines(batch.num_done), "batch_expired", message)
         await self._finish(batch, "expired", rest)
 
     async def _add_part(self, batch: StoredBatch, requests: BatchRequests) -> None:
@@ -167,15 +147,14 @@ class BatchRunner:
         stored = sum(part.size_bytes for part in await self._batches.parts(batch.id))
         if stored > self._max_result_bytes:
             message = f"the results of the batch have more than {self._max_result_bytes} bytes, which is the maximum"
-            for line in requests.lines(batch.num_done):
-                results.add_error(line, "results_too_large", message)
+            await asyncio.to_thread(results.add_errors, requests.lines(batch.num_done), "results_too_large", message)
         else:
             await self._answer(batch, requests.lines(batch.num_done, batch.num_done + _PART_LINES), results)
         completed, failed = len(results.completed), len(results.failed)
         if not completed + failed:
             await self._batches.release(batch.id, self._name)
             return
-        data = results.part()
+        data = await asyncio.to_thread(results.part)
         reservation = await self._put(data)
         part = BatchPart(batch.num_done, reservation.digest, len(data), completed, failed)
         try:

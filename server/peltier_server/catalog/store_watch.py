@@ -5,18 +5,18 @@ import logging
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import NotReady
-from peltier_store.blobs.blobs import Blobs, BlobStoreGone
-from peltier_store.registry import Registry, RegistryGone
+from peltier_store.blobs.blobs import Blobs
+from peltier_store.registry import Registry
 
 from peltier_server import retry_hints
 from peltier_server.background import BackgroundTask
+from peltier_server.errors import STORE_GONE
 
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 1.0
 # Each check of a bucket is a request that costs money.
 _REMOTE_PAUSE_SECONDS = 10.0
-GONE = (RegistryGone, BlobStoreGone)
 
 
 class StoreWatch:
@@ -58,7 +58,7 @@ class StoreWatch:
         try:
             await self._registry.revision()
             await self._blobs.require_present()
-        except GONE as error:
+        except STORE_GONE as error:
             if not self._is_gone:
                 logger.error("the store is gone, so changes are refused until it is back: %s", error)
             self._is_gone = True

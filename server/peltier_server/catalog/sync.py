@@ -48,23 +48,22 @@ class RegistrySync:
         self._images = tuple(images)
         self._retiring: Retiring | None = None
         self._on_change: Callable[[], None] | None = None
-        self._on_revision: Callable[[], None] | None = None
+        self._followers = list[Callable[[], None]]()
         self._turn = asyncio.Lock()
         self._read_at = 0.0
         self._polling = BackgroundTask()
         self._failing = False
         self._timeout_seconds = _READ_SECONDS
 
-    def start(
-        self,
-        retiring: Retiring,
-        on_change: Callable[[], None] | None = None,
-        on_revision: Callable[[], None] | None = None,
-    ) -> None:
+    def start(self, retiring: Retiring, on_change: Callable[[], None] | None = None) -> None:
         """Starts polling. Adapters that no version has any more are retired. Calls `on_change` when adapters have
-        changed, and `on_revision` when anything in the registry has."""
-        self._retiring, self._on_change, self._on_revision = retiring, on_change, on_revision
+        changed."""
+        self._retiring, self._on_change = retiring, on_change
         self._polling.start(self._poll())
+
+    def follow(self, on_revision: Callable[[], None]) -> None:
+        """Calls `on_revision` when anything in the registry has changed."""
+        self._followers.append(on_revision)
 
     async def close(self) -> None:
         """Stops polling."""
@@ -92,8 +91,9 @@ class RegistrySync:
         for image in self._images:
             image.apply(snapshot)
         await self._apply_all(snapshot.adapters)
-        if snapshot.revision != self.revision and self._on_revision is not None:
-            self._on_revision()
+        if snapshot.revision != self.revision:
+            for on_revision in self._followers:
+                on_revision()
         self.revision = snapshot.revision
         self._read_at = read_at
         if self._failing:

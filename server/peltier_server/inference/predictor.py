@@ -63,7 +63,6 @@ from peltier_server.inference.tokenizing import EncodedInput, InputReader, Readi
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import RowsOutcome, Terms
-from peltier_server.quotas.enforcer import background_of
 from peltier_server.residency.leases import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.tracing import RequestTrace
@@ -350,10 +349,8 @@ class Predictor:
         parameters, tenant, bare = request.parameters, request.tenant, request.target.artifact is not None
         rows = [Row(one, resident, bare, scope=tenant) for own in encoded for one in own]
         deadline = math.inf if request.deadline is None else request.deadline
-        context, queued_as = request.target.context, tenant
-        if context.is_background:
-            queued_as = background_of(tenant)
-        terms = Terms(queued_as, deadline, parameters.priority, context.trace, context.is_background)
+        context = request.target.context
+        terms = Terms(tenant, deadline, parameters.priority, context.trace, context.is_background)
         if decoding is None:
             inputs = None
             if len(rows) > len(encoded):

@@ -112,11 +112,11 @@ def _clear_index(window: Window) -> float:
     """
     recent = window.recent or {}
     rows, degrees = (sum(window.first.values()), sum(recent.values())), len({*window.first, *recent}) - 1
-    return _clear_sample(degrees, *rows)
+    return _clear_at(degrees, *rows)
 
 
-def _clear_sample(degrees: int, first_rows: int, recent_rows: int) -> float:
-    """The same for so many degrees of freedom and rows."""
+def _clear_at(degrees: int, first_rows: int, recent_rows: int) -> float:
+    """The index from which on a change is clear, for samples of these sizes with these degrees of freedom."""
     if degrees < 1:
         return _CLEAR_INDEX
     spread = 2 / (9 * degrees)
@@ -125,7 +125,7 @@ def _clear_sample(degrees: int, first_rows: int, recent_rows: int) -> float:
 
 
 # From here on a distance between two windows of vectors is clear.
-CLEAR_DISTANCE = _clear_sample(VECTOR_BYTES, WINDOW_ROWS, WINDOW_ROWS)
+CLEAR_DISTANCE = _clear_at(VECTOR_BYTES, WINDOW_ROWS, WINDOW_ROWS)
 
 
 def mean_distance(first: Sequence[bytes], recent: Sequence[bytes]) -> float:

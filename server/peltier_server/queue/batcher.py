@@ -20,6 +20,7 @@ from peltier_server.queue.batch import BatchBounds, BatchLimit, BatchRoom, Ticke
 from peltier_server.queue.fair_queue import Admission, FairQueue
 from peltier_server.queue.prices import Price, Prices, price_tokens
 from peltier_server.queue.ticket import Reduce, Results, RowsOutcome, Terms, Ticket, TokenListener, settle
+from peltier_server.quotas.enforcer import background_of
 
 logger = logging.getLogger(__name__)
 
@@ -144,11 +145,12 @@ class Batcher:
             late = self._take_late()
             try:
                 self._admit(tickets)
-                if not self._has_background and any(self._queue_of(ticket) is self._background for ticket in tickets):
+                queues = [self._queue_of(ticket) for ticket in tickets]
+                if self._background in queues and not self._has_background:
                     self.start_background()
                     self._has_background = True
-                for ticket in tickets:
-                    self._queue_of(ticket).put(ticket)
+                for ticket, queue in zip(tickets, queues, strict=True):
+                    queue.put(ticket)
             finally:
                 _refuse(late)
             if not self._waking:
@@ -315,10 +317,8 @@ class Batcher:
 
 def _runs(rows: Sequence[Row], max_short_tokens: float) -> Iterator[Sequence[Row]]:
     """Neighbouring rows with the same adapter and label strings, either all long or none of them."""
-    for _, run in groupby(
-        rows, lambda row: (id(row.resident), row.bare, id(row.tree), _is_long(row, max_short_tokens))
-    ):
-        yield list(run)
+    kinds = groupby(rows, lambda row: (id(row.resident), row.bare, id(row.tree), _is_long(row, max_short_tokens)))
+    return (list(run) for _, run in kinds)
 
 
 def _is_long(row: Row, max_short_tokens: float) -> bool:
@@ -330,7 +330,10 @@ def _no_background() -> None:
 
 
 def _ticket(rows: Sequence[Row], price: Price, terms: Terms, **given: Any) -> Ticket:
-    return Ticket(rows, price, **terms._asdict(), **given)
+    tenant, deadline, priority, trace, background = terms
+    payer = background_of(tenant) if background else tenant
+    given |= {"deadline": deadline, "priority": priority, "trace": trace, "background": background}
+    return Ticket(rows, price, tenant=payer, **given)
 
 
 def _refuse(late: Sequence[Ticket]) -> None:

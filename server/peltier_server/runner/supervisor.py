@@ -60,28 +60,27 @@ class WorkerSupervisor:
         hang, and a retry could block another replica.
         """
         self._forget_ended()
-        replaced = False
-        if self._worker.replace_worker(after_seconds):
-            stuck, self._worker = self._worker, Worker(self._resources)
-            self._begin(self._worker, stuck, after_seconds)
-            replaced = True
+        is_stuck = self._worker.replace_worker(after_seconds)
+        if is_stuck:
+            self._worker = self._replace(self._worker, after_seconds)
         background_seconds = BACKGROUND_SLOWDOWN * after_seconds
         if self._background is not None and self._background.replace_worker(background_seconds):
-            stuck, self._background = self._background, Worker(self._resources, background=True)
-            self._begin(self._background, stuck, background_seconds)
-            replaced = True
-        return replaced
+            self._background = self._replace(self._background, background_seconds)
+            is_stuck = True
+        return is_stuck
 
     def _start_background(self) -> None:
         self._background = Worker(self._resources, background=True)
         self._background.thread.start()
 
-    def _begin(self, worker: Worker, stuck: Worker, after_seconds: float) -> None:
+    def _replace(self, stuck: Worker, after_seconds: float) -> Worker:
         self._stuck = (*self._stuck, stuck)
         stuck.abandon(
             InferenceFailed(f"the batch with this input did not end within {after_seconds:g} s and was abandoned")
         )
-        worker.thread.start()
+        replacement = Worker(self._resources, background=stuck.background)
+        replacement.thread.start()
+        return replacement
 
     def _forget_ended(self) -> None:
         self._stuck = tuple(worker for worker in self._stuck if worker.thread.is_alive())

@@ -50,13 +50,14 @@ class Worker:
     """Computes batches, and after each batch one step of every text in decoding. It ends when the closed batcher is
     empty or when another thread replaces it, and for no other reason. Every ticket that it has taken gets a result.
 
-    With `background` it computes the rows for the background, with a lower priority, and ends when none waits:
-    while a thread exists that has computed in parallel, the threads of OpenMP in other computations sleep sooner.
+    With `background` it computes the rows for the background, with a lower priority, and ends when none waits. It does
+    not stay idle, because OpenMP's threads wait without sleep only while there are no more of them than cores: a second
+    team makes the short batches of the other worker slower.
     """
 
     def __init__(self, resources: WorkerResources, *, background: bool = False) -> None:
         self._resources = resources
-        self._background = background
+        self.background = background
         self._guard = ComputeGuard()
         # Own graphs, because two threads must not replay the same graph at the same time.
         graphs = create_graphs(resources.backbone) if resources.cuda_graphs else None
@@ -95,7 +96,7 @@ class Worker:
     def _loop(self) -> None:
         # On Linux both are those of this thread, and the threads that it starts inherit the priority.
         torch.set_num_threads(self._resources.num_threads)
-        if self._background and sys.platform == "linux":
+        if self.background and sys.platform == "linux":
             os.nice(BACKGROUND_NICENESS)
         is_running = True
         while is_running:
@@ -114,7 +115,7 @@ class Worker:
         if not self._usable:
             self._check_device()
         live_rows = self.decode_rows
-        batch = self._resources.batcher.next_background() if self._background else self._next(live_rows)
+        batch = self._resources.batcher.next_background() if self.background else self._next(live_rows)
         if batch is None:
             return False
         self._take(batch)
@@ -151,7 +152,7 @@ class Worker:
         seconds = time.monotonic() - started
         self._resources.metrics.observe_batch(batch, seconds)
         # In the background the time depends on what else is computed.
-        if not errors and not self._background:
+        if not errors and not self.background:
             self._resources.batcher.learn(batch.tickets, seconds)
         if trace is not None:
             trace.end(len(errors))

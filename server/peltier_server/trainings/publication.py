@@ -22,10 +22,9 @@ from peltier_store.registry import (
 )
 
 from peltier_server.auth.keyring import Caller
-from peltier_server.background import BackgroundTask
+from peltier_server.background import QueueTask
 from peltier_server.catalog.published import Entry
 from peltier_server.catalog.publisher import Publisher, Store, UploadTarget
-from peltier_server.catalog.store_watch import GONE
 from peltier_server.metrics.metrics import Metrics
 
 # Begins a guarded change of an alias of an adapter to a version of it, in the name of its owner.
@@ -33,7 +32,7 @@ TryVersion = Callable[[Caller, str, str, int, RolloutGuard], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
 
-# The lease of a replica that died ends without a change of the registry.
+# Without a change of the registry.
 _LOOK_SECONDS = 30.0
 # Well below the lease of a training.
 _RENEW_SECONDS = 15.0
@@ -62,37 +61,17 @@ class TrainingPublisher:
         self._metrics = metrics
         self._name = f"server {socket.gethostname()}:{os.getpid()}"
         self._failures = Counter[str]()
-        self._changed = asyncio.Event()
-        self._task = BackgroundTask()
+        failure = "trained adapters cannot be published now and are tried again"
+        self._turns = QueueTask(self._look, failure, _LOOK_SECONDS)
+        store.sync.follow(self._turns.wake)
 
     def start(self) -> None:
         """Starts to look for trained adapters."""
-        self._task.start(self._run())
+        self._turns.start()
 
     async def close(self) -> None:
         """Stops. The lease of an adapter that is being published ends by itself."""
-        await self._task.close()
-
-    def wake(self) -> None:
-        """The registry has changed."""
-        self._changed.set()
-
-    async def _run(self) -> None:
-        while True:
-            self._changed.clear()
-            try:
-                while await self._look():
-                    pass
-            except GONE:
-                pass  # `StoreWatch` logs it
-            except AdapterError as error:
-                logger.warning("trained adapters cannot be published now and are tried again: %s", error)
-            except Exception:
-                # Nothing else would notice if this task ended.
-                logger.exception("trained adapters cannot be published now and are tried again")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._changed.wait()
+        await self._turns.close()
 
     async def _look(self) -> bool:
         """Publishes one adapter, if there is one; returns whether there was."""

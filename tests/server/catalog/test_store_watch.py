@@ -116,7 +116,7 @@ async def test_a_store_that_is_gone_takes_no_changes_until_it_is_back(
         shutil.copytree(store, tmp_path / "backup")
         WAYS[way](store, tmp_path / "other")
         before = tree(tmp_path)
-        running.service._training_publisher.wake()
+        running.service._training_publisher._turns.wake()
         for answer in await changes(running, data):
             assert (answer.status_code, answer.json()["error"]["message"]) == (503, _GONE)
             assert int(answer.headers["retry-after"]) > 0

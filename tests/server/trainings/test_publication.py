@@ -1,5 +1,6 @@
 """Trained adapters become versions of their tasks."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -9,10 +10,8 @@ from peltier_adapters.artifact.source import digest_of
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import QueueFull
 from peltier_server.catalog.publisher import Publisher
-from peltier_server.trainings import publication
-from peltier_server.trainings.publication import TrainingPublisher
 from peltier_store.blobs.blobs import BlobStoreFull
-from peltier_store.registry import Quotas, Registry, StoredTraining
+from peltier_store.registry import Quotas, Registry
 from peltier_store.registry import training_holder as holder
 
 from tests.server.conftest import Running, until
@@ -191,7 +190,7 @@ async def test_a_failing_store_and_a_full_queue_are_tried_again(
         return await publish(self, *given)
 
     monkeypatch.setattr(Publisher, "publish", fail_once)
-    monkeypatch.setattr(publication, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(running.service._training_publisher._turns, "_idle_seconds", 0.02)
     monkeypatch.setattr(holder, "LEASE", lease * 0)
     found = await ended(running, await train(running, worker, artifact))
     assert (found["status"], len(calls)) == ("succeeded", 2)
@@ -211,7 +210,7 @@ async def test_a_failure_that_nothing_explains_ends_the_training(
         raise RuntimeError("a mistake")
 
     monkeypatch.setattr(Publisher, "publish", fail)
-    monkeypatch.setattr(publication, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(running.service._training_publisher._turns, "_idle_seconds", 0.02)
     monkeypatch.setattr(holder, "LEASE", holder.LEASE * 0)
     found = await ended(running, await train(running, worker, artifact))
     assert found["reason"] == (
@@ -239,17 +238,18 @@ async def test_no_time_is_lost_between_the_worker_and_the_publication(
     running: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change of the registry wakes the publisher, which would otherwise look after half a minute."""
-    looked = list[StoredTraining | None]()
-    look = TrainingPublisher._look
+    turns, looked = running.service._training_publisher._turns, asyncio.Event()
+    look = turns._take_turn
 
-    async def noted(self: TrainingPublisher) -> bool:
-        found = await look(self)
-        looked.append(None)
+    async def noted() -> bool:
+        found = await look()
+        looked.set()
         return found
 
-    monkeypatch.setattr(TrainingPublisher, "_look", noted)
+    monkeypatch.setattr(turns, "_take_turn", noted)
     await train(running, worker, artifact)
-    await until(lambda: looked)
+    async with asyncio.timeout(20):
+        await looked.wait()
 
 
 async def test_gauges_count_the_trainings_of_the_registry(running: Running, worker: PlayedWorker) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
-from peltier_backbone.checkpoint.sentence_pooling import read_sentence_pooling
+from peltier_backbone.checkpoint.sentence_files import read_sentence_pooling
 from peltier_backbone.errors import BackboneError
 from torch import Tensor
 

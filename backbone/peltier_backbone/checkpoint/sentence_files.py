@@ -1,13 +1,14 @@
-"""The pooling that a sentence-transformers checkpoint was trained with; imports no torch."""
+"""The files of a sentence-transformers checkpoint beside its model: its pooling and its prompts; imports no torch."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from peltier_backbone.errors import BackboneError
 
 SentencePooling = Literal["first", "mean", "max"]
-POOLING_FILE = "1_Pooling/config.json"
+POOLING_FILE, PROMPTS_FILE = "1_Pooling/config.json", "config_sentence_transformers.json"
 _MODES: dict[str, SentencePooling] = {"cls": "first", "mean": "mean", "max": "max"}
 _FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 
@@ -15,11 +16,22 @@ _FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "
 def read_sentence_pooling(directory: Path) -> SentencePooling | None:
     """The pooling that `1_Pooling/config.json` of the checkpoint in `directory` names. None without that file, and for
     a pooling that no head supports (weighted, or several). Raises a `BackboneError` if it cannot read the file."""
-    raw = read_object(directory / POOLING_FILE)
+    raw = _read_object(directory / POOLING_FILE)
     return None if raw is None else _MODES.get(_mode(raw))
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
+def read_sentence_prompts(directory: Path) -> Mapping[str, str]:
+    """The texts that come before inputs, by name: `prompts` in `config_sentence_transformers.json` of the checkpoint in
+    `directory`. Empty without that file, and where the pooling leaves the prompt out (`include_prompt`), which no head
+    does. Raises a `BackboneError` if it cannot read the file."""
+    prompts = (_read_object(directory / PROMPTS_FILE) or {}).get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(one, str) for one in prompts.values()):
+        raise BackboneError(f"{directory / PROMPTS_FILE}: prompts is {prompts!r}; it must have a text for each name")
+    pooling = _read_object(directory / POOLING_FILE) or {}
+    return prompts if pooling.get("include_prompt", True) else {}
+
+
+def _read_object(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file; None without the file. Raises a `BackboneError` if it cannot be read."""
     try:
         raw = json.loads(path.read_text())
