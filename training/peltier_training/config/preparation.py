@@ -13,12 +13,12 @@ from peltier_adapters.artifact.manifest import backbone_mismatches, read_manifes
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import PresetSettings
-from peltier_adapters.spec.tasks import TOKEN_TYPES, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_HEAD_TYPES, TOKEN_TYPES, TaskType
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 
 from peltier_training.config.run import Run
-from peltier_training.config.task_options import find_template
+from peltier_training.config.task_options import DEFAULT_TERMS, find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
 from peltier_training.data.examples import LabelledRows, are_scored
@@ -56,7 +56,7 @@ def prepare(run: Run) -> Prepared:
     run.check()
     data = read_labelled(run.data, run.task_type)
     config = load_config(find_checkpoint(run.backbone))
-    is_scored = run.task_type != "embedding" or are_scored(data.validation.examples)
+    is_scored = run.task_type not in EMBEDDING_TYPES or are_scored(data.validation.examples)
     run = fill_in(resolve(run, config, data.labels, is_scored=is_scored), config, len(data.train.examples))
     _check_method(run, config, run.num_outputs(data.labels.names, config))
     return Prepared(run, data)
@@ -70,7 +70,7 @@ def resolve(run: Run, config: BackboneConfig, labels: Labels, *, is_scored: bool
     run = run.resolved(config)
     if config.generates:
         find_template(run.text.template, run.data.inputs)
-    if run.task_type == "embedding":
+    if run.task_type in EMBEDDING_TYPES:
         run = run.with_pair_metric(scored=is_scored)
         run.embedding.check_size(run.num_outputs((), config))
     return run
@@ -84,6 +84,8 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
     if not isinstance(method, Baseline):
         check_settings(settings, config)
         method.compose(settings, config, outputs=outputs)
+    elif run.task_type == "sparse-embedding":
+        raise TrainingError(f"preset {run.preset!r} trains no vocabulary head; a sparse-embedding needs an adapter")
     elif run.dtype == "int8":
         raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
 
@@ -91,10 +93,12 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
 def _check_pooling(run: Run, settings: PresetSettings) -> None:
     """Refuse a head that does not fit the type of the task."""
     pooling = settings.get("pooling", "auto")
-    if run.task_type in TOKEN_TYPES and pooling != "tokens":
+    if run.task_type in TOKEN_HEAD_TYPES and pooling != "tokens":
         raise TrainingError(f"setting 'pooling' is {pooling!r}; {run.task_type} needs 'tokens', a head of every token")
-    if run.task_type not in TOKEN_TYPES and pooling == "tokens":
+    if run.task_type not in TOKEN_HEAD_TYPES and pooling == "tokens":
         raise TrainingError(f"setting 'pooling' is 'tokens', a head of every token; {run.task_type} has one vector")
+    if settings.get("head_terms") and run.task_type != "sparse-embedding":
+        raise TrainingError(f"setting 'head_terms' is for sparse-embedding; the task type is {run.task_type}")
 
 
 def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> LabelledRows:
@@ -153,10 +157,12 @@ def default_rate(preset: str, task_type: TaskType, config: BackboneConfig) -> fl
 
 
 def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
-    """A head of every token for the types that have one. Else the pooling that a sentence encoder was trained with; it
-    was trained on single texts, so pairs keep the family's pooling."""
-    if run.task_type in TOKEN_TYPES:
-        return {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
+    """A head of every token for the types that have one, with the terms of a sparse embedding. Else the pooling that a
+    sentence encoder was trained with; it was trained on single texts, so pairs keep the family's pooling."""
+    if run.task_type in TOKEN_HEAD_TYPES:
+        chosen = {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
+        terms = {"head_terms": str(run.embedding.terms or DEFAULT_TERMS)}
+        return chosen | terms if run.task_type == "sparse-embedding" else chosen
     if run.task_type == "embedding":
         return _embedding_head(run, config)
     if config.generates or config.sentence_pooling is None or len(run.data.text_columns) > 1:
