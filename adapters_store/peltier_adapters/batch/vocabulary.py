@@ -1,8 +1,9 @@
 """The output layer of sparse embeddings: logits of the vocabulary's terms, which are largest over the tokens of a row
 (SPLADE; Formal et al. 2021, "SPLADE v2", Eq. 1 and 2, without its logarithm, which keeps their order).
 
-The logits of all tokens together would take a gigabyte for each 8,000 tokens and 30,000 terms. They are computed for a
-part of the vocabulary after the other, and only the largest of each row are kept.
+The logits of all tokens together would take a gigabyte for each 8,000 tokens and 30,000 terms. They are computed for
+a part of the vocabulary and the tokens of a row at a time, and only the largest of the row are kept. The products of a
+row do not depend on the other rows of the batch, so a row has the same bits in any batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,11 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.residency.bank import Resident, head_spec
 
-# Logits of tokens that are in memory at a time, and those of rows: 16 and 64 MiB.
-MAX_TOKEN_LOGITS = 2**22
-MAX_ROW_LOGITS = 2**24
+# Terms of a part of the vocabulary, and tokens: their logits, 16 MiB, are in memory at a time.
+_PART_TERMS = 4096
+_PIECE_TOKENS = 1024
+# The logits of rows that are in memory at a time: 64 MiB.
+_ROW_LOGITS = 2**24
 # The kernels of a GPU are compiled for rows that are multiples of 16 apart.
 _ALIGNMENT = 16
 
@@ -32,7 +35,7 @@ def read_terms(rows: Sequence[Row], outputs: Sequence[Tensor], backbone: Backbon
         for number, row in enumerate(rows)
         if row.resident is not None and _num_terms(row.resident) is not None
     ]
-    count = max(MAX_ROW_LOGITS // vocab_size, 1)
+    count = max(_ROW_LOGITS // vocab_size, 1)
     for first in range(0, len(sparse), count):
         some = sparse[first : first + count]
         logits = _logits([outputs[number] for number, _ in some], [one for _, one in some], backbone, backend)
@@ -49,20 +52,20 @@ def _num_terms(resident: Resident) -> int | None:
 
 def _logits(states: Sequence[Tensor], residents: Sequence[Resident], backbone: Backbone, backend: Backend) -> Tensor:
     """The logits of rows, [rows, vocabulary], with the biases of their heads."""
-    vocab_size, lengths = backbone.config.vocab_size, [len(own) for own in states]
-    x = torch.cat(list(states)).to(backbone.device)
+    vocab_size, device = backbone.config.vocab_size, backbone.device
+    pieces = [(row, own) for row, all_own in enumerate(states) for own in all_own.to(device).split(_PIECE_TOKENS)]
     padded = -(-vocab_size // _ALIGNMENT) * _ALIGNMENT
-    y = torch.full((len(states), padded), float("-inf"), device=x.device)
-    for start, embeddings in vocabulary_parts(backbone.bert.tokens, vocab_size, len(x)):
-        logits = torch.split(x @ embeddings.T, lengths)
-        y[:, start : start + len(embeddings)] = torch.stack([own.amax(0) for own in logits])
+    y = torch.full((len(states), padded), float("-inf"), device=device)
+    for start, embeddings in vocabulary_parts(backbone.bert.tokens, vocab_size):
+        columns = y[:, start : start + len(embeddings)]
+        for row, own in pieces:
+            torch.maximum(columns[row], (own @ embeddings.T).amax(0), out=columns[row])
     groups = [AdapterGroup(1, one.head.program, one.head_slot.read()) for one in residents]
     return backend.group(groups, [1] * len(groups)).act("vocabulary", 0, y, y)
 
 
-def vocabulary_parts(table: Table, vocab_size: int, num_tokens: int) -> Iterator[tuple[int, Tensor]]:
+def vocabulary_parts(table: Table, vocab_size: int) -> Iterator[tuple[int, Tensor]]:
     """The token embeddings [terms, width] of one part of the vocabulary after the other, in float32, and the number of
-    the first. The logits of `num_tokens` tokens for one part fit into `MAX_TOKEN_LOGITS`."""
-    size = max(MAX_TOKEN_LOGITS // num_tokens, 1)
-    for start in range(0, vocab_size, size):
-        yield start, table.part(start, min(start + size, vocab_size)).float()
+    the first."""
+    for start in range(0, vocab_size, _PART_TERMS):
+        yield start, table.part(start, min(start + _PART_TERMS, vocab_size)).float()

@@ -41,6 +41,8 @@ _PUBLISHED_WIDTH = 768
 _NARROW_FACTOR, _MAX_NARROW_RATE = 6, 2e-3
 # Prefixes that label tokens learn nothing at 2e-3: UniPELT's F1 on WNUT-17 stays 0 with any number of rows.
 _MAX_PREFIXED_TOKEN_RATE = 1e-3
+# At 2e-3 the map of a vocabulary head soon forgets its start, and no text finds its pair.
+_MAX_SPARSE_RATE = 5e-4
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,11 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
 
 def default_rate(preset: str, task_type: TaskType, config: BackboneConfig) -> float:
     """The published rate of the method. On a narrow encoder it is multiplied by six, up to 2e-3, or up to 1e-3 for
-    prefixes that label tokens."""
+    prefixes that label tokens. A sparse embedding has at most 5e-4."""
     method = find_method(preset)
     published = method.variant(config).learning_rate
+    if task_type == "sparse-embedding":
+        return min(published, _MAX_SPARSE_RATE)
     if config.generates or config.hidden_size >= _PUBLISHED_WIDTH:
         return published
     labels_tokens = task_type in TOKEN_TYPES and not isinstance(method, Baseline) and "prefix" in method.parts

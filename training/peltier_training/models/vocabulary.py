@@ -29,7 +29,7 @@ class _LargestLogits(torch.autograd.Function):
         vocab_size = backbone.config.vocab_size
         logits = states.new_empty(len(lengths), vocab_size)
         places = torch.empty(logits.shape, dtype=torch.int32, device=states.device)
-        for start, embeddings in vocabulary_parts(backbone.bert.tokens, vocab_size, len(states)):
+        for start, embeddings in vocabulary_parts(backbone.bert.tokens, vocab_size):
             columns, first = slice(start, start + len(embeddings)), 0
             for row, own in enumerate(torch.split(states @ embeddings.T, list(lengths))):
                 logits[row, columns], place = own.max(0)
@@ -43,7 +43,7 @@ class _LargestLogits(torch.autograd.Function):
         """The gradient of the states."""
         (places,), (gradient,) = ctx.saved_tensors, gradients
         found = gradient.new_zeros(ctx.shape)
-        for start, embeddings in vocabulary_parts(ctx.backbone.bert.tokens, gradient.shape[1], len(found)):
+        for start, embeddings in vocabulary_parts(ctx.backbone.bert.tokens, gradient.shape[1]):
             columns = slice(start, start + len(embeddings))
             own = gradient.new_zeros(len(found), len(embeddings))
             found.addmm_(own.scatter_(0, places[:, columns].long(), gradient[:, columns]), embeddings)
@@ -76,7 +76,7 @@ def start_at_tokens(head: Mapping[str, Tensor], rows: Sequence[Encoded], backbon
     parts = torch.split(x @ weight, [sum(packed.lengths) for packed in packs])
     logits = torch.cat([largest_logits(own, one.lengths, backbone) for own, one in zip(parts, packs, strict=True)])
     usual = logits.mean(0)
-    top = (logits - usual).topk(min(_START_TERMS, len(usual))).values.mean(0)
+    top = (logits - usual).topk(min(_START_TERMS, len(usual) // 2)).values.mean(0)
     scale = _START_LOGIT / (top[0] - top[-1]).clamp(min=torch.finfo().tiny)
     head["weight"].copy_(scale * weight)
     head["bias"].copy_(-scale * (mean @ weight))
