@@ -2,24 +2,21 @@
 (SPLADE; Formal et al. 2021, "SPLADE v2", Eq. 1 and 2, without its logarithm, which keeps their order).
 
 The logits of all tokens together would take a gigabyte for each 8,000 tokens and 30,000 terms. They are computed for
-a part of the vocabulary and the tokens of a row at a time, and only the largest of the row are kept. The products of a
-row do not depend on the other rows of the batch, so a row has the same bits in any batch.
+some tokens and a part of the vocabulary at a time, and only the largest of each row are kept.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.linear.table import Table
 from torch import Tensor
 
 from peltier_adapters.batch.row import Row
 from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.residency.bank import Resident, head_spec
 
-# Terms of a part of the vocabulary, and tokens: their logits, 16 MiB, are in memory at a time.
-_PART_TERMS = 4096
-_PIECE_TOKENS = 1024
+# The logits of so many tokens for a part of the vocabulary, 16 MiB, are in memory at a time.
+_BATCH_TOKENS = 1024
 # The logits of rows that are in memory at a time: 64 MiB.
 _ROW_LOGITS = 2**24
 # The kernels of a GPU are compiled for rows that are multiples of 16 apart.
@@ -52,20 +49,30 @@ def _num_terms(resident: Resident) -> int | None:
 
 def _logits(states: Sequence[Tensor], residents: Sequence[Resident], backbone: Backbone, backend: Backend) -> Tensor:
     """The logits of rows, [rows, vocabulary], with the biases of their heads."""
-    vocab_size, device = backbone.config.vocab_size, backbone.device
-    pieces = [(row, own) for row, all_own in enumerate(states) for own in all_own.to(device).split(_PIECE_TOKENS)]
-    padded = -(-vocab_size // _ALIGNMENT) * _ALIGNMENT
-    y = torch.full((len(states), padded), float("-inf"), device=device)
-    for start, embeddings in vocabulary_parts(backbone.bert.tokens, vocab_size):
-        columns = y[:, start : start + len(embeddings)]
-        for row, own in pieces:
-            torch.maximum(columns[row], (own @ embeddings.T).amax(0), out=columns[row])
+    width = -(-backbone.config.vocab_size // _ALIGNMENT) * _ALIGNMENT
+    y, start = torch.full((len(states), width), float("-inf"), device=backbone.device), 0
+    batches = _batch_pieces([own.to(backbone.device) for own in states])
+    for linear in backbone.vocabulary:
+        for rows, pieces in batches:
+            logits = linear(torch.cat(pieces))
+            columns = y[:, start : start + logits.shape[1]]
+            for row, own in zip(rows, torch.split(logits, [len(piece) for piece in pieces]), strict=True):
+                torch.maximum(columns[row], own.amax(0), out=columns[row])
+        start += logits.shape[1]
     groups = [AdapterGroup(1, one.head.program, one.head_slot.read()) for one in residents]
     return backend.group(groups, [1] * len(groups)).act("vocabulary", 0, y, y)
 
 
-def vocabulary_parts(table: Table, vocab_size: int) -> Iterator[tuple[int, Tensor]]:
-    """The token embeddings [terms, width] of one part of the vocabulary after the other, in float32, and the number of
-    the first."""
-    for start in range(0, vocab_size, _PART_TERMS):
-        yield start, table.part(start, min(start + _PART_TERMS, vocab_size)).float()
+def _batch_pieces(states: Sequence[Tensor]) -> list[tuple[list[int], list[Tensor]]]:
+    """The states of all rows in batches of at most `_BATCH_TOKENS` tokens: pieces of rows, with the number of each."""
+    batches: list[tuple[list[int], list[Tensor]]] = []
+    room = 0
+    for row, whole in enumerate(states):
+        for piece in torch.split(whole, _BATCH_TOKENS):
+            if len(piece) > room:
+                batches.append(([], []))
+                room = _BATCH_TOKENS
+            batches[-1][0].append(row)
+            batches[-1][1].append(piece)
+            room -= len(piece)
+    return batches

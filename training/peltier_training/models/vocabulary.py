@@ -1,11 +1,10 @@
 """The trainable output layer of sparse embeddings, and its start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from peltier_adapters.batch.vocabulary import vocabulary_parts
-from peltier_backbone.backbone import Backbone
+from peltier_backbone.backbone import VOCABULARY_PART, Backbone
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
@@ -29,7 +28,7 @@ class _LargestLogits(torch.autograd.Function):
         vocab_size = backbone.config.vocab_size
         logits = states.new_empty(len(lengths), vocab_size)
         places = torch.empty(logits.shape, dtype=torch.int32, device=states.device)
-        for start, embeddings in vocabulary_parts(backbone.bert.tokens, vocab_size):
+        for start, embeddings in _parts(backbone):
             columns, first = slice(start, start + len(embeddings)), 0
             for row, own in enumerate(torch.split(states @ embeddings.T, list(lengths))):
                 logits[row, columns], place = own.max(0)
@@ -43,11 +42,18 @@ class _LargestLogits(torch.autograd.Function):
         """The gradient of the states."""
         (places,), (gradient,) = ctx.saved_tensors, gradients
         found = gradient.new_zeros(ctx.shape)
-        for start, embeddings in vocabulary_parts(ctx.backbone.bert.tokens, gradient.shape[1]):
+        for start, embeddings in _parts(ctx.backbone):
             columns = slice(start, start + len(embeddings))
             own = gradient.new_zeros(len(found), len(embeddings))
             found.addmm_(own.scatter_(0, places[:, columns].long(), gradient[:, columns]), embeddings)
         return found, None, None
+
+
+def _parts(backbone: Backbone) -> Iterator[tuple[int, Tensor]]:
+    """The token embeddings [terms, width] of each part of the vocabulary, in float32, and the number of the first."""
+    table, size = backbone.bert.tokens, backbone.config.vocab_size
+    for start in range(0, size, VOCABULARY_PART):
+        yield start, table.part(start, min(start + VOCABULARY_PART, size)).float()
 
 
 def largest_logits(states: Tensor, lengths: Sequence[int], backbone: Backbone) -> Tensor:
