@@ -17,6 +17,7 @@ from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.decoding.encoder_kv import EncoderKV
 from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.linear.linear import Linear, choose_linear
 from peltier_backbone.model import Model
 from peltier_backbone.modernbert import stack as modernbert_stack
 from peltier_backbone.modernbert.modernbert import ModernBert
@@ -32,6 +33,8 @@ from peltier_backbone.t5.t5 import T5
 from peltier_backbone.t5.weights import t5_weights
 from peltier_backbone.text.packing import Encoded, Packed, pack
 from peltier_backbone.text.tokenizer import Tokenizer
+
+VOCABULARY_PART = 4096
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,15 @@ class Backbone:
                 return modernbert_stack.lay_out(self.model)
             case Bert():
                 return bert_stack.lay_out(self.model)
+
+    @cached_property
+    def vocabulary(self) -> Sequence[Linear]:
+        """Maps from states as wide as token embeddings to logits, their products with these embeddings in float32: one
+        map for each `VOCABULARY_PART` tokens of the vocabulary. They have their own copy of the embeddings, from the
+        first use on."""
+        kernel, size = choose_linear(self.device, torch.float32), self.config.vocab_size
+        parts = (slice(start, min(start + VOCABULARY_PART, size)) for start in range(0, size, VOCABULARY_PART))
+        return [kernel(self.bert.tokens.part(part.start, part.stop).float()) for part in parts]
 
     @cached_property
     def kept_dtype(self) -> torch.dtype:

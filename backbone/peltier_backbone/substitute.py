@@ -69,6 +69,9 @@ class _Sines:
     def __call__(self, ids: Tensor) -> Tensor:
         return _sines(ids, self._shape[1])
 
+    def part(self, start: int, stop: int) -> Tensor:
+        return self(torch.arange(start, stop))
+
     def weight(self) -> Tensor:
         return self(torch.arange(self._shape[0]))
 

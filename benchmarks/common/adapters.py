@@ -46,6 +46,7 @@ KINDS: Mapping[TaskType, tuple[Sequence[str], InputForm, Mapping[str, str]]] = {
     "token-classification": (TAGS, "single", {"pooling": "tokens"}),
     "span": (SPAN_LABELS, "pair", {"pooling": "tokens"}),
     "embedding": ((), "single", {"pooling": "mean", "head_projection": "false"}),
+    "sparse-embedding": ((), "single", {"pooling": "tokens", "head_terms": "256"}),
     "ranking": (("score",), "pair", {}),
 }
 
@@ -77,7 +78,7 @@ def make_bytes(
     """The file of adapter `number` of `preset`, with some of its settings overridden: `noise` moves every tensor away
     from its start, where most presets change nothing."""
     task = task or make_task(backbone)
-    outputs = backbone.config.hidden_size if task.type == "embedding" else len(task.labels or LABELS)
+    outputs = backbone.config.hidden_size if task.embeds else len(task.labels or LABELS)
     _, parts = compose(backbone, preset, outputs, **overrides)
     generator = torch.Generator().manual_seed(number)
     tensors = {

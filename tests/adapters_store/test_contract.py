@@ -73,6 +73,8 @@ HEADS = {
     "embedding": ("prefix", {"task_type": "embedding"}),
     "embedding/max": ("houlsby", {"task_type": "embedding", "overrides": {"pooling": "max"}}),
     "embedding/projected": ("bitfit", {"task_type": "embedding", "overrides": {"head_projection": "true"}}),
+    "sparse": ("compacter", {"task_type": "sparse-embedding"}),
+    "sparse/hidden": ("lora", {"task_type": "sparse-embedding", "overrides": {"head_hidden": "true"}}),
     "ranking": ("adamix", {"task_type": "ranking", "inputs": "pair", "overrides": {"pooling": "mean"}}),
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import SPAN_LABELS, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import BackboneConfig
@@ -69,15 +70,18 @@ def _make_artifact(
     chosen = find_preset(preset)
     given = _HEADS.get(task_type, {}) | fitting(preset, backbone.config) | (overrides or {})
     values = chosen.settings(given, backbone.config)
-    labels = {"span": SPAN_LABELS, "ranking": ("score",), "embedding": ()}.get(task_type, tuple(labels))
-    outputs = backbone.config.hidden_size if task_type == "embedding" else len(labels)
+    widths = {"embedding": backbone.config.hidden_size, "sparse-embedding": backbone.config.token_size}
+    unnamed = dict.fromkeys(widths, ()) | {"span": SPAN_LABELS, "ranking": ("score",)}
+    labels = unnamed.get(task_type, tuple(labels))
+    outputs = widths.get(task_type, len(labels))
     parts = chosen.compose(values, backbone.config, outputs=outputs)
     if normed_head:
         parts = tuple(part.model_copy(update=_NORMED) if part.kind == "head" else part for part in parts)
     texts: list[TaskInput] = [_input(text, inputs) for text in TEXTS]
     task = _task(backbone, labels, task_type, inputs, max_length, answer)
     task = task.model_copy(update={"normalized": normalized})
-    width = task.num_outputs if backbone.config.generates else outputs
+    head = parts[-1]
+    width = head.num_values if isinstance(head, HeadSpec) else task.num_outputs
     placeholder = "a" if task_type == "text2text" else None
     manifest = Manifest(
         name=name,
@@ -107,6 +111,7 @@ _HEADS = {
     "token-classification": {"pooling": "tokens"},
     "span": {"pooling": "tokens"},
     "embedding": {"pooling": "mean", "head_projection": "false"},
+    "sparse-embedding": {"pooling": "tokens", "head_terms": "24"},
 }
 # As ModernBERT's classifiers have it.
 _NORMED = {"hidden": True, "activation": "gelu", "normed": True}

@@ -94,6 +94,34 @@ def test_pairs_that_belong_together_find_each_other(make_run: MakeRun, pairs: Ca
     assert (head.outputs, head.projection, read_manifest(run.output).task.normalized) == (8, True, False)
 
 
+@pytest.mark.parametrize("scored", [True, False])
+def test_terms_learn_pairs(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone, scored: bool):
+    """With scores and without; the artifact is measured the same, and its golden examples prove it."""
+    data = pairs(train_scored=scored, scored=scored)
+    options = EmbeddingOptions(terms=12)
+    run = make_run("sparse-embedding", "lora", data=data, learning_rate=2e-2, epochs=8, embedding=options)
+    result = train(run)
+    assert set(result.metrics) == {"terms", *(("spearman", "pearson") if scored else ("mrr", "accuracy"))}
+    assert result.metrics["spearman"] > 0.6 if scored else result.metrics["mrr"] > 0.3
+    assert 0 < result.metrics["terms"] <= 12
+    manifest = read_manifest(run.output)
+    assert (manifest.task.type, manifest.head.terms, manifest.head.outputs) == ("sparse-embedding", 12, 48)
+    artifact = load_artifact(run.output, bert)
+    assert check_golden(bert, artifact) == []
+    rows = prepare_evaluation(run.output, data.validation, run.backbone, {})
+    assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics, abs=1e-5)
+
+
+def test_the_flops_loss_leaves_fewer_terms(make_run: MakeRun, pairs: Callable[..., Data]):
+    """A larger weight more so."""
+    data, terms = pairs(train_scored=False, scored=False), []
+    for weight in (0.0, 1.0):
+        options = EmbeddingOptions(terms=64, flops_weight=weight)
+        run = make_run("sparse-embedding", "lora", data=data, learning_rate=2e-2, epochs=4, embedding=options)
+        terms.append(train(run).metrics["terms"])
+    assert terms[1] < terms[0]
+
+
 def test_matryoshka_trains_the_first_values(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone):
     """Two of them tell topics apart better than two values of an embedding that was trained whole."""
     data, found = pairs(train_scored=True, scored=True), {}

@@ -105,7 +105,8 @@ class AdapterLearner:
             texts = text_rows(backbone, task, model.parts, examples)
             return fit(self._run, model, texts, judge, callbacks, self._member)
         rows = head_rows(backbone, task, examples)
-        measured = judge if task.reads_tokens else head_rows(backbone, task, validation)
+        model.start(rows.encoded)
+        measured = judge if task.has_token_head else head_rows(backbone, task, validation)
         return fit(self._run, model, rows, measured, callbacks, self._member)
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
@@ -157,7 +158,7 @@ def _create_model(run: Run, backbone: Backbone, task: TaskSpec) -> HeadedAdapter
     settings = preset.settings(run.overrides, backbone.config)
     parts = preset.compose(settings, backbone.config, outputs=run.num_outputs(task.labels, backbone.config))
     kind: type[HeadedAdapter] | type[TextAdapter] = TextAdapter if backbone.config.generates else HeadedAdapter
-    if task.type == "embedding":
+    if task.embeds:
         kind = PairAdapter
     torch.manual_seed(numbers.seed)
     dropout = Dropout(run.head_dropout, run.backbone_dropout)

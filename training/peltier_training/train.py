@@ -8,6 +8,7 @@ from typing import Any
 from peltier_adapters.artifact.manifest import Manifest, TrainingRecord
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import PresetSettings
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES
 from transformers import TrainerCallback
 
 from peltier_training.config.preparation import Prepared, prepare
@@ -115,7 +116,7 @@ def create_record(
     if run.data.label_separator is not None:
         data["label_separator"] = run.data.label_separator
     numbers = asdict(run.hyperparameters) | {"metric": run.metric}
-    if run.task_type == "embedding":
+    if run.task_type in EMBEDDING_TYPES:
         numbers |= asdict(run.embedding)
     return TrainingRecord(
         data=data,

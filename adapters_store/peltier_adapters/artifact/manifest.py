@@ -75,8 +75,8 @@ class TrainingRecord(Spec):
 
 class Golden(Spec):
     """An input and the trainer's output for it, in float32: the logits of the labels, one token after another if the
-    task reads tokens; the values of an embedding; on T5 the log-likelihoods of the targets, and for text2text the mean
-    log-probability of the tokens of `text`."""
+    task reads tokens; the values of an embedding, or the number and the logit of each term; on T5 the log-likelihoods
+    of the targets, and for text2text the mean log-probability of the tokens of `text`."""
 
     input: TaskInput
     output: Annotated[_Output, _FIRST_ERROR]
@@ -127,7 +127,7 @@ class Manifest(Spec):
         if kinds[-1:] != ["head"]:
             raise ValueError("the last part must be the head")
         head, task = self.head, self.task
-        if task.type == "embedding":
+        if task.embeds:
             outputs = head.outputs
         else:
             outputs = len(task.labels)
@@ -135,8 +135,13 @@ class Manifest(Spec):
                 raise ValueError(f"a head without a projection is for embeddings; the task is {task.type}")
         if head.outputs != outputs:
             raise ValueError(f"the head has {head.outputs} outputs, the task {outputs} labels")
-        if (head.pooling == "tokens") != task.reads_tokens:
-            wanted = "of every token" if task.reads_tokens else "of one vector for each input"
+        if (head.terms is not None) != (task.type == "sparse-embedding"):
+            has = "no terms" if head.terms is None else "terms"
+            raise ValueError(
+                f"a head has terms if and only if the task is sparse-embedding; this {task.type} has {has}"
+            )
+        if (head.pooling == "tokens") != task.has_token_head:
+            wanted = "of every token" if task.has_token_head else "of one vector for each input"
             raise ValueError(f"a {task.type} task needs a head {wanted}, not one with pooling {head.pooling!r}")
         if task.padded and self.backbone.family in ("modernbert", "deberta-v2"):
             raise ValueError(
@@ -151,7 +156,9 @@ class Manifest(Spec):
     def _check_golden(self) -> None:
         wrong = [number for number, golden in enumerate(self.golden) if not self._is_output(golden.output)]
         if wrong:
-            what = "label and token" if self.task.reads_tokens else "output of the head" if self._is_vector else "label"
+            what = (
+                "label and token" if self.task.reads_tokens else "output of the head" if self.task.embeds else "label"
+            )
             raise ValueError(f"golden example {wrong[0]} does not have one value per {what}")
         numbers = {1 if isinstance(golden.input, str) else len(golden.input) for golden in self.golden}
         if numbers != {self.task.num_texts}:
@@ -163,11 +170,7 @@ class Manifest(Spec):
     def _is_output(self, output: Sequence[float]) -> bool:
         if self.task.reads_tokens:
             return len(output) > 0 and len(output) % self.task.num_outputs == 0
-        return len(output) == (self.head.outputs if self._is_vector else self.task.num_outputs)
-
-    @property
-    def _is_vector(self) -> bool:
-        return self.task.type == "embedding"
+        return len(output) == (self.head.num_values if self.task.embeds else self.task.num_outputs)
 
     def _check_visible(self) -> None:
         labels = {f"task label {number}": label for number, label in enumerate(self.task.labels)}

@@ -23,6 +23,7 @@ from peltier_adapters.batch.heads import add_normed
 from peltier_adapters.batch.indices import Indices
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.shape import Shape
+from peltier_adapters.batch.vocabulary import read_terms
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.kernels.attention import NUM_ROW_WORDS
@@ -174,7 +175,7 @@ class Frame:
                 outputs.append(tokens[start : start + row.num_inputs, : spec.outputs].clone())
             else:
                 outputs.append(own[: spec.outputs])
-        return outputs
+        return read_terms(rows, outputs, self._backbone, self._heads)
 
     def _copy(self, found: Tensor) -> tuple[Tensor, Tensor]:
         """`found` and the logits of all tokens on the host, by one copy, so that the host waits for the device once."""

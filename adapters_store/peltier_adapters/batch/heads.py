@@ -15,6 +15,7 @@ from torch import Tensor
 
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.vocabulary import read_terms
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
 from peltier_adapters.parts.head import norm_index, plain_norm
 from peltier_adapters.residency.bank import Resident, head_spec
@@ -92,10 +93,10 @@ class _HeadInput:
 
 
 def read_heads(rows: Sequence[Row], pooled: Pooling, backbone: Backbone, backend: Backend) -> list[Tensor]:
-    """The logits of each row in float32 on the CPU: [outputs], or [tokens, outputs] if its head reads tokens. `pooled`
-    returns [rows, hidden] for a kind of pooling, and all tokens [tokens, hidden] for `tokens`. A row whose head has no
-    projection gets its vector, and a row without an adapter the state of its first token. The `backend` computes in
-    float32."""
+    """The logits of each row in float32 on the CPU: [outputs], [tokens, outputs] if its head reads tokens, or
+    [terms, 2] if it has terms. `pooled` returns [rows, hidden] for a kind of pooling, and all tokens [tokens, hidden]
+    for `tokens`. A row whose head has no projection gets its vector, and a row without an adapter the state of its
+    first token. The `backend` computes in float32."""
     reads, device = _list_reads(rows), backbone.device
     headed = sorted((read for read in reads if read.resident is not None), key=lambda read: read.order)
     given = [read for read in reads if read.resident is None]
@@ -108,7 +109,7 @@ def read_heads(rows: Sequence[Row], pooled: Pooling, backbone: Backbone, backend
     for own, members in zip(pieces if device.type == "cpu" else _copy_to_host(pieces), parts, strict=True):
         outputs = torch.split(own, [len(read) for read in members])
         found |= {read.number: output for read, output in zip(members, outputs, strict=True)}
-    return [_cut(row, found[number]) for number, row in enumerate(rows)]
+    return read_terms(rows, [_cut(row, found[number]) for number, row in enumerate(rows)], backbone, backend)
 
 
 def _copy_to_host(pieces: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -88,9 +88,9 @@ class Row:
 
 @dataclass(frozen=True)
 class RowOutput:
-    """The output of one row. `logits` are [outputs] in float32 on the CPU, or [tokens, outputs] if its head reads every
-    token. `gates`, if recorded, have for each part one value per layer (on T5, per encoder layer), None for a layer
-    without that part."""
+    """The output of one row. `logits` are [outputs] in float32 on the CPU, [tokens, outputs] if its head reads every
+    token, or [terms, 2] if it has terms. `gates`, if recorded, have for each part one value per layer (on T5, per
+    encoder layer), None for a layer without that part."""
 
     logits: Tensor
     gates: RowGates | None = None

@@ -22,7 +22,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
-from peltier_adapters.answers import embeddings
+from peltier_adapters.answers import embeddings, terms
 from peltier_adapters.answers import labels as answers
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import text_tree
@@ -208,6 +208,8 @@ def _another_label(task: TaskSpec, number: int, logits: Tensor, recorded: Tensor
 def distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
     """The largest difference of two outputs' scores, relative to the wanted ones where these are large; of two
     embeddings the length of their difference, relative to the wanted one's."""
+    if task.type == "sparse-embedding":
+        return terms.relative_distance(logits, wanted)
     if task.type == "embedding":
         return embeddings.relative_distance(embeddings.read(task, logits), embeddings.read(task, wanted))
     scores = _judged(task, wanted)

@@ -7,16 +7,19 @@ fixed row on the backbone's substitute (`peltier_backbone/substitute.py`), which
 from collections.abc import Sequence
 from functools import cached_property
 
+import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import BackboneConfig, T5Config
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
+from peltier_adapters.answers import terms
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import LabelTree, create_tree
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks
+from peltier_adapters.spec.tasks import TaskSpec
 
 # Fixed, as recorded outputs depend on them. Few tokens, because an upload waits for the row.
 _IDS = (1, 2, 3, 4, 5, 6)
@@ -48,7 +51,7 @@ class SubstituteProof:
         found: Sequence[float] = self.run(artifact).tolist()
         if len(found) != len(recorded):
             return [f"the substitute's output has {len(found)} values, the recorded one {len(recorded)}"]
-        off = [abs(own - wanted) / max(1.0, abs(wanted)) for own, wanted in zip(found, recorded, strict=True)]
+        off = _differences(artifact.manifest.task, found, recorded)
         if all(difference <= _MAX_DIFFERENCE for difference in off):  # a NaN is not
             return []
         return [
@@ -59,6 +62,13 @@ class SubstituteProof:
     @cached_property
     def _banks(self) -> Banks:
         return Banks(self._backbone.substitute)
+
+
+def _differences(task: TaskSpec, found: Sequence[float], recorded: Sequence[float]) -> list[float]:
+    if task.type == "sparse-embedding":
+        pairs = [torch.tensor(values).view(-1, 2) for values in (found, recorded)]
+        return [terms.relative_distance(*pairs)]
+    return [abs(own - wanted) / max(1.0, abs(wanted)) for own, wanted in zip(found, recorded, strict=True)]
 
 
 def _tree(config: BackboneConfig) -> LabelTree | None:

@@ -67,7 +67,7 @@ class Candidate:
 
 def _num_values(parts: Parts, task: TaskSpec) -> int:
     head = parts[-1]
-    return head.outputs if isinstance(head, HeadSpec) else task.num_outputs
+    return head.num_values if isinstance(head, HeadSpec) else task.num_outputs
 
 
 def create_reference(backbone: Backbone) -> BackboneRef:

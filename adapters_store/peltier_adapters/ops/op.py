@@ -17,12 +17,12 @@ from torch import Tensor
 # The sites of ops: after a frozen projection (an `adaptation.Projection`), on the input of the second feed-forward map,
 # on the output of a sub-layer, on the keys and values of an attention, on the scores of the pooler, and on one vector
 # for each row or token after the last layer. A head with a norm has two sites: its dense layer, and its output layer,
-# which reads the norm.
+# which reads the norm. `vocabulary` is on the logits of a row for all terms.
 SITES = (
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "activated", "output", "lm_head",
-    "attention", "ffn", "prefix", "pooler", "head", "head_dense", "normed_head",
+    "attention", "ffn", "prefix", "pooler", "head", "head_dense", "normed_head", "vocabulary",
 )  # fmt: skip
-_AFTER_BLOCKS = ("lm_head", "pooler", "head", "head_dense", "normed_head")
+_AFTER_BLOCKS = ("lm_head", "pooler", "head", "head_dense", "normed_head", "vocabulary")
 Place = tuple[str, int]
 
 

@@ -9,7 +9,7 @@ from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.linear.norm import LayerNorm
 from torch import Tensor
 
-from peltier_adapters.ops.op import FusedMatmul, MatmulStep, NormWeights
+from peltier_adapters.ops.op import AddedBias, FusedMatmul, MatmulStep, NormWeights
 from peltier_adapters.parts.part import LoweringContext, PartTensors, normal
 from peltier_adapters.spec.parts import HeadSpec
 
@@ -23,15 +23,20 @@ def init(spec: HeadSpec, backbone: Backbone, generator: torch.Generator) -> dict
     } | ({"norm.weight": torch.ones(shapes["norm.weight"])} if spec.normed else {})
 
 
-def lower(spec: HeadSpec, tensors: PartTensors, context: LoweringContext) -> Iterator[FusedMatmul | NormWeights]:
+def lower(
+    spec: HeadSpec, tensors: PartTensors, context: LoweringContext
+) -> Iterator[FusedMatmul | NormWeights | AddedBias]:
     """One op, which maps a vector [hidden] to its logits [outputs]; none without a projection. With a norm, the dense
-    layer is one op and the output layer another; what calls them computes gelu and the norm between them."""
+    layer is one op and the output layer another; what calls them computes gelu and the norm between them. With terms,
+    another op adds the bias [vocabulary] to a row's logits."""
     if spec.normed:
         yield FusedMatmul("head_dense", 0, (MatmulStep(tensors["dense.weight"], tensors["dense.bias"]),))
         yield NormWeights(norm_index(context.backbone.config), tensors["norm.weight"], None)
         yield FusedMatmul("normed_head", 0, (MatmulStep(tensors["weight"], tensors["bias"]),))
     elif spec.projection:
         yield FusedMatmul("head", 0, steps(spec, tensors))
+    if spec.terms is not None:
+        yield AddedBias("vocabulary", 0, tensors["vocabulary.bias"])
 
 
 def steps(spec: HeadSpec, tensors: PartTensors) -> tuple[MatmulStep, ...]:

@@ -111,6 +111,7 @@ def _head(settings: PresetSettings, outputs: int) -> PartSpec:
             "hidden": settings["head_hidden"],
             "projection": settings["head_projection"],
             "outputs": outputs,
+            "terms": settings["head_terms"] or None,
         }
     )
 

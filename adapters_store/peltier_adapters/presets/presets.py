@@ -17,7 +17,7 @@ from peltier_adapters.spec.parts import Parts, part_problems
 # The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere a dense layer on the first token, as in
 # RoBERTa, or on the pooling that the configuration of a ModernBERT names. Without a projection the pooled vector is the
 # output, as an embedding.
-HEAD: PresetSettings = {"pooling": "auto", "head_hidden": False, "head_projection": True}
+HEAD: PresetSettings = {"pooling": "auto", "head_hidden": False, "head_projection": True, "head_terms": 0}
 # Blocks of each stack below this one stay the backbone's own. Soft prompts change what the first block reads, so a
 # preset of prompts alone has no such setting.
 FIRST_BLOCK: PresetSettings = {"first_block": 0}

@@ -50,8 +50,8 @@ class BackboneCost:
 
 @dataclass(frozen=True)
 class PartCost:
-    """The cost of one part: multiply-adds of one token in each block, and of one row after the last block, and elements
-    on the device. For a prefix, the token attends to all of its keys."""
+    """The cost of one part: multiply-adds of one token in each block, and of one row, or of one token for a head of
+    tokens, after the last block, and elements on the device. For a prefix, the token attends to all of its keys."""
 
     kind: str
     blocks: tuple[int, ...]
@@ -180,4 +180,5 @@ def _num_shares(parts: Sequence[PartSpec]) -> int:
 def _row_cost(part: PartSpec, config: BackboneConfig) -> int:
     if not isinstance(part, HeadSpec):
         return 0
-    return part.outputs * config.hidden_size + (config.hidden_size**2 if part.hidden else 0)
+    vocabulary = 0 if part.terms is None else part.outputs * config.vocab_size
+    return part.outputs * config.hidden_size + (config.hidden_size**2 if part.hidden else 0) + vocabulary

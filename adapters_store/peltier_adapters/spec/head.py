@@ -11,6 +11,12 @@ from peltier_adapters.spec.part_spec import BasePartSpec
 
 PoolingKind = Literal["pooler", "first", "mean", "max", "tokens"]
 HeadActivation = Literal["tanh", "relu", "gelu"]
+# An answer has an entry for each term, and golden examples have two numbers. SPLADE's documents have about 200 terms.
+MAX_TERMS = 1024
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class HeadSpec(BasePartSpec):
@@ -22,6 +28,11 @@ class HeadSpec(BasePartSpec):
     `hidden` adds a dense layer before it, as in RoBERTa's head, with this `activation`: RoBERTa's tanh, DistilBERT's
     relu or ELECTRA's gelu. `normed` adds a layer norm without bias after it, as in ModernBERT's head, which has
     gelu. Without `projection` the vector itself is the output, and the head has no tensors.
+
+    With `terms` the head is SPLADE's (Formal et al. 2021, section 3): the logits of a token for the vocabulary are the
+    products of its outputs with the backbone's token embeddings, plus a bias; those of a row are the largest over its
+    tokens. The output is the number and the logit of the `terms` vocabulary entries with the largest logits,
+    [terms, 2].
     """
 
     kind: Literal["head"] = "head"
@@ -32,6 +43,7 @@ class HeadSpec(BasePartSpec):
     normed: Annotated[bool, Field(exclude_if=operator.not_)] = False
     projection: Annotated[bool, Field(exclude_if=bool)] = True
     outputs: Size
+    terms: Annotated[int | None, Field(ge=1, le=MAX_TERMS, exclude_if=_is_none)] = None
 
     @model_validator(mode="after")
     def _hidden_is_projected(self) -> Self:
@@ -39,7 +51,14 @@ class HeadSpec(BasePartSpec):
             raise ValueError("a head without a projection has no hidden layer")
         if self.normed and not (self.hidden and self.activation == "gelu"):
             raise ValueError("a head with a norm has a hidden layer with the activation gelu")
+        if self.terms is not None and not (self.pooling == "tokens" and self.projection):
+            raise ValueError("a head with terms reads every token, and has a projection")
         return self
+
+    @property
+    def num_values(self) -> int:
+        """The values of an output, for one row, or for one token of a task that reads tokens."""
+        return self.outputs if self.terms is None else 2 * self.terms
 
     def problems(self, config: BackboneConfig) -> list[str]:
         if config.generates:
@@ -47,7 +66,16 @@ class HeadSpec(BasePartSpec):
         if not self.projection and self.outputs != config.hidden_size:
             sizes = f"{self.outputs} outputs, the backbone {config.hidden_size} values"
             return [f"head: without a projection its outputs are the pooled values; it has {sizes}"]
-        return []
+        return [] if self.terms is None else self._term_problems(self.terms, config)
+
+    def _term_problems(self, terms: int, config: BackboneConfig) -> list[str]:
+        reasons = []
+        if self.outputs != config.token_size:
+            sizes = f"{self.outputs} outputs, the backbone's token embeddings {config.token_size} values"
+            reasons.append(f"head: a head with terms has outputs as wide as token embeddings; it has {sizes}")
+        if terms > config.vocab_size:
+            reasons.append(f"head: terms is {terms}; the backbone's vocabulary has {config.vocab_size} entries")
+        return reasons
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         if not self.projection:
@@ -55,4 +83,6 @@ class HeadSpec(BasePartSpec):
         hidden = config.hidden_size
         dense: Shapes = {"dense.weight": (hidden, hidden), "dense.bias": (hidden,)} if self.hidden else {}
         norm: Shapes = {"norm.weight": (hidden,)} if self.normed else {}
-        return dense | norm | {"weight": (hidden, self.outputs), "bias": (self.outputs,)}
+        own: Shapes = {"weight": (hidden, self.outputs), "bias": (self.outputs,)}
+        vocabulary: Shapes = {} if self.terms is None else {"vocabulary.bias": (config.vocab_size,)}
+        return dense | norm | own | vocabulary

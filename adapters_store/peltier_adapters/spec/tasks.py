@@ -21,16 +21,22 @@ LONGEST_ANSWER = 512
 MAX_TEMPERATURE = 2.0
 InputForm = Literal["single", "pair", "triple"]
 TaskType = Literal[
-    "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking"
-]
-# The types of which each token has an output, and all types that need an encoder's head.
+    "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking",
+    "sparse-embedding",
+]  # fmt: skip
+# The types of which each token has an output, those that embed a text and are trained on pairs of texts, and all types
+# that need an encoder's head.
 TOKEN_TYPES: frozenset[TaskType] = frozenset({"token-classification", "span"})
-ENCODER_TYPES: frozenset[TaskType] = TOKEN_TYPES | {"embedding", "ranking"}
+EMBEDDING_TYPES: frozenset[TaskType] = frozenset({"embedding", "sparse-embedding"})
+ENCODER_TYPES: frozenset[TaskType] = TOKEN_TYPES | EMBEDDING_TYPES | {"ranking"}
+# The types whose head reads each token.
+TOKEN_HEAD_TYPES: frozenset[TaskType] = TOKEN_TYPES | {"sparse-embedding"}
 SPAN_LABELS = ("start", "end")
 # The types that have inputs of one form.
 INPUTS_OF: Mapping[TaskType, InputForm] = {
     "token-classification": "single",
     "embedding": "single",
+    "sparse-embedding": "single",
     "span": "pair",
     "ranking": "pair",
 }
@@ -69,7 +75,7 @@ class SpanSpec(Spec):
 
 class TaskSpec(Spec):
     """How texts become inputs, and logits an answer. `labels` are in the order of the logits; regression and ranking
-    have one, token classification the tags of a token, a span its start and end, and embedding has none.
+    have one, token classification the tags of a token, a span its start and end, and embeddings have none.
 
     On T5 a task has a `template`, the text of the input with the placeholders `{text}`, `{pair}` and `{third}`. A
     closed task also has the label strings `targets`: one for each label, or the numbers that a regression can answer.
@@ -110,8 +116,8 @@ class TaskSpec(Spec):
             raise ValueError("multilabel needs at least one label")
         if self.type == "text2text" and (self.labels or self.targets):
             raise ValueError("text2text has no labels; its answer is any text")
-        if self.type == "embedding" and self.labels:
-            raise ValueError("embedding has no labels; its answer is a vector")
+        if self.embeds and self.labels:
+            raise ValueError(f"{self.type} has no labels; its answer is a vector")
         if self.normalized and self.type != "embedding":
             raise ValueError(f"normalized is for embeddings; the task is {self.type}")
         if self.type == "span" and self.labels != SPAN_LABELS:
@@ -190,6 +196,16 @@ class TaskSpec(Spec):
     def reads_tokens(self) -> bool:
         """Whether an input has an output for each token."""
         return self.type in TOKEN_TYPES
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the answer is an embedding of some form."""
+        return self.type in EMBEDDING_TYPES
+
+    @property
+    def has_token_head(self) -> bool:
+        """Whether the head reads each token."""
+        return self.type in TOKEN_HEAD_TYPES
 
     def render(self, *texts: str) -> tuple[str, ...]:
         """The texts to tokenise: the template with the texts of an input, or the texts themselves."""

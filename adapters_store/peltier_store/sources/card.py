@@ -19,6 +19,7 @@ _PIPELINES = {
     "token-classification": "token-classification",
     "span": "question-answering",
     "embedding": "sentence-similarity",
+    "sparse-embedding": "feature-extraction",
     "ranking": "text-ranking",
 }
 # The checkpoint of the backbone that Peltier names itself.

@@ -83,6 +83,11 @@ class Bert:
     rounded: bool
     positions: Positions | None = None
 
+    @property
+    def tokens(self) -> Table:
+        """The embeddings of all tokens."""
+        return self.embeddings.tokens
+
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states of the last layer, [tokens, hidden]."""
         return self.advance(self.embed(packed, adaptation), packed, adaptation, range(len(self.layers)))

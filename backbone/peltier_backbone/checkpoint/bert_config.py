@@ -41,6 +41,10 @@ class BertConfig(EncoderConfig):
         return (index - 1) // 2
 
     @property
+    def token_size(self) -> int:
+        return self.embedding_size
+
+    @property
     def factored(self) -> bool:
         """Whether a map follows the embeddings, which have another width than the hidden states."""
         return self.embedding_size != self.hidden_size

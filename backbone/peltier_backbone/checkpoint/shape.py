@@ -84,6 +84,11 @@ class BackboneConfig(ABC):
         """Width of one query, key or value: all heads together."""
         return self.num_heads * self.head_size
 
+    @property
+    def token_size(self) -> int:
+        """Width of token embeddings."""
+        return self.hidden_size
+
     def place_block(self, block: int) -> int:
         """The place of a block in its stack, from 0 on."""
         return block if block < self.num_layers else block - self.num_layers

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -15,6 +16,9 @@ class Table(Protocol):
 
     def __call__(self, ids: Tensor) -> Tensor:
         """The rows of `ids`, [*ids, width] in the compute dtype; a copy."""
+
+    def part(self, start: int, stop: int) -> Tensor:
+        """The rows from `start` to `stop`, [stop - start, width] in the compute dtype; callers do not write to them."""
 
     def weight(self) -> Tensor:
         """The whole table, for hashing."""
@@ -36,6 +40,9 @@ class PlainTable:
     def __call__(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self._weight)
 
+    def part(self, start: int, stop: int) -> Tensor:
+        return self._weight[start:stop]
+
     def weight(self) -> Tensor:
         return self._weight
 
@@ -49,6 +56,9 @@ class QuantizedTable:
 
     def __call__(self, ids: Tensor) -> Tensor:
         return self._weight.rows(ids)
+
+    def part(self, start: int, stop: int) -> Tensor:
+        return self(torch.arange(start, stop))
 
     def weight(self) -> Tensor:
         return self._weight.dequantize()

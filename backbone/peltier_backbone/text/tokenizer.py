@@ -145,6 +145,10 @@ class Tokenizer:
         """Token ids of a text without special tokens, as a decoder's target."""
         return tuple(self._read_all(text).ids)
 
+    def token(self, number: int) -> str:
+        """The entry of the vocabulary with this number; empty if the model has embeddings beyond the vocabulary."""
+        return self._fast.id_to_token(number) or ""
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special tokens."""
         return str(self._fast.decode(list(ids), skip_special_tokens=True))

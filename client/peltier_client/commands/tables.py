@@ -25,6 +25,7 @@ from peltier_client.protocol import (
     Split,
     TenantInfo,
     TenantQuotas,
+    Term,
     UploadedVersion,
     VersionSummary,
 )
@@ -300,6 +301,8 @@ def _answer(prediction: Prediction) -> str:
         return f"{prediction.answer} ({prediction.start}-{prediction.end})" if prediction.answer else "no answer"
     if prediction.embedding is not None:
         return _shown_vector(prediction.embedding)
+    if prediction.terms is not None:
+        return _shown_terms(prediction.terms)
     if prediction.value is not None:
         return f"{prediction.value:.4g}"
     return "" if prediction.score is not None else "?"
@@ -308,6 +311,11 @@ def _answer(prediction: Prediction) -> str:
 def _shown_vector(values: Sequence[float]) -> str:
     first = ", ".join(f"{value:.4g}" for value in values[:_MAX_SHOWN_VALUES])
     return first if len(values) <= _MAX_SHOWN_VALUES else f"{first}, … ({len(values)} values)"
+
+
+def _shown_terms(terms: Sequence[Term]) -> str:
+    first = ", ".join(f"{one.term} {one.weight:.3g}" for one in terms[:_MAX_SHOWN_VALUES])
+    return first if len(terms) <= _MAX_SHOWN_VALUES else f"{first}, … ({len(terms)} terms)"
 
 
 def _score(prediction: Prediction) -> str:

@@ -17,6 +17,7 @@ from peltier_client.protocol import (
     Gates,
     Provenance,
     ResponseModel,
+    Term,
     TextPiece,
     Tier,
     Timings,
@@ -30,9 +31,9 @@ class Prediction(ResponseModel):
     """The prediction for one input. The task decides which fields are set; the others are None.
 
     Classification sets `label`, `score` and `scores`. Multilabel sets `labels` and `scores`. Regression sets `value`,
-    ranking `score`, embedding `embedding`. A span sets `answer`, `start`, `end` and `score`, token classification
-    `entities`, and `truncated_at` if the text was truncated. Generation sets `text`,
-    `score` and `finish_reason`, and `label` or `value` if the text is one of the task's labels.
+    ranking `score`, embedding `embedding`, sparse embedding `terms`. A span sets `answer`, `start`, `end` and `score`,
+    token classification `entities`, and `truncated_at` if the text was truncated. Generation sets `text`, `score` and
+    `finish_reason`, and `label` or `value` if the text is one of the task's labels.
     """
 
     label: str | None = None
@@ -41,6 +42,7 @@ class Prediction(ResponseModel):
     labels: list[str] | None = None
     value: float | None = None
     embedding: list[float] | list[int] | None = None
+    terms: list[Term] | None = None
     answer: str | None = None
     start: int | None = None
     end: int | None = None

@@ -66,6 +66,22 @@ class EmbeddingPrediction(ResponseModel):
     gates: OptionalGates = None
 
 
+class Term(ResponseModel):
+    """An entry of the vocabulary, by its number `index` and its text, and its weight in a text."""
+
+    index: int
+    term: str
+    weight: float
+
+
+class SparsePrediction(ResponseModel):
+    """The terms of a text with their weights, largest first. The product of the weights of two texts says how similar
+    they are. With `raw_scores` the weights are logits."""
+
+    terms: list[Term]
+    gates: OptionalGates = None
+
+
 class TextPrediction(ResponseModel):
     """A generated text. `finish_reason` is "stop" at its end and "length" at `max_new_tokens`.
 
@@ -116,6 +132,7 @@ AnyPrediction = (
     | RegressionPrediction
     | RankingPrediction
     | EmbeddingPrediction
+    | SparsePrediction
     | TextPrediction
     | EntitiesPrediction
     | SpanPrediction
@@ -169,8 +186,9 @@ class Parameters(RequestModel):
 
     `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized. `precision` has
     them quantized as by sentence-transformers: to one of 256 equal steps from -1 to 1 for each value (`int8`, `uint8`),
-    or to a bit for each value, eight of them in a number (`binary`, `ubinary`). `prompt_name` puts a prompt of the
-    backbone's checkpoint before each text that is embedded.
+    or to a bit for each value, eight of them in a number (`binary`, `ubinary`). Of a sparse embedding `top_k` leaves
+    the terms with the largest weights. `prompt_name` puts a prompt of the backbone's checkpoint before each text that
+    is embedded.
 
     Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
     the task has more; a multilabel task always names every label that applies.

@@ -13,8 +13,9 @@ from peltier_client.protocol.rollouts import GUARDED_TYPES, RolloutGuard
 from peltier_client.protocol.wire import OpenAIPage, RequestModel, ResponseModel
 
 TrainedType = Literal[
-    "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking"
-]
+    "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking",
+    "sparse-embedding",
+]  # fmt: skip
 TrainingStatus = Literal["queued", "running", "paused", "evaluating", "publishing", "succeeded", "failed", "cancelled"]
 EventKind = Literal["state", "preflight", "progress", "checkpoint", "message"]
 FilePurpose = Literal["fine-tune", "batch"]

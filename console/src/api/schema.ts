@@ -118,7 +118,8 @@ export interface paths {
         put?: never;
         /**
          * Create Embeddings
-         * @description Embed texts: `model` is an embedding task, or `_backbone` for the backbone without an adapter.
+         * @description Embed texts: `model` is a task of dense or sparse embeddings, or `_backbone` for the backbone without an
+         *     adapter.
          */
         post: operations["create_embeddings"];
         delete?: never;
@@ -447,8 +448,8 @@ export interface paths {
         put?: never;
         /**
          * Embed Sparse
-         * @description Refused with 424, as text-embeddings-inference does for models without SPLADE pooling: no task has sparse
-         *     embeddings.
+         * @description The terms of texts with their weights, in the order of the vocabulary, by a sparse-embedding task. Other models
+         *     are refused with 424, as text-embeddings-inference does for models without SPLADE pooling.
          */
         post: operations["embed_sparse"];
         delete?: never;
@@ -2485,7 +2486,8 @@ export interface components {
         };
         /**
          * Embedding
-         * @description The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian.
+         * @description The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian. That of a
+         *     sparse-embedding task is a `SparseVector`.
          */
         Embedding: {
             /**
@@ -2497,7 +2499,7 @@ export interface components {
             /** Index */
             index: number;
             /** Embedding */
-            embedding: number[] | number[] | string;
+            embedding: number[] | number[] | string | components["schemas"]["SparseVector"];
         };
         /**
          * EmbeddingPrediction
@@ -2517,7 +2519,7 @@ export interface components {
          *
          *     `user` is taken and not used. `truncate`, `priority`, `prompt_name` and the formats of integers are a prediction's
          *     and not OpenAI's. Without `truncate` a text that is too long is refused, because OpenAI's answers have no field to
-         *     report it.
+         *     report it. Sparse embeddings have one form for `float` and `base64`.
          */
         EmbeddingRequest: {
             /** Model */
@@ -3000,7 +3002,7 @@ export interface components {
                 [key: string]: string;
             } | null;
             /** Task Type */
-            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking") | null;
+            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking" | "sparse-embedding") | null;
             /** Text Columns */
             text_columns?: string[] | null;
             /** Label Column */
@@ -3678,8 +3680,9 @@ export interface components {
          *
          *     `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized. `precision` has
          *     them quantized as by sentence-transformers: to one of 256 equal steps from -1 to 1 for each value (`int8`, `uint8`),
-         *     or to a bit for each value, eight of them in a number (`binary`, `ubinary`). `prompt_name` puts a prompt of the
-         *     backbone's checkpoint before each text that is embedded.
+         *     or to a bit for each value, eight of them in a number (`binary`, `ubinary`). Of a sparse embedding `top_k` leaves
+         *     the terms with the largest weights. `prompt_name` puts a prompt of the backbone's checkpoint before each text that
+         *     is embedded.
          *
          *     Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
          *     the task has more; a multilabel task always names every label that applies.
@@ -3899,7 +3902,7 @@ export interface components {
             timings_ms: components["schemas"]["Timings"];
             batch: components["schemas"]["BatchInfo"];
             /** Predictions */
-            predictions: (components["schemas"]["ClassificationPrediction"] | components["schemas"]["MultilabelPrediction"] | components["schemas"]["RegressionPrediction"] | components["schemas"]["RankingPrediction"] | components["schemas"]["EmbeddingPrediction"] | components["schemas"]["TextPrediction"] | components["schemas"]["EntitiesPrediction"] | components["schemas"]["SpanPrediction"])[];
+            predictions: (components["schemas"]["ClassificationPrediction"] | components["schemas"]["MultilabelPrediction"] | components["schemas"]["RegressionPrediction"] | components["schemas"]["RankingPrediction"] | components["schemas"]["EmbeddingPrediction"] | components["schemas"]["SparsePrediction"] | components["schemas"]["TextPrediction"] | components["schemas"]["EntitiesPrediction"] | components["schemas"]["SpanPrediction"])[];
         };
         /**
          * PublishOptions
@@ -4557,8 +4560,22 @@ export interface components {
             error_type: "Backend" | "Overloaded" | "Unhealthy" | "Validation";
         };
         /**
+         * SparsePrediction
+         * @description The terms of a text with their weights, largest first. The product of the weights of two texts says how similar
+         *     they are. With `raw_scores` the weights are logits.
+         */
+        SparsePrediction: {
+            /** Terms */
+            terms: components["schemas"]["Term"][];
+            /** Gates */
+            gates?: {
+                [key: string]: (number | null)[];
+            } | null;
+        };
+        /**
          * SparseRequest
-         * @description The request of text-embeddings-inference for sparse embeddings. `prompt_name` must be null.
+         * @description The request of text-embeddings-inference for sparse embeddings. `prompt_name` is a prompt of the backbone's
+         *     checkpoint.
          */
         SparseRequest: {
             /** Inputs */
@@ -4580,7 +4597,27 @@ export interface components {
              */
             truncation_direction: "right" | "Right";
             /** Prompt Name */
-            prompt_name?: null;
+            prompt_name?: string | null;
+        };
+        /**
+         * SparseValue
+         * @description A term by its number in the vocabulary, and its weight.
+         */
+        SparseValue: {
+            /** Index */
+            index: number;
+            /** Value */
+            value: number;
+        };
+        /**
+         * SparseVector
+         * @description The vocabulary numbers of a text's terms, and their weights, largest first. Not OpenAI's.
+         */
+        SparseVector: {
+            /** Indices */
+            indices: number[];
+            /** Values */
+            values: number[];
         };
         /**
          * StreamOptions
@@ -4750,6 +4787,18 @@ export interface components {
             parameters?: {
                 [key: string]: unknown;
             } | null;
+        };
+        /**
+         * Term
+         * @description An entry of the vocabulary, by its number `index` and its text, and its weight in a text.
+         */
+        Term: {
+            /** Index */
+            index: number;
+            /** Term */
+            term: string;
+            /** Weight */
+            weight: number;
         };
         /**
          * TextClassifyRequest
@@ -5082,7 +5131,7 @@ export interface components {
             /** Task */
             task: string;
             /** Task Type */
-            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking") | null;
+            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking" | "sparse-embedding") | null;
             /** Preset */
             preset?: string | null;
             /** Recipe */
@@ -7962,6 +8011,17 @@ export interface operations {
             };
         };
         responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    /** @description How many inputs were truncated; absent if none. */
+                    "x-truncated-inputs"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparseValue"][][];
+                };
+            };
             /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
             400: {
                 headers: {

@@ -60,8 +60,8 @@ class LabelBytes:
 class Entry:
     """A version with the parts of its manifest that serving needs. The text of the manifest is dropped to save memory.
 
-    `fingerprint` is that of the backbone on which it was trained. An embedding has `num_dimensions` values; other tasks
-    have 0.
+    `fingerprint` is that of the backbone on which it was trained. An embedding has `num_dimensions` values, a
+    sparse one at most as many terms; other tasks have 0.
     """
 
     version: VersionRecord
@@ -77,7 +77,7 @@ class Entry:
         recorded = manifest.training.metrics
         # JSON has no NaN.
         metrics = {name: value for name, value in recorded.items() if math.isfinite(value)}
-        num_dimensions = manifest.head.outputs if manifest.task.type == "embedding" else 0
+        num_dimensions = (manifest.head.terms or manifest.head.outputs) if manifest.task.embeds else 0
         fingerprint = manifest.backbone.fingerprint
         return cls(replace(version, manifest=""), manifest.task, fingerprint, metrics, num_dimensions)
 

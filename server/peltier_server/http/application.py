@@ -1,10 +1,11 @@
 """FastAPI's app with the middleware of this server only, what its routes share, and how a route gets it."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Query, Request
+from peltier_adapters.spec.tasks import TaskType
 from peltier_client.errors import InvalidInput
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -111,11 +112,15 @@ def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
     return target
 
 
-def resolve_embedding(request: Request, service: Service, model: str) -> ResolvedTask:
-    """The version that `model` names. Raises `InvalidInput` if it embeds no texts."""
+def resolve_embedding(
+    request: Request, service: Service, model: str, types: Collection[TaskType] = frozenset[TaskType]({"embedding"})
+) -> ResolvedTask:
+    """The version that `model` names. Raises `InvalidInput` if it does not embed texts in the form of these `types`."""
     target = resolve(request, service, model)
     kind = target.entry.task.type
-    if kind != "embedding":
+    if target.entry.task.embeds and kind not in types:
+        raise InvalidInput(f"model {model!r} is a {kind} task; this route is for {' and '.join(types)} tasks")
+    if kind not in types:
         raise InvalidInput(
             f"model {model!r} is a {kind} task, which embeds no texts; its answers are at /v1/tasks/{model}/predict"
         )

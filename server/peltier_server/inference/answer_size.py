@@ -28,10 +28,12 @@ _PROVENANCE_BYTES = 1024
 _NUM_GATES, _GATE_BYTES = 10, 32
 # An entity without its label: keys, three numbers, and the text of a token.
 _ENTITY_BYTES = 128
+# A term without its token and its weight: keys and its number.
+_TERM_BYTES = 48
 # The maximum of bytes for a character of a text, such as \u0007.
 _CHAR_BYTES = 6
 # What a caller can set to get fewer values.
-_SMALLER = {"scores": "top_k", "tokens": "max_new_tokens", "dimensions": "number of dimensions"}
+_SMALLER = {"scores": "top_k", "tokens": "max_new_tokens", "dimensions": "number of dimensions", "terms": "top_k"}
 
 
 def count_windows(inputs: Iterable[object]) -> int:
@@ -89,14 +91,14 @@ class AnswerForm(NamedTuple):
 class AnswerSize(NamedTuple):
     """The maximum size of an answer.
 
-    The prediction for an input has at most `num_values` values (scores, tokens or dimensions) and `prediction_bytes`
-    bytes. With one value it has at most `least_bytes`. If all labels of a multilabel task apply, if each token of a row
-    is an entity, or if a whole context is the answer, it has `names_bytes` more.
+    The prediction for an input has at most `num_values` values (scores, tokens, dimensions or terms) and
+    `prediction_bytes` bytes. With one value it has at most `least_bytes`. If all labels of a multilabel task apply, if
+    each token of a row is an entity, or if a whole context is the answer, it has `names_bytes` more.
     """
 
     num_inputs: int
     num_values: int
-    values: Literal["scores", "tokens", "entities", "spans", "dimensions"]
+    values: Literal["scores", "tokens", "entities", "spans", "dimensions", "terms"]
     prediction_bytes: int
     least_bytes: int
     names_bytes: int = 0
@@ -138,6 +140,8 @@ class AnswerMeasure:
             return self.of_base64(num_inputs, count_dimensions(entry, parameters))
         if entry.task.type == "embedding":
             return self.of_embeddings(num_inputs, count_dimensions(entry, parameters), parameters)
+        if entry.task.type == "sparse-embedding":
+            return self.of_terms(num_inputs, min(form.top_k or entry.num_dimensions, entry.num_dimensions), parameters)
         return (
             self.of_scores(num_inputs, labels, form) if decoding is None else self.of_text(num_inputs, labels, decoding)
         )
@@ -175,6 +179,11 @@ class AnswerMeasure:
         """The size of embeddings in base64, without gates."""
         every = _PREDICTION_BYTES + _base64_bytes(num_dimensions)
         return AnswerSize(num_inputs, num_dimensions, "dimensions", every, _PREDICTION_BYTES + _base64_bytes(1))
+
+    def of_terms(self, num_inputs: int, num_terms: int, parameters: Parameters) -> AnswerSize:
+        """The size of sparse embeddings."""
+        around, one = _PREDICTION_BYTES + self._of_gates(parameters), _TERM_BYTES + self.token_bytes + _NUMBER_BYTES
+        return AnswerSize(num_inputs, num_terms, "terms", around + num_terms * one, around + one)
 
     def of_scores(self, num_inputs: int, labels: LabelBytes, form: AnswerForm) -> AnswerSize:
         """The size of labels with their scores. `AnswerBudget.take_names` counts the labels that apply in a multilabel

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.errors import first_of
 from peltier_adapters.generation import Decoding
-from peltier_adapters.spec.tasks import TOKEN_TYPES, DecodingSpec, TaskSpec, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_TYPES, DecodingSpec, TaskSpec, TaskType
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters, TaskReference
 
@@ -21,17 +21,17 @@ from peltier_server.inference.tokenizing import InputReader
 
 _DEFAULTS = Parameters()
 _TOKENS: frozenset[TaskType] = frozenset({"token-classification"})
-_VECTORS: frozenset[TaskType] = frozenset({"embedding"})
+_DENSE: frozenset[TaskType] = frozenset({"embedding"})
 # The types of tasks that read a parameter, and those that do not.
 _ONLY_FOR: Mapping[str, frozenset[TaskType]] = {
     "aggregation": _TOKENS,
     "words": _TOKENS,
     "stride": TOKEN_TYPES,
-    "dimensions": _VECTORS,
-    "precision": _VECTORS,
-    "prompt_name": _VECTORS,
+    "dimensions": _DENSE,
+    "precision": _DENSE,
+    "prompt_name": EMBEDDING_TYPES,
 }
-_NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": TOKEN_TYPES | _VECTORS, "raw_scores": _TOKENS}
+_NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": TOKEN_TYPES | _DENSE, "raw_scores": _TOKENS}
 # The parameters of generated texts.
 _OF_TEXTS = ("max_new_tokens", "num_beams", "temperature", "top_p", "seed")
 # Below this temperature sampling nearly always takes the likeliest token, and a division by it would overflow.

@@ -126,8 +126,7 @@ class Predictor:
         self._slots = slots
         self._batcher = batcher
         self._limits = limits
-        token_bytes = backbone.tokenizer.max_token_bytes if backbone.config.generates else 0
-        self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
+        self._measure = AnswerMeasure(backbone.tokenizer.max_token_bytes, backbone.config.num_layers)
         self._reader = AnswerReader(backbone, limits.preparation)
         self._on_answer: OnAnswer | None = None
         self._follows_all = False

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from peltier_adapters.answers import embeddings
+from peltier_adapters.answers import embeddings, terms
 from peltier_adapters.answers.entities import TaggedRow, find_entities, join_windows
 from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
@@ -15,6 +15,7 @@ from peltier_adapters.generation import Draft, text_answer
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.tokenizer import Tokenizer
 from peltier_client.protocol import Input, Parameters, TextPrediction
 from torch import Tensor
 
@@ -101,7 +102,7 @@ class AnswerReader:
         return predictions, bytes_of_names(predictions)
 
 
-def _read_scores(form: AnswerForm, output: RowOutput) -> OnePrediction:
+def _read_scores(tokenizer: Tokenizer, form: AnswerForm, output: RowOutput) -> OnePrediction:
     """The prediction for the logits of a row."""
     task, parameters, top_k, _ = form
     found: dict[str, Any]
@@ -109,6 +110,8 @@ def _read_scores(form: AnswerForm, output: RowOutput) -> OnePrediction:
         found = ranking_answer(output.logits, raw_scores=parameters.raw_scores)
     elif task.type == "embedding":
         found = {"embedding": _embedding_values(form, output)}
+    elif task.type == "sparse-embedding":
+        found = {"terms": terms.answer(terms.read(output.logits, top_k, raw=parameters.raw_scores), tokenizer)}
     else:
         found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=top_k)
     if parameters.return_gates and output.gates is not None:
@@ -181,7 +184,7 @@ def read_answers(backbone: Backbone, form: AnswerForm, outputs: Sequence[AnyOutp
 
 def _read_answer(backbone: Backbone, form: AnswerForm, output: AnyOutput) -> OnePrediction:
     if isinstance(output, RowOutput):
-        return _read_scores(form, output)
+        return _read_scores(backbone.tokenizer, form, output)
     if isinstance(output, Draft):
         return _read_text(backbone, form.task, output, form.parameters)
     return _read_windows(form.task, output, form.parameters)

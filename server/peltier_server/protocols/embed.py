@@ -73,13 +73,26 @@ class TextEmbedRequest(RequestModel):
 
 
 class SparseRequest(RequestModel):
-    """The request of text-embeddings-inference for sparse embeddings. `prompt_name` must be null."""
+    """The request of text-embeddings-inference for sparse embeddings. `prompt_name` is a prompt of the backbone's
+    checkpoint."""
 
     inputs: _Texts
     adapter_id: str = BACKBONE_TASK
     truncate: StrictBool | None = False
     truncation_direction: TruncationDirection = "right"
-    prompt_name: Annotated[None, state_rule("must be null: tasks have no prompts")] = None
+    prompt_name: Text | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """One or many."""
+        return [self.inputs] if isinstance(self.inputs, str) else self.inputs
+
+
+class SparseValue(ResponseModel):
+    """A term by its number in the vocabulary, and its weight."""
+
+    index: int
+    value: float
 
 
 class SparseErrorBody(ResponseModel):
@@ -169,15 +182,32 @@ async def embed(body: TextEmbedRequest, request: Request) -> Response:
 
 @router.post(
     "/embed_sparse",
-    status_code=InferenceFailed.status,
-    response_model=SparseErrorBody,
-    responses=describe_errors(*TASK_ERRORS, shape=SPARSE_ERRORS),
+    response_model=list[list[SparseValue]],
+    responses={200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS, shape=SPARSE_ERRORS)},
 )
 async def embed_sparse(body: SparseRequest, request: Request) -> Response:
-    """Refused with 424, as text-embeddings-inference does for models without SPLADE pooling: no task has sparse
-    embeddings."""
-    resolve(request, accept(request), body.adapter_id)
-    raise InferenceFailed(f"model {body.adapter_id!r} has no sparse embeddings: no task of this server has them")
+    """The terms of texts with their weights, in the order of the vocabulary, by a sparse-embedding task. Other models
+    are refused with 424, as text-embeddings-inference does for models without SPLADE pooling."""
+    service = accept(request)
+    target = resolve(request, service, body.adapter_id)
+    if (kind := target.entry.task.type) != "sparse-embedding":
+        raise InferenceFailed(f"model {body.adapter_id!r} has no sparse embeddings: it is of type {kind}")
+    parameters = Parameters(truncate=bool(body.truncate), prompt_name=body.prompt_name)
+    done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, parameters))
+    pieces = _sparse_pieces(done)
+    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
+    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+
+
+def _sparse_pieces(prediction: Prediction) -> Iterator[bytes]:
+    """The JSON of a list of sparse embeddings."""
+    before = b"["
+    for one in prediction.predictions:
+        assert isinstance(one, dict), "no text is generated"
+        found = sorted((term["index"], term["weight"]) for term in one["terms"])
+        yield before + to_json([{"index": index, "value": weight} for index, weight in found])
+        before = b","
+    yield b"]"
 
 
 @router.post("/similarity", response_model=list[float], responses=_RESPONSES)

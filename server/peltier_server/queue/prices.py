@@ -233,8 +233,8 @@ class _Tariff:
         self._units, self._depth = units, depth
         self._encoder, self._decoder, self._prefix = (rate / units.size for rate in rates)
         head = 0.0 if resident is None else resident.head.cost.row / units.size
-        reads_tokens = resident is not None and resident.task.reads_tokens
-        self._row_head, self._token_head = (0.0, head) if reads_tokens else (head, 0.0)
+        by_token = resident is not None and resident.task.has_token_head
+        self._row_head, self._token_head = (0.0, head) if by_token else (head, 0.0)
         self._weights = 0.0 if resident is None else resident.nbytes / 4 / units.size
         self._rates: _RowRates | None = None
 

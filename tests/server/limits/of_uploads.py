@@ -101,6 +101,14 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "bitfit", make_tags))
 
 
+@probe("terms of a sparse embedding", "peltier_adapters.spec.head.MAX_TERMS")
+def _(servers: Servers) -> Met:
+    def add_terms(manifest: dict[str, Any]) -> None:
+        manifest["parts"][-1] |= {"pooling": "tokens", "terms": 1025}
+
+    return servers.bert.upload(_changed(servers, "bitfit", add_terms))
+
+
 @probe("sizes in a part: bottleneck, rank, `n`", "peltier_adapters.spec.maps.MAX_SIZE")
 def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "pfeiffer", lambda manifest: manifest["parts"][0].update(size=4097)))

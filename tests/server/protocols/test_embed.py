@@ -16,10 +16,11 @@ TEXTS = ["a good film", "the plot was not very good", "bad"]
 
 @pytest.fixture(scope="module")
 def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Listening]:
-    """Embeddings of unit length and others, and a classification."""
+    """Embeddings of unit length and others, sparse ones, and a classification."""
     with listen() as started:
         started.upload(make_artifact(bert, "lora", task_type="embedding", normalized=True, name="unit"))
         started.upload(make_artifact(bert, "compacter", task_type="embedding", name="raw"))
+        started.upload(make_artifact(bert, "lora", task_type="sparse-embedding", name="sparse"))
         started.upload(make_artifact(bert, "lora", name="film"))
         yield started
 
@@ -67,6 +68,10 @@ def test_many_texts_are_written_in_a_thread(listening: Listening) -> None:
         ),
         ({"inputs": "a", "truncation_direction": "left"}, "truncation_direction is 'left': must be 'right'"),
         ({"inputs": "good " * 99, "adapter_id": "unit"}, "the input has 101 tokens; this task takes at most 64"),
+        (
+            {"inputs": "a", "adapter_id": "sparse"},
+            "model 'sparse' is a sparse-embedding task; this route is for embedding tasks",
+        ),
         ({"inputs": "a", "dimensions": 49}, "dimensions is 49: the embeddings of this task have 48 values"),
     ],
 )
@@ -85,7 +90,7 @@ def test_what_is_truncated_is_said(listening: Listening) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "error_type", "message"),
     [
-        ({}, 424, "Backend", "model '_backbone' has no sparse embeddings: no task of this server has them"),
+        ({}, 424, "Backend", "model '_backbone' has no sparse embeddings: it is of type embedding"),
         ({"adapter_id": "film"}, 424, "Backend", "model 'film' has no sparse embeddings"),
         ({"adapter_id": "none"}, 404, "Validation", "adapter 'none' does not exist"),
         ({"inputs": []}, 422, "Validation", "inputs: must be a text or a non-empty list of texts"),
@@ -99,6 +104,18 @@ def test_sparse_embeddings_are_refused_as_the_protocol_refuses_them(
     assert (answer.status_code, answer.json()["error_type"]) == (status, error_type)
     assert answer.json().keys() == {"error", "error_type"}
     assert answer.json()["error"].startswith(message)
+
+
+def test_sparse_embeddings_have_the_terms_of_a_prediction(listening: Listening) -> None:
+    """In the order of the vocabulary; a prediction has them in the order of weights."""
+    body = {"inputs": TEXTS, "adapter_id": "sparse"}
+    answer = httpx2.post(f"{listening.url}/embed_sparse", json=body, timeout=30)
+    found = httpx2.post(f"{listening.url}/v1/tasks/sparse/predict", json={"inputs": TEXTS}, timeout=30).json()
+    expected = [{term["index"]: term["weight"] for term in one["terms"]} for one in found["predictions"]]
+    assert answer.json() == [
+        [{"index": index, "value": weights[index]} for index in sorted(weights)] for weights in expected
+    ]
+    assert all(1 <= len(weights) <= 24 and min(weights.values()) > 0 for weights in expected)
 
 
 @pytest.mark.parametrize("task", ["unit", "raw", "_backbone"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from peltier_training.config.run import BEST_METRICS, METRICS
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.metrics import embedding, ranks
+from peltier_training.evaluate.similarity import Cosines
 from seqeval import metrics as seqeval
 
 
@@ -156,8 +157,8 @@ def test_cosines_are_correlated_with_scores() -> None:
     angles, lengths = np.array([0.1, 0.9, 0.5, 1.3]), np.array([3.0, 0.1, 20.0, 1.0])
     second = np.stack([np.cos(angles), np.sin(angles)], 1) * lengths[:, None]
     vectors = np.stack([np.tile([2.0, 0.0], (4, 1)), second], 1)
-    assert embedding(vectors, np.array([5.0, 2.0, 4.0, 0.0]))["spearman"] == pytest.approx(1.0)
-    assert embedding(vectors, np.zeros(4)) == {"pearson": 0.0, "spearman": 0.0}
+    assert embedding(Cosines(vectors), np.array([5.0, 2.0, 4.0, 0.0]))["spearman"] == pytest.approx(1.0)
+    assert embedding(Cosines(vectors), np.zeros(4)) == {"pearson": 0.0, "spearman": 0.0}
 
 
 def test_ranks_are_among_different_second_texts() -> None:
@@ -171,6 +172,6 @@ def test_ranks_are_among_different_second_texts() -> None:
         np.stack([unit[3], unit[0]]),  # an equal second text, which all others are as far from
     ])  # fmt: skip
     numbers = np.array([[0, 11], [1, 10], [2, 12], [2, 13], [3, 10]])
-    assert ranks(vectors, numbers).tolist() == [2, 1, 1, 1, 4]
-    found = embedding(vectors, numbers)
+    assert ranks(Cosines(vectors), numbers).tolist() == [2, 1, 1, 1, 4]
+    found = embedding(Cosines(vectors), numbers)
     assert found == pytest.approx({"mrr": (0.5 + 3 + 0.25) / 5, "accuracy": 0.6})

@@ -13,12 +13,12 @@ from peltier_adapters.artifact.manifest import backbone_mismatches, read_manifes
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import PresetSettings
-from peltier_adapters.spec.tasks import TOKEN_TYPES, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_HEAD_TYPES, TOKEN_TYPES, TaskType
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 
 from peltier_training.config.run import Run
-from peltier_training.config.task_options import find_template
+from peltier_training.config.task_options import DEFAULT_TERMS, find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
 from peltier_training.data.examples import LabelledRows, are_scored
@@ -41,6 +41,8 @@ _PUBLISHED_WIDTH = 768
 _NARROW_FACTOR, _MAX_NARROW_RATE = 6, 2e-3
 # Prefixes that label tokens learn nothing at 2e-3: UniPELT's F1 on WNUT-17 stays 0 with any number of rows.
 _MAX_PREFIXED_TOKEN_RATE = 1e-3
+# At 2e-3 the map of a vocabulary head soon forgets its start, and no text finds its pair.
+_MAX_SPARSE_RATE = 5e-4
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def prepare(run: Run) -> Prepared:
     run.check()
     data = read_labelled(run.data, run.task_type)
     config = load_config(find_checkpoint(run.backbone))
-    is_scored = run.task_type != "embedding" or are_scored(data.validation.examples)
+    is_scored = run.task_type not in EMBEDDING_TYPES or are_scored(data.validation.examples)
     run = fill_in(resolve(run, config, data.labels, is_scored=is_scored), config, len(data.train.examples))
     _check_method(run, config, run.num_outputs(data.labels.names, config))
     return Prepared(run, data)
@@ -70,7 +72,7 @@ def resolve(run: Run, config: BackboneConfig, labels: Labels, *, is_scored: bool
     run = run.resolved(config)
     if config.generates:
         find_template(run.text.template, run.data.inputs)
-    if run.task_type == "embedding":
+    if run.task_type in EMBEDDING_TYPES:
         run = run.with_pair_metric(scored=is_scored)
         run.embedding.check_size(run.num_outputs((), config))
     return run
@@ -84,6 +86,8 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
     if not isinstance(method, Baseline):
         check_settings(settings, config)
         method.compose(settings, config, outputs=outputs)
+    elif run.task_type == "sparse-embedding":
+        raise TrainingError(f"preset {run.preset!r} trains no vocabulary head; a sparse-embedding needs an adapter")
     elif run.dtype == "int8":
         raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
 
@@ -91,10 +95,12 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
 def _check_pooling(run: Run, settings: PresetSettings) -> None:
     """Refuse a head that does not fit the type of the task."""
     pooling = settings.get("pooling", "auto")
-    if run.task_type in TOKEN_TYPES and pooling != "tokens":
+    if run.task_type in TOKEN_HEAD_TYPES and pooling != "tokens":
         raise TrainingError(f"setting 'pooling' is {pooling!r}; {run.task_type} needs 'tokens', a head of every token")
-    if run.task_type not in TOKEN_TYPES and pooling == "tokens":
+    if run.task_type not in TOKEN_HEAD_TYPES and pooling == "tokens":
         raise TrainingError(f"setting 'pooling' is 'tokens', a head of every token; {run.task_type} has one vector")
+    if settings.get("head_terms") and run.task_type != "sparse-embedding":
+        raise TrainingError(f"setting 'head_terms' is for sparse-embedding; the task type is {run.task_type}")
 
 
 def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> LabelledRows:
@@ -141,9 +147,11 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
 
 def default_rate(preset: str, task_type: TaskType, config: BackboneConfig) -> float:
     """The published rate of the method. On a narrow encoder it is multiplied by six, up to 2e-3, or up to 1e-3 for
-    prefixes that label tokens."""
+    prefixes that label tokens. A sparse embedding has at most 5e-4."""
     method = find_method(preset)
     published = method.variant(config).learning_rate
+    if task_type == "sparse-embedding":
+        return min(published, _MAX_SPARSE_RATE)
     if config.generates or config.hidden_size >= _PUBLISHED_WIDTH:
         return published
     labels_tokens = task_type in TOKEN_TYPES and not isinstance(method, Baseline) and "prefix" in method.parts
@@ -153,10 +161,12 @@ def default_rate(preset: str, task_type: TaskType, config: BackboneConfig) -> fl
 
 
 def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
-    """A head of every token for the types that have one. Else the pooling that a sentence encoder was trained with; it
-    was trained on single texts, so pairs keep the family's pooling."""
-    if run.task_type in TOKEN_TYPES:
-        return {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
+    """A head of every token for the types that have one, with the terms of a sparse embedding. Else the pooling that a
+    sentence encoder was trained with; it was trained on single texts, so pairs keep the family's pooling."""
+    if run.task_type in TOKEN_HEAD_TYPES:
+        chosen = {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
+        terms = {"head_terms": str(run.embedding.terms or DEFAULT_TERMS)}
+        return chosen | terms if run.task_type == "sparse-embedding" else chosen
     if run.task_type == "embedding":
         return _embedding_head(run, config)
     if config.generates or config.sentence_pooling is None or len(run.data.text_columns) > 1:

@@ -26,6 +26,7 @@ BEST_METRICS: dict[TaskType, str] = {
     "text2text": "bleu",
     "ranking": "ndcg@10",
     "embedding": "spearman",
+    "sparse-embedding": "spearman",
     "span": "f1",
     "token-classification": "f1",
 }
@@ -36,6 +37,7 @@ METRICS: dict[TaskType, tuple[str, ...]] = {
     "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
     "ranking": ("mrr", "ndcg@10"),
     "embedding": ("spearman", "pearson", "mrr", "accuracy"),
+    "sparse-embedding": ("spearman", "pearson", "mrr", "accuracy", "terms"),
     "span": ("exact_match", "f1"),
     "token-classification": ("f1", "precision", "recall"),
 }
@@ -273,6 +275,8 @@ class Run:
         """The outputs of the head of a task with these labels."""
         if self.task_type == "embedding":
             return self.embedding.projection or config.hidden_size
+        if self.task_type == "sparse-embedding":
+            return config.token_size
         return len(labels)
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peltier_adapters.artifact.label_tree import target_problems
-from peltier_adapters.spec.tasks import MAX_NEW_TOKENS, DecodingSpec, InputForm, SpanSpec, TaskSpec
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, MAX_NEW_TOKENS, DecodingSpec, InputForm, SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from pydantic import ValidationError
 
@@ -29,9 +29,9 @@ def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence
         own = _span_fields(run, examples)
     if labels.type == "token-classification":
         own = {"stride": _stride(run, _STRIDES_IN_A_TEXT)}
-    if labels.type == "embedding":
+    if labels.type in EMBEDDING_TYPES:
         # Each text of a pair is an input of its own.
-        inputs, own = "single", {"normalized": run.embedding.normalized}
+        inputs, own = "single", {"normalized": run.embedding.normalized} if labels.type == "embedding" else {}
     try:
         task = TaskSpec(
             type=labels.type,

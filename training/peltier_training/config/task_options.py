@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Literal
 
+from peltier_adapters.spec.head import MAX_TERMS
 from peltier_adapters.spec.maps import MAX_SIZE
-from peltier_adapters.spec.tasks import MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE, InputForm, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE, InputForm, TaskType
 from typer import Option
 
 from peltier_training.errors import TrainingError
@@ -19,6 +20,15 @@ _BOUNDS = (
     ("num_beams", 1, MAX_BEAMS),
     ("completion_temperature", 0, MAX_TEMPERATURE),
 )
+_DENSE: frozenset[TaskType] = frozenset({"embedding"})
+_SPARSE: frozenset[TaskType] = frozenset({"sparse-embedding"})
+# The types that have an option of embeddings, but for those of dense ones.
+_OPTION_TYPES: Mapping[str, frozenset[TaskType]] = {
+    "temperature": EMBEDDING_TYPES,
+    "terms": _SPARSE,
+    "flops_weight": _SPARSE,
+}
+DEFAULT_TERMS = 256
 _CLOSED: tuple[TaskType, ...] = ("classification", "regression")
 _SENTENCE = "sentence: {text}"
 _TWO_SENTENCES = "sentence1: {text} sentence2: {pair}"
@@ -134,7 +144,15 @@ class EmbeddingOptions:
     ] = None
     temperature: Annotated[
         float | None,
-        Option(help="Temperature of the softmax over the second texts of a batch, for pairs without scores; 0.05."),
+        Option(
+            help="Temperature of the softmax over the second texts of a batch, for pairs without scores; 0.05, or "
+            "1 for sparse embeddings."
+        ),
+    ] = None
+    terms: Annotated[int | None, Option(help="Maximum terms of a sparse embedding; 256.")] = None
+    flops_weight: Annotated[
+        float | None,
+        Option(help="Weight of the loss that keeps sparse embeddings short; a larger one leaves fewer terms. 0.001."),
     ] = None
 
     @property
@@ -158,8 +176,14 @@ class EmbeddingOptions:
 
     def check(self, task_type: TaskType) -> None:
         """Raise a `TrainingError` for an invalid value, or for an option of another type of task."""
-        if self.given and task_type != "embedding":
-            raise TrainingError(f"{self.given[0]} is for embedding; the task type is {task_type}")
+        for name in self.given:
+            if task_type not in _OPTION_TYPES.get(name, _DENSE):
+                wanted = " and ".join(sorted(_OPTION_TYPES.get(name, _DENSE)))
+                raise TrainingError(f"{name} is for {wanted}; the task type is {task_type}")
+        if self.terms is not None and not 1 <= self.terms <= MAX_TERMS:
+            raise TrainingError(f"terms is {self.terms}; it must be from 1 to {MAX_TERMS}")
+        if self.flops_weight is not None and not 0 <= self.flops_weight < math.inf:
+            raise TrainingError(f"flops_weight is {self.flops_weight}; it must be a number from 0")
         if self.projection is not None and not 1 <= self.projection <= MAX_SIZE:
             raise TrainingError(f"projection is {self.projection}; it must be from 1 to {MAX_SIZE}")
         if self.temperature is not None and not 0 < self.temperature < math.inf:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from peltier_adapters.spec.tasks import InputForm, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, InputForm, TaskType
 from typer import Option
 
 from peltier_training.data.examples import Example, LabelledRows, has_values, read_rows
@@ -57,9 +57,9 @@ class Data:
         if self.label_separator is not None and task_type != "multilabel":
             raise TrainingError(f"label_separator is for multilabel; the task type is {task_type}")
         check_separator(self.label_separator)
-        if task_type == "embedding" and len(self.text_columns) != 2:
+        if task_type in EMBEDDING_TYPES and len(self.text_columns) != 2:
             num = len(self.text_columns)
-            raise TrainingError(f"embedding has two text columns, the texts of a pair; {num} were given")
+            raise TrainingError(f"{task_type} has two text columns, the texts of a pair; {num} were given")
         if task_type == "span" and len(self.text_columns) != 2:
             columns = ", ".join(self.text_columns)
             raise TrainingError(f"span needs two text columns, the question and its context; {columns} was given")
@@ -152,7 +152,7 @@ def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] 
 def _label_column(data: Data, path: Path, task_type: TaskType) -> str | None:
     """The column of the labels; None for pairs of an embedding that belong together: no row has a value in the default
     column."""
-    if task_type != "embedding" or data.label_column != LABEL_COLUMN:
+    if task_type not in EMBEDDING_TYPES or data.label_column != LABEL_COLUMN:
         return data.label_column
     return data.label_column if has_values(path, data.text_columns, data.label_column) else None
 

@@ -26,6 +26,11 @@ class EncodedRows(Dataset[tuple[EncodedItem, Tensor]]):
     def __init__(self, rows: Sequence[EncodedItem], targets: Tensor, queries: Sequence[int] | None = None) -> None:
         self._rows, self._targets, self.queries = rows, targets, queries
 
+    @property
+    def encoded(self) -> list[Encoded]:
+        """All rows, those of a pair one after the other."""
+        return flatten(self._rows)
+
     def __len__(self) -> int:
         return len(self._rows)
 

@@ -198,6 +198,6 @@ def texts_of(example: Example) -> tuple[str, str]:
 
 def inputs_of(task: TaskSpec, examples: Sequence[Example]) -> list[TaskInput]:
     """The inputs of the task in `examples`: single texts of an embedding's pairs."""
-    if task.type != "embedding":
+    if not task.embeds:
         return [example.input for example in examples]
     return [text for example in examples for text in texts_of(example)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from peltier_adapters.spec.tasks import SPAN_LABELS, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, SPAN_LABELS, TaskType
 
 from peltier_training.data.examples import Example, are_scored, number_texts, scale_scores
 from peltier_training.data.gold import tag_names
@@ -25,13 +25,14 @@ _UNNAMED: dict[TaskType, tuple[str, ...]] = {
     "ranking": ("score",),
     "span": SPAN_LABELS,
     "embedding": (),
+    "sparse-embedding": (),
 }
 _COMMON_SEPARATORS = "|;,"  # a text with one of them may be one label or several
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Label names in the order of the logits; a text2text task has none."""
+    """Label names in the order of the logits; texts and embeddings have none."""
 
     type: TaskType
     names: tuple[str, ...]
@@ -39,7 +40,7 @@ class Labels:
     def targets(self, examples: Sequence[Example]) -> "Tensor":
         """int64 [rows] for classification, float32 [rows, labels] for multilabel, float32 [rows] for regression. For
         ranking float32 [rows, 2]: the relevance of each document, and the number of its query among `examples`. For
-        embedding the scores of pairs, float32 [pairs], or int64 [pairs, 2]: the numbers of the texts of pairs that
+        embeddings the scores of pairs, float32 [pairs], or int64 [pairs, 2]: the numbers of the texts of pairs that
         belong together."""
         import torch
 
@@ -47,7 +48,7 @@ class Labels:
             return torch.tensor(self.numbers(examples))
         if self.type == "ranking":
             return torch.tensor([*zip(self.numbers(examples), number_queries(examples), strict=True)])
-        if self.type == "embedding":
+        if self.type in EMBEDDING_TYPES:
             scored = are_scored(examples)
             return torch.tensor(scale_scores(self.numbers(examples)) if scored else number_texts(examples))
         if self.type == "classification":
@@ -67,7 +68,7 @@ class Labels:
 
     def check(self, example: Example) -> None:
         """Raise a `TrainingError` for a label that is not one of the task's. Without names, any text or number is."""
-        if self.type in ("regression", "ranking", "embedding"):
+        if self.type in ("regression", "ranking", *EMBEDDING_TYPES):
             self.numbers([example])
             return
         if self.type in ("span", "token-classification"):

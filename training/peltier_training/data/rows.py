@@ -34,7 +34,7 @@ def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> 
         return tag_rows(backbone, task, examples)
     targets = Labels(task.type, task.labels).targets(examples)
     rows = encode_examples(backbone, task, examples)
-    if task.type == "embedding":
+    if task.embeds:
         return EncodedRows(list(zip(rows[::2], rows[1::2], strict=True)), targets)
     return EncodedRows(rows, targets, number_queries(examples) if task.type == "ranking" else None)
 

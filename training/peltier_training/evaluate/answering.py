@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from peltier_adapters.answers import embeddings
+from peltier_adapters.answers import embeddings, terms
 from peltier_adapters.answers.entities import find_entities, join_windows, tag_row
 from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
@@ -15,6 +15,7 @@ from peltier_adapters.inputs import LongTexts, encode_input, encode_windows
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.tokenizer import Tokenizer
 from torch import Tensor
 
 from peltier_training.evaluate.evaluation import run_rows
@@ -34,14 +35,16 @@ def answer_all(backbone: Backbone, artifact: Artifact, inputs: Sequence[TaskInpu
         return [vars(found) for found in write(backbone, task, [Row(tokens, resident) for tokens in encoded])]
     tree = build_label_tree(task, backbone)
     outputs = run_rows(backbone, [Row(tokens, resident, tree=tree) for tokens in encoded])
-    return [_answer_row(task, output.logits) for output in outputs]
+    return [_answer_row(task, output.logits, backbone.tokenizer) for output in outputs]
 
 
-def _answer_row(task: TaskSpec, logits: Tensor) -> dict[str, Any]:
+def _answer_row(task: TaskSpec, logits: Tensor, tokenizer: Tokenizer) -> dict[str, Any]:
     if task.type == "ranking":
         return ranking_answer(logits)
     if task.type == "embedding":
         return {"embedding": embeddings.to_list(embeddings.read(task, logits))}
+    if task.type == "sparse-embedding":
+        return {"terms": terms.answer(terms.read(logits), tokenizer)}
     return answer(task, logits)
 
 

@@ -27,6 +27,7 @@ from peltier_training.data.rows import TaggedText, context_windows, encode_examp
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import metrics, text_examination
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
+from peltier_training.evaluate.similarity import Cosines, Similarity, TermProducts
 
 Windows = Sequence[Sequence[Encoded]]
 JudgeLogits = Callable[[Sequence[Tensor]], Evaluation]
@@ -67,13 +68,9 @@ def read_inputs(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -
         texts = [tag_text(backbone, task, example) for example in examples]
         return [row for text in texts for row in text.rows], partial(judge_tags, task, examples, texts)
     rows = encode_examples(backbone, task, examples)
-    return rows, lambda logits: judge_scores(backbone, task, _together(task, logits), examples)
-
-
-def _together(task: TaskSpec, logits: Sequence[Tensor]) -> Tensor:
-    """[rows, outputs], or [pairs, 2, outputs] of an embedding."""
-    scores = torch.stack(list(logits))
-    return scores.view(-1, 2, scores.shape[-1]) if task.type == "embedding" else scores
+    if task.embeds:
+        return rows, lambda outputs: judge_pairs(backbone, task, outputs, examples)
+    return rows, lambda logits: judge_scores(backbone, task, torch.stack(list(logits)), examples)
 
 
 def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Evaluation:
@@ -81,8 +78,8 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
     scores of its target texts."""
     if backbone.config.generates:
         return text_examination.judge_targets(task, scores.argmax(-1), examples)
-    if task.type == "embedding":
-        return judge_pairs(task, scores, examples)
+    if task.embeds:
+        return judge_pairs(backbone, task, scores.flatten(0, 1).unbind(), examples)
     targets = Labels(task.type, task.labels).targets(examples)
     return Evaluation(
         metrics=metrics.compute(task.type, scores.numpy(), targets.numpy()),
@@ -93,18 +90,29 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
     )
 
 
-def judge_pairs(task: TaskSpec, vectors: Tensor, examples: Sequence[Example]) -> Evaluation:
-    """The evaluation of the outputs [pairs, 2, size] of all pairs: the cosine of each pair with a score, or the rank of
-    the second text of each other pair."""
+def judge_pairs(backbone: Reader, task: TaskSpec, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Evaluation:
+    """The evaluation of the outputs of all texts of pairs, one after the other: the similarity of each pair with a
+    score, or the rank of the second text of each other pair."""
     targets = Labels(task.type, task.labels).targets(examples).numpy()
     gold = targets if targets.ndim == 1 else np.ones(len(targets), np.int64)
+    similarity, more = _similarity(backbone, task, outputs)
+    vectors = torch.stack(list(outputs)).view(len(examples), 2, -1) if task.type == "embedding" else None
     return Evaluation(
-        metrics=metrics.embedding(vectors.numpy(), targets),
+        metrics=metrics.embedding(similarity, targets) | more,
         inputs=[example.input for example in examples],
         gold=gold.tolist(),
-        found=metrics.pair_answers(vectors.numpy(), targets).tolist(),
+        found=metrics.pair_answers(similarity, targets).tolist(),
         scores=vectors,
     )
+
+
+def _similarity(backbone: Reader, task: TaskSpec, outputs: Sequence[Tensor]) -> tuple[Similarity, dict[str, float]]:
+    """How similar texts are by their outputs, and metrics of the outputs themselves."""
+    if task.type == "sparse-embedding":
+        products = TermProducts(outputs, backbone.config.vocab_size)
+        return products, {"terms": products.num_terms}
+    vectors = torch.stack(list(outputs))
+    return Cosines(vectors.view(-1, 2, vectors.shape[-1]).numpy()), {}
 
 
 def judge_spans(task: TaskSpec, examples: Sequence[Example], windows: Windows, logits: Sequence[Tensor]) -> Evaluation:

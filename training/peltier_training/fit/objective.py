@@ -15,6 +15,8 @@ from peltier_training.data.rows import NO_TOKEN
 from peltier_training.models.experts import consistency_loss
 
 DEFAULT_TEMPERATURE = 0.05
+DEFAULT_SPARSE_TEMPERATURE = 1.0
+DEFAULT_FLOPS_WEIGHT = 1e-3
 
 
 class Objective(Protocol):
@@ -66,6 +68,12 @@ def create_objective(run: Run, consistency: float) -> Objective:
             return RankingObjective(run.ranking_loss)
         case "embedding":
             return EmbeddingObjective(run.embedding.dimensions, run.embedding.temperature or DEFAULT_TEMPERATURE)
+        case "sparse-embedding":
+            weight = run.embedding.flops_weight
+            return SparseObjective(
+                DEFAULT_FLOPS_WEIGHT if weight is None else weight,
+                run.embedding.temperature or DEFAULT_SPARSE_TEMPERATURE,
+            )
         case "span":
             return SpanObjective(consistency)
     return HeadObjective(run.task_type, consistency)
@@ -156,8 +164,40 @@ class EmbeddingObjective:
         first, second = vectors.unbind(1)
         if labels.dim() == 1:
             return F.mse_loss((first * second).sum(-1), labels)
-        scores = (first @ second.T / self.temperature).masked_fill(_known(labels), -torch.inf)
-        return F.cross_entropy(scores, torch.arange(len(labels), device=labels.device))
+        return _in_batch(first @ second.T / self.temperature, labels)
+
+
+@dataclass(frozen=True)
+class SparseObjective:
+    """The objective of the logits [pairs, 2, vocabulary] of pairs, whose weights are log(1 + relu(logit)): a ranking
+    loss and the FLOPS loss times `flops_weight` (Formal et al. 2021, "SPLADE v2", Eq. 2 to 5).
+
+    The ranking loss is that of `EmbeddingObjective`, by the product of weights over `temperature` in place of the
+    cosine. Pairs with scores have the squared error of the cosine. The FLOPS loss is the sum over the vocabulary of the
+    squared mean weight of a term (Paria et al. 2020, section 4), of first texts and of second texts."""
+
+    flops_weight: float = DEFAULT_FLOPS_WEIGHT
+    temperature: float = DEFAULT_SPARSE_TEMPERATURE
+    consistency: float = 0.0  # an embedding is not a distribution
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        weights = logits.relu().log1p()
+        first, second = weights.unbind(1)
+        if labels.dim() == 1:
+            ranking = F.mse_loss(F.cosine_similarity(first, second), labels)
+        else:
+            ranking = _in_batch(first @ second.T / self.temperature, labels)
+        return ranking + self.flops_weight * weights.mean(0).square().sum()
+
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
+        raise AssertionError("an embedding has no consistency loss")
+
+
+def _in_batch(scores: Tensor, numbers: Tensor) -> Tensor:
+    """The cross-entropy of each first text's own second text by scores [pairs, pairs]. A second text that belongs to
+    the first text in another pair is no negative."""
+    own = torch.arange(len(numbers), device=numbers.device)
+    return F.cross_entropy(scores.masked_fill(_known(numbers), -torch.inf), own)
 
 
 def _known(numbers: Tensor) -> Tensor:

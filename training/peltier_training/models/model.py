@@ -29,6 +29,7 @@ from peltier_training.models.experts import Experts
 from peltier_training.models.lower_blocks import LowerBlocks
 from peltier_training.models.sources import create_sources
 from peltier_training.models.stream import Stream
+from peltier_training.models.vocabulary import largest_logits, start_at_tokens
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,11 @@ def _draw(source: nn.Module, num: int, stream: Stream) -> dict[str, Tensor]:
 class HeadedAdapter(TrainableAdapter):
     """An adapter of an encoder: packed rows to logits [rows, outputs], or [tokens, outputs] with a head of tokens."""
 
+    def start(self, rows: Sequence[Encoded]) -> None:
+        """Set the head of a sparse embedding to what fits the training `rows`; other heads start as they are drawn."""
+        if self.head_spec.terms is not None:
+            start_at_tokens(under("head.", self.served()), rows, self.backbone)
+
     @property
     def head_spec(self) -> HeadSpec:
         spec = self.parts[-1]
@@ -226,8 +232,11 @@ class HeadedAdapter(TrainableAdapter):
     def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
         """The outputs of the pass for `packed`, whose last layer has the states `hidden` [tokens, hidden]."""
         pooled = Pooled(self.backbone.bert, packed, own.adaptation, hidden)(self.head_spec.pooling)
-        steps = head.steps(self.head_spec, under("head.", own.head))
-        return multiply_all(steps, self._drop_output(pooled, own.stream).float())
+        spec, tensors = self.head_spec, under("head.", own.head)
+        outputs = multiply_all(head.steps(spec, tensors), self._drop_output(pooled, own.stream).float())
+        if spec.terms is None:
+            return outputs
+        return largest_logits(outputs, packed.lengths, self.backbone) + tensors["vocabulary.bias"]
 
 
 def last_states(adapter: HeadedAdapter, packed: Packed, adaptation: Adaptation, states: Tensor | None) -> Tensor:
@@ -255,7 +264,8 @@ def forward_together(
 
 
 class PairAdapter(HeadedAdapter):
-    """An adapter that embeds texts: packed rows, of which neighbours are pairs, to outputs [pairs, 2, size]."""
+    """An adapter that embeds texts: packed rows, of which neighbours are pairs, to outputs [pairs, 2, size]. The
+    outputs of a head with terms are the logits of the whole vocabulary."""
 
     def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
         outputs = super().finish(own, packed, hidden)

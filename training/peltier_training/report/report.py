@@ -177,7 +177,7 @@ def create_report(subject: Subject, findings: Findings) -> Report:
 
 def _has_numbers(evaluation: Evaluation, task: TaskSpec) -> bool:
     """Whether answers and labels are numbers on one scale: of a regression, or cosines and the scores of pairs."""
-    return task.type == "regression" or (task.type == "embedding" and "spearman" in evaluation.metrics)
+    return task.type == "regression" or (task.embeds and "spearman" in evaluation.metrics)
 
 
 def _evidence(findings: Findings, task: TaskSpec, majority: Majority | None) -> Evidence:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from peltier_adapters.spec.tasks import TOKEN_TYPES
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_TYPES
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.text.tokenizer import load_tokenizer
@@ -192,7 +192,7 @@ def _shown_label(name: str) -> str:
 def _texts(example: Example, task_type: str, template: str | None) -> list[tuple[str, ...]]:
     """The texts of each input of an example, as they are tokenised."""
     texts = (example.input,) if isinstance(example.input, str) else tuple(example.input)
-    if task_type == "embedding":
+    if task_type in EMBEDDING_TYPES:
         return [(text,) for text in texts]
     if template is not None:
         fields: Mapping[str, str] = dict(zip(("{text}", "{pair}", "{third}"), texts, strict=False))

@@ -29,6 +29,7 @@ _MOST = {"batch_size": 1_024, "epochs": 10_000, "patience": 10_000}
 _MAX_SETTINGS = 100
 _COLUMNS: Mapping[TaskType, tuple[tuple[str, ...], str]] = {
     "embedding": (("text", "pair"), LABEL_COLUMN),
+    "sparse-embedding": (("text", "pair"), LABEL_COLUMN),
     "ranking": (("query", "document"), LABEL_COLUMN),
     "span": (("question", "context"), "answers"),
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from peltier_adapters.spec.tasks import TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TaskType
 
 from peltier_training.data.data import HINT, Data, read_file
 from peltier_training.data.examples import Example
@@ -60,7 +60,7 @@ def split(
 
 def _groups(examples: Sequence[Example], task_type: TaskType) -> dict[object, list[Example]]:
     found: dict[object, list[Example]] = defaultdict(list)
-    by_first = task_type == "ranking" or (task_type == "embedding" and examples[0].label is None)
+    by_first = task_type == "ranking" or (task_type in EMBEDDING_TYPES and examples[0].label is None)
     for example in examples:
         found[example.input[0] if by_first else example.input].append(example)
     return found

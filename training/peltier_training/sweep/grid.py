@@ -11,6 +11,7 @@ from typing import Any
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import Setting
 from peltier_adapters.spec.parts import count_parameters
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES
 from peltier_backbone.checkpoint.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 
@@ -60,7 +61,7 @@ class TaskData:
         digests = {"train": digest(data.train), "validation": digest(data.validation)}
         drawn = replace(data, labels=named, labels_found=data.labels is None)
         skipped = skipped_lines({data.train: found.train, data.validation: found.validation})
-        scored = task.task_type != "embedding" or are_scored(found.validation.examples)
+        scored = task.task_type not in EMBEDDING_TYPES or are_scored(found.validation.examples)
         return cls(drawn, labels, len(found.train.examples), digests, skipped, scored)
 
 

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES
 
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data, read_file
@@ -115,7 +116,7 @@ def _draw(trial: Trial, directory: Path) -> tuple[Data, int]:
 
 def _are_grouped(run: Run, rows: Sequence[Example]) -> bool:
     """Whether rows of one first text belong together: documents of a query, or pairs of an embedding without scores."""
-    return run.task_type == "ranking" or (run.task_type == "embedding" and not are_scored(rows))
+    return run.task_type == "ranking" or (run.task_type in EMBEDDING_TYPES and not are_scored(rows))
 
 
 def _read(run: Run, path: Path) -> list[Example]:

@@ -39,6 +39,7 @@ export const TYPES: readonly { type: TrainedType; columns: readonly string[] }[]
   { type: "token-classification", columns: ["text", "label"] },
   { type: "text2text", columns: ["text", "label"] },
   { type: "embedding", columns: ["text", "pair", "label"] },
+  { type: "sparse-embedding", columns: ["text", "pair", "label"] },
   { type: "ranking", columns: ["query", "document", "label"] },
   { type: "span", columns: ["question", "context", "answers"] },
 ];

@@ -69,8 +69,8 @@ def outputs_of(entry: Entry, parameters: Parameters = _DEFAULTS) -> list[Output]
                 _field("end", "INT64"),
                 _field("score", "FP32"),
             ]
-        case "token-classification":
-            return [_json("entities")]
+        case "token-classification" | "sparse-embedding":
+            return [_json("entities" if task.reads_tokens else "terms")]
         case "text2text":
             raise AssertionError("its texts are generated")
 

@@ -23,7 +23,7 @@ class EmbeddingRequest(RequestModel):
 
     `user` is taken and not used. `truncate`, `priority`, `prompt_name` and the formats of integers are a prediction's
     and not OpenAI's. Without `truncate` a text that is too long is refused, because OpenAI's answers have no field to
-    report it.
+    report it. Sparse embeddings have one form for `float` and `base64`.
     """
 
     model: str
@@ -75,12 +75,20 @@ class EmbeddingUsage(ResponseModel):
     total_tokens: int
 
 
+class SparseVector(ResponseModel):
+    """The vocabulary numbers of a text's terms, and their weights, largest first. Not OpenAI's."""
+
+    indices: list[int]
+    values: list[float]
+
+
 class Embedding(ResponseModel):
-    """The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian."""
+    """The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian. That of a
+    sparse-embedding task is a `SparseVector`."""
 
     object: Literal["embedding"] = "embedding"
     index: int
-    embedding: list[float] | list[int] | str
+    embedding: list[float] | list[int] | str | SparseVector
 
 
 class EmbeddingResponse(ResponseModel):
@@ -99,11 +107,17 @@ async def embeddings_json(
     return await write_pieces(preparation, tenant, _pieces(asked, prediction), prediction.max_bytes)
 
 
+def _vector(one: dict[str, Any]) -> Any:
+    if "terms" not in one:
+        return one["embedding"]
+    return {"indices": [term["index"] for term in one["terms"]], "values": [term["weight"] for term in one["terms"]]}
+
+
 def _pieces(asked: EmbeddingRequest, prediction: Prediction) -> Iterator[bytes]:
     before = b'{"object":"list","data":['
     for index, one in enumerate(prediction.predictions):
         assert isinstance(one, dict), "no text is generated"
-        yield before + b'{"object":"embedding","index":%d,"embedding":%s}' % (index, to_json(one["embedding"]))
+        yield before + b'{"object":"embedding","index":%d,"embedding":%s}' % (index, to_json(_vector(one)))
         before = b","
     num_tokens = prediction.opening.num_tokens
     usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}

@@ -32,6 +32,7 @@ HEADS = (
     {"task_type": "token-classification", "labels": ("O", "B-a", "I-a"), "normed_head": True},
     {"normed_head": True},
     {"task_type": "embedding"},
+    {"task_type": "sparse-embedding"},
     {"task_type": "embedding", "overrides": {"pooling": "max", "head_projection": "true"}},
 )
 # Every second preset leaves the first block of each stack alone.

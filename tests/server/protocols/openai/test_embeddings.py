@@ -28,10 +28,11 @@ TEXTS = ["a good film", "the plot was not very good", "bad"]
 
 @pytest.fixture(scope="module")
 def artifacts(bert: Backbone, make_artifact: Callable[..., bytes]) -> dict[str, bytes]:
-    """Embeddings of unit length and others, and a classification."""
+    """Embeddings of unit length and others, sparse ones, and a classification."""
     return {
         "unit": make_artifact(bert, "lora", task_type="embedding", normalized=True),
         "raw": make_artifact(bert, "compacter", task_type="embedding", overrides={"pooling": "max"}),
+        "sparse": make_artifact(bert, "lora", task_type="sparse-embedding"),
         "film": make_artifact(bert, "unipelt-apl"),
     }
 
@@ -64,6 +65,21 @@ def computed(bert: Backbone, data: bytes) -> torch.Tensor:
 
 def vectors(answer: Any) -> torch.Tensor:
     return torch.tensor([one.embedding for one in answer.data])
+
+
+@pytest.mark.parametrize("encoding", [{}, {"encoding_format": "float"}])
+def test_sparse_embeddings_are_indices_and_values(
+    encoding: dict[str, Any], client: openai.OpenAI, post: Callable[..., httpx2.Response]
+) -> None:
+    """Those of a prediction in the same batch as a dense one, in each format that the client asks for."""
+    requests = [{"task": task, "input": TEXTS[0]} for task in ("sparse", "unit")]
+    found = post("/v1/predict", {"requests": requests}).json()["results"]
+    terms = found[0]["predictions"][0]["terms"]
+    answer: Any = client.embeddings.create(model="sparse", input=TEXTS[0], **encoding).data[0].embedding
+    assert (answer["indices"], answer["values"]) == (
+        [term["index"] for term in terms], pytest.approx([term["weight"] for term in terms], abs=1e-6)
+    )  # fmt: skip
+    assert len(found[1]["predictions"][0]["embedding"]) == 48
 
 
 def test_the_client_reads_the_embeddings(client: openai.OpenAI, bert: Backbone, artifacts: dict[str, bytes]) -> None:
@@ -151,7 +167,7 @@ def test_the_backbone_is_a_model(client: openai.OpenAI, post: Callable[..., http
     assert results[1]["adapter"] == {
         "tenant": "_peltier", "name": "_backbone", "version": 1, "digest": bert.fingerprint, "preset": "backbone",
     }  # fmt: skip
-    assert [model.id for model in client.models.list()] == ["_backbone", "film", "raw", "unit"]
+    assert [model.id for model in client.models.list()] == ["_backbone", "film", "raw", "sparse", "unit"]
     assert client.models.retrieve("_backbone").owned_by == "_peltier"
 
 

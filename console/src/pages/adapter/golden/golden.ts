@@ -29,6 +29,7 @@ export function answeredText(prediction: Prediction): string {
     return prediction.entities.map(({ text, label }) => `${text}: ${label}`).join(", ") || "none";
   if ("labels" in prediction) return prediction.labels.join(", ") || "none";
   if ("embedding" in prediction) return numbersText(prediction.embedding as readonly number[]);
+  if ("terms" in prediction) return prediction.terms.map(({ term }) => term).join(", ") || "none";
   if ("answer" in prediction) return prediction.answer || "no answer";
   if ("text" in prediction) return prediction.text;
   if ("label" in prediction) return prediction.label;

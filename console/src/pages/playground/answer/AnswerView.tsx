@@ -28,6 +28,11 @@ export function AnswerView({ prediction, input }: Props) {
   }
   if ("value" in prediction) return <p className={styles.value}>{significant(prediction.value, 6)}</p>;
   if ("embedding" in prediction) return <Vector values={prediction.embedding} />;
+  if ("terms" in prediction) {
+    return (
+      <Scores scores={Object.fromEntries(prediction.terms.map(({ term, weight }) => [term, weight]))} chosen={[]} />
+    );
+  }
   if ("entities" in prediction) {
     const { entities, truncated_at } = prediction;
     return (

@@ -7,6 +7,7 @@ export function summary(prediction: Prediction): string {
   if ("labels" in prediction) return prediction.labels.join(", ") || "no label";
   if ("value" in prediction) return prediction.value.toFixed(4);
   if ("embedding" in prediction) return `${prediction.embedding.length} dimensions`;
+  if ("terms" in prediction) return prediction.terms.map(({ term }) => term).join(", ") || "no term";
   if ("entities" in prediction) {
     return prediction.entities.map(({ text, label }) => `${label}: ${text}`).join(", ") || "no entity";
   }

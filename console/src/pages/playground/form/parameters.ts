@@ -38,6 +38,7 @@ export function parameterFields(type: string, generates: boolean): ParameterFiel
     fields.push({ name: "words", label: "Words", kind: "choice", choices: ["tokenizer", "spaces"], hint: "tokenizer" });
   }
   if (TOKENS.includes(type)) fields.push({ name: "stride", label: "Stride", kind: "integer", hint: "the task's own" });
+  if (type === "sparse-embedding") fields.push({ name: "top_k", label: "Top k", kind: "integer", hint: "all terms" });
   if (type === "embedding") fields.push({ name: "dimensions", label: "Dimensions", kind: "integer", hint: "all" });
   fields.push({ name: "timeout_ms", label: "Timeout (ms)", kind: "integer", hint: "none" });
   fields.push({ name: "raw_scores", label: "Raw scores", kind: "boolean", hint: "logits in place of probabilities" });
