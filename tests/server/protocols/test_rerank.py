@@ -75,12 +75,11 @@ def test_the_shape_of_text_embeddings_inference(listening: Listening) -> None:
 def similarities(listening: Listening) -> list[float]:
     """Of the query with each document: the mean over its vectors of their largest cosine with one of the document's,
     from the vectors of the native route."""
-    body = {
-        "requests": [{"task": "vectors", "input": [QUERY, *DOCUMENTS]}, {"task": "rank", "input": [[QUERY, "bad"]]}]
-    }
-    answer = httpx2.post(f"{listening.url}/v1/predict", json=body, timeout=30).json()["results"]
-    assert "score" in answer[1]["predictions"][0]
-    query, *documents = (np.array(one["vectors"]) for one in answer[0]["predictions"])
+    requests = [{"task": "vectors", "input": text} for text in (QUERY, *DOCUMENTS)]
+    body = {"requests": [*requests, {"task": "rank", "input": [QUERY, "bad"]}]}
+    *found, ranked = httpx2.post(f"{listening.url}/v1/predict", json=body, timeout=30).json()["results"]
+    assert ranked["predictions"][0]["score"] == pytest.approx(predicted(listening)[0])
+    query, *documents = (np.array(one["predictions"][0]["vectors"]) for one in found)
     assert np.linalg.norm(query, axis=1) == pytest.approx(1)
     return [float((query @ document.T).max(1).mean()) for document in documents]
 
@@ -164,7 +163,7 @@ def test_repeated_documents_count_in_the_answer(
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ({"model": "pairs", "query": "a", "documents": ["b"]}, 422, "only a ranking task ranks documents"),
+        ({"model": "pairs", "query": "a", "documents": ["b"]}, 422, "only ranking and multi-vector-embedding tasks rank"),
         ({"model": "none", "query": "a", "documents": ["b"]}, 404, "none"),
         ({"model": "rank", "query": "a", "documents": []}, 422, "must be a non-empty list of texts"),
         ({"model": "rank", "query": "a", "documents": ["b"], "top_n": 0}, 422, "top_n"),
