@@ -15,7 +15,7 @@ def similarities(vectors: Tensor, lengths: Sequence[int]) -> Tensor:
     The cosines of one first text with all second texts are in memory at a time, and only the places of the largest
     are kept for the gradient."""
     rows = torch.split(F.normalize(vectors, dim=-1), list(lengths))
-    documents = pad_sequence(rows[1::2], batch_first=True)  # [pairs, longest, size]
+    documents = pad_sequence(list(rows[1::2]), batch_first=True)  # [pairs, longest, size]
     sizes = torch.tensor(lengths[1::2], device=vectors.device)
     missing = torch.arange(documents.shape[1], device=vectors.device) >= sizes[:, None]
     lines = [
