@@ -11,7 +11,11 @@ from peltier_backbone.checkpoint.bert_config import BertConfig, parse_bert
 from peltier_backbone.checkpoint.deberta_config import DebertaConfig, parse_deberta
 from peltier_backbone.checkpoint.fields import Fields
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig, parse_modernbert
-from peltier_backbone.checkpoint.sentence_files import read_sentence_pooling, read_sentence_prompts
+from peltier_backbone.checkpoint.sentence_files import (
+    read_default_prompt,
+    read_sentence_pooling,
+    read_sentence_prompts,
+)
 from peltier_backbone.checkpoint.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
 from peltier_backbone.checkpoint.t5_config import T5Config, parse_t5
 from peltier_backbone.errors import BackboneError
@@ -52,7 +56,8 @@ def load_config(directory: Path) -> Config:
     if config.generates:
         return config
     pooling, prompts = read_sentence_pooling(directory), read_sentence_prompts(directory)
-    return replace(config, sentence_pooling=pooling, sentence_prompts=prompts)
+    default = read_default_prompt(directory, prompts)
+    return replace(config, sentence_pooling=pooling, sentence_prompts=prompts, default_prompt=default)
 
 
 def parse_config(raw: dict[str, Any], source: str) -> Config:

@@ -31,6 +31,18 @@ def read_sentence_prompts(directory: Path) -> Mapping[str, str]:
     return prompts if pooling.get("include_prompt", True) else {}
 
 
+def read_default_prompt(directory: Path, prompts: Mapping[str, str]) -> str | None:
+    """The name of the prompt for inputs without one: `default_prompt_name` in the same file. None without that, and
+    where there are no `prompts`. Raises a `BackboneError` if it is none of them."""
+    name = (_read_object(directory / PROMPTS_FILE) or {}).get("default_prompt_name")
+    if name is None or not prompts:
+        return None
+    if not isinstance(name, str) or name not in prompts:
+        known = ", ".join(sorted(prompts))
+        raise BackboneError(f"{directory / PROMPTS_FILE}: default_prompt_name is {name!r}; it must be one of {known}")
+    return name
+
+
 def _read_object(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file; None without the file. Raises a `BackboneError` if it cannot be read."""
     try:

@@ -349,7 +349,10 @@ class Predictor:
     async def _encode(self, request: PredictionRequest, task: TaskSpec) -> list[EncodedInput]:
         windows, tenant = request.budget.windows, request.tenant
         reading = Reading(self._backbone, task, request.parameters, windows.left)
-        inputs = add_prompt(self._backbone.config.sentence_prompts, request.parameters.prompt_name, request.inputs)
+        config, name = self._backbone.config, request.parameters.prompt_name
+        if name is None and request.target.artifact is not None:
+            name = config.default_prompt  # adapters read texts as they are, as in training
+        inputs = add_prompt(config.sentence_prompts, name, request.inputs)
         try:
             encoded = await encode_inputs(self._limits.preparation, reading, tenant, inputs, request.reader)
         except TooManyWindows as error:

@@ -10,6 +10,7 @@ from peltier_backbone.checkpoint.config import BertConfig, load_config
 from peltier_backbone.checkpoint.sentence_files import (
     POOLING_FILE,
     PROMPTS_FILE,
+    read_default_prompt,
     read_sentence_pooling,
     read_sentence_prompts,
 )
@@ -95,3 +96,22 @@ def test_prompts_that_are_no_texts_are_refused(tmp_path: Path, content: str):
     (tmp_path / PROMPTS_FILE).write_text(content)
     with pytest.raises(BackboneError, match=r"config_sentence_transformers.json: prompts is .*; it must have a text"):
         read_sentence_prompts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts", "found"), [("query", PROMPTS, "query"), (None, PROMPTS, None), ("query", {}, None)]
+)
+def test_one_of_the_prompts_is_the_default(
+    tmp_path: Path, name: str | None, prompts: dict[str, str], found: str | None
+):
+    """Where the checkpoint names one, and its prompts are in use."""
+    (tmp_path / PROMPTS_FILE).write_text(json.dumps({"default_prompt_name": name}))
+    assert read_default_prompt(tmp_path, prompts) == found
+
+
+@pytest.mark.parametrize("name", ["title", 1])
+def test_a_default_that_is_no_prompt_is_refused(tmp_path: Path, name: object):
+    """With the file, the value and the prompts."""
+    (tmp_path / PROMPTS_FILE).write_text(json.dumps({"default_prompt_name": name}))
+    with pytest.raises(BackboneError, match=r"default_prompt_name is .*; it must be one of document, query"):
+        read_default_prompt(tmp_path, PROMPTS)

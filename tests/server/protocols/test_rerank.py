@@ -163,7 +163,11 @@ def test_repeated_documents_count_in_the_answer(
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ({"model": "pairs", "query": "a", "documents": ["b"]}, 422, "only ranking and multi-vector-embedding tasks rank"),
+        (
+            {"model": "pairs", "query": "a", "documents": ["b"]},
+            422,
+            "only ranking and multi-vector-embedding tasks rank",
+        ),
         ({"model": "none", "query": "a", "documents": ["b"]}, 404, "none"),
         ({"model": "rank", "query": "a", "documents": []}, 422, "must be a non-empty list of texts"),
         ({"model": "rank", "query": "a", "documents": ["b"], "top_n": 0}, 422, "top_n"),

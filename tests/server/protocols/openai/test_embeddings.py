@@ -143,6 +143,19 @@ def test_prompts_come_before_texts(listen: Listen, bert_directory: Path, tmp_pat
             assert message == "prompt_name 'title' is unknown; it is one of document, query"
 
 
+def test_the_default_prompt_is_for_the_backbone(
+    listen: Listen, bert_directory: Path, artifacts: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Adapters are trained on texts without a prompt."""
+    shutil.copytree(bert_directory, tmp_path, dirs_exist_ok=True)
+    prompts = {"prompts": {"query": "a plot ", "document": ""}, "default_prompt_name": "query"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    with listen(backbone=str(tmp_path)) as other, Client(other.url) as own:
+        own.upload(artifacts["unit"], name="unit")
+        assert own.embed("_backbone", "good") == own.embed("_backbone", "a plot good", prompt_name="document")
+        assert own.embed("unit", "good") == own.embed("unit", "good", prompt_name="document")
+
+
 def test_the_native_route_answers_the_same(post: Callable[..., httpx2.Response], client: openai.OpenAI) -> None:
     """As a prediction; `raw_scores` are not normalized."""
     answer = post("/v1/tasks/unit/predict", {"inputs": TEXTS, "parameters": {"dimensions": 8}})
