@@ -58,6 +58,7 @@ OTHER = {
     "lowrank": {"rank": "3"},
     "phm": {"n": "2"},
     "prompt-r": {"length": "7"},
+    "vera": {"rank": "5", "projection_seed": "1"},
     "ia3": {"sites": "query,intermediate,output,attention_output"},
     "prompt-t": {"length": "5"},
 }
