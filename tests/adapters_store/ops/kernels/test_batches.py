@@ -23,6 +23,7 @@ BATCHES = (
     ("bert", ("pfeiffer", "lowrank", "compacter", "bitfit", "ia3", "unipelt-apl", "unipelt-apl-central")),
     ("modernbert", ("unipelt-apl",)),
     ("mpnet", ("unipelt-apl",)),
+    pytest.param("nomic_bert", ("unipelt-apl",), marks=pytest.mark.slow),
     ("t5", ("prompt-r", "unipelt-apl")),
     pytest.param("t5", ("compacter", "unipelt-apl", "prompt-r", "bitfit"), marks=pytest.mark.slow),
     pytest.param("umt5", ("unipelt-apl",), marks=pytest.mark.slow),
