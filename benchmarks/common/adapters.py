@@ -47,6 +47,7 @@ KINDS: Mapping[TaskType, tuple[Sequence[str], InputForm, Mapping[str, str]]] = {
     "span": (SPAN_LABELS, "pair", {"pooling": "tokens"}),
     "embedding": ((), "single", {"pooling": "mean", "head_projection": "false"}),
     "sparse-embedding": ((), "single", {"pooling": "tokens", "head_terms": "256"}),
+    "multi-vector-embedding": ((), "single", {"pooling": "tokens"}),
     "ranking": (("score",), "pair", {}),
 }
 
@@ -78,7 +79,9 @@ def make_bytes(
     """The file of adapter `number` of `preset`, with some of its settings overridden: `noise` moves every tensor away
     from its start, where most presets change nothing."""
     task = task or make_task(backbone)
-    outputs = backbone.config.hidden_size if task.embeds else len(task.labels or LABELS)
+    config = backbone.config
+    widths = {"embedding": config.hidden_size, "sparse-embedding": config.token_size, "multi-vector-embedding": 128}
+    outputs = widths.get(task.type, len(task.labels or LABELS))
     _, parts = compose(backbone, preset, outputs, **overrides)
     generator = torch.Generator().manual_seed(number)
     tensors = {

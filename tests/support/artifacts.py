@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from peltier_adapters.answers import vectors
 from peltier_adapters.artifact.artifact import Artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
 from peltier_adapters.artifact.manifest import Golden, Manifest, TaskInput
@@ -70,7 +71,8 @@ def _make_artifact(
     chosen = find_preset(preset)
     given = _HEADS.get(task_type, {}) | fitting(preset, backbone.config) | (overrides or {})
     values = chosen.settings(given, backbone.config)
-    widths = {"embedding": backbone.config.hidden_size, "sparse-embedding": backbone.config.token_size}
+    config = backbone.config
+    widths = {"embedding": config.hidden_size, "sparse-embedding": config.token_size, "multi-vector-embedding": 12}
     unnamed = dict.fromkeys(widths, ()) | {"span": SPAN_LABELS, "ranking": ("score",)}
     labels = unnamed.get(task_type, tuple(labels))
     outputs = widths.get(task_type, len(labels))
@@ -112,6 +114,7 @@ _HEADS = {
     "span": {"pooling": "tokens"},
     "embedding": {"pooling": "mean", "head_projection": "false"},
     "sparse-embedding": {"pooling": "tokens", "head_terms": "24"},
+    "multi-vector-embedding": {"pooling": "tokens"},
 }
 # As ModernBERT's classifiers have it.
 _NORMED = {"hidden": True, "activation": "gelu", "normed": True}
@@ -159,7 +162,7 @@ def _golden(backbone: Backbone, resident: Resident, value: TaskInput) -> Golden:
         text = backbone.tokenizer.decode(draft.ids) or "a"
         tree = text_tree(text, backbone)
     output = forward(backbone, [Row(encoded, resident, tree=tree)])[0]
-    return Golden(input=value, output=tuple(output.logits.flatten().tolist()), text=text)
+    return Golden(input=value, output=tuple(vectors.recorded(task, output.logits).flatten().tolist()), text=text)
 
 
 def _random_tensors(manifest: Manifest, backbone: Backbone, seed: int) -> dict[str, torch.Tensor]:

@@ -112,6 +112,25 @@ def test_terms_learn_pairs(make_run: MakeRun, pairs: Callable[..., Data], bert: 
     assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics, abs=1e-5)
 
 
+@pytest.mark.parametrize("scored", [True, False])
+def test_vectors_of_tokens_learn_pairs(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone, scored: bool):
+    """With scores and without; the artifact is measured the same, and its golden examples prove it."""
+    data = pairs(train_scored=scored, scored=scored)
+    options = EmbeddingOptions(projection=12)
+    run = make_run("multi-vector-embedding", "lora", data=data, learning_rate=2e-2, epochs=8, embedding=options)
+    result = train(run)
+    assert set(result.metrics) == {*(("spearman", "pearson") if scored else ("mrr", "accuracy"))}
+    assert result.metrics["spearman"] > 0.6 if scored else result.metrics["mrr"] > 0.3
+    manifest = read_manifest(run.output)
+    assert (manifest.task.type, manifest.head.pooling, manifest.head.outputs) == (
+        "multi-vector-embedding", "tokens", 12,
+    )  # fmt: skip
+    artifact = load_artifact(run.output, bert)
+    assert check_golden(bert, artifact) == []
+    rows = prepare_evaluation(run.output, data.validation, run.backbone, {})
+    assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics, abs=1e-5)
+
+
 def test_the_flops_loss_leaves_fewer_terms(make_run: MakeRun, pairs: Callable[..., Data]):
     """A larger weight more so."""
     data, terms = pairs(train_scored=False, scored=False), []

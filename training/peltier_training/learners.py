@@ -35,7 +35,7 @@ from peltier_training.fit.preflight import check_baseline
 from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import BaselineTrainer, History, diverged, fit
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
-from peltier_training.models.model import Dropout, HeadedAdapter, PairAdapter, TextAdapter
+from peltier_training.models.model import Dropout, HeadedAdapter, PairAdapter, TextAdapter, TokenPairAdapter
 from peltier_training.report.cost import ParameterCounts
 from peltier_training.report.merging import Merging
 from peltier_training.report.page import write_file
@@ -159,7 +159,7 @@ def _create_model(run: Run, backbone: Backbone, task: TaskSpec) -> HeadedAdapter
     parts = preset.compose(settings, backbone.config, outputs=run.num_outputs(task.labels, backbone.config))
     kind: type[HeadedAdapter] | type[TextAdapter] = TextAdapter if backbone.config.generates else HeadedAdapter
     if task.embeds:
-        kind = PairAdapter
+        kind = TokenPairAdapter if task.type == "multi-vector-embedding" else PairAdapter
     torch.manual_seed(numbers.seed)
     dropout = Dropout(run.head_dropout, run.backbone_dropout)
     model = kind(backbone, parts, settings, seed=numbers.seed, dropout=dropout)

@@ -28,7 +28,7 @@ def scores(task: TaskSpec, logits: Tensor) -> Tensor:
             return logits.softmax(-2)
         case "multilabel":
             return logits.sigmoid()
-        case "regression" | "text2text" | "embedding" | "ranking" | "sparse-embedding":
+        case "regression" | "text2text" | "embedding" | "ranking" | "sparse-embedding" | "multi-vector-embedding":
             return logits
 
 

@@ -20,7 +20,7 @@ from peltier_adapters.artifact.source import ByteSource, MemorySource
 from peltier_adapters.errors import ArtifactError, sentences
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, part_problems, position_offset
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.tasks import MAX_VECTOR_SIZE, TaskSpec
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
@@ -75,8 +75,9 @@ class TrainingRecord(Spec):
 
 class Golden(Spec):
     """An input and the trainer's output for it, in float32: the logits of the labels, one token after another if the
-    task reads tokens; the values of an embedding, or the number and the logit of each term; on T5 the log-likelihoods
-    of the targets, and for text2text the mean log-probability of the tokens of `text`."""
+    task reads tokens; the values of an embedding, the number and the logit of each term, or the vectors of at most 16
+    tokens; on T5 the log-likelihoods of the targets, and for text2text the mean log-probability of the tokens of
+    `text`."""
 
     input: TaskInput
     output: Annotated[_Output, _FIRST_ERROR]
@@ -140,6 +141,8 @@ class Manifest(Spec):
             raise ValueError(
                 f"a head has terms if and only if the task is sparse-embedding; this {task.type} has {has}"
             )
+        if task.type == "multi-vector-embedding" and head.outputs > MAX_VECTOR_SIZE:
+            raise ValueError(f"{task.type} has vectors of at most {MAX_VECTOR_SIZE:,} values, not {head.outputs:,}")
         if (head.pooling == "tokens") != task.has_token_head:
             wanted = "of every token" if task.has_token_head else "of one vector for each input"
             raise ValueError(f"a {task.type} task needs a head {wanted}, not one with pooling {head.pooling!r}")
@@ -168,8 +171,9 @@ class Manifest(Spec):
             raise ValueError("golden examples have a text if and only if the task is text2text")
 
     def _is_output(self, output: Sequence[float]) -> bool:
-        if self.task.reads_tokens:
-            return len(output) > 0 and len(output) % self.task.num_outputs == 0
+        if self.task.has_output_per_token:
+            width = self.head.outputs if self.task.embeds else self.task.num_outputs
+            return len(output) > 0 and len(output) % width == 0
         return len(output) == (self.head.num_values if self.task.embeds else self.task.num_outputs)
 
     def _check_visible(self) -> None:

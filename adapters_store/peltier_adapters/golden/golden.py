@@ -22,7 +22,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
-from peltier_adapters.answers import embeddings, terms
+from peltier_adapters.answers import embeddings, terms, vectors
 from peltier_adapters.answers import labels as answers
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import text_tree
@@ -81,9 +81,13 @@ def golden_rows(backbone: Backbone, manifest: Manifest, resident: Resident) -> l
 
 
 def _other_num_tokens(manifest: Manifest, rows: Sequence[Row]) -> list[str]:
-    if not manifest.task.reads_tokens:
+    task = manifest.task
+    if not task.has_output_per_token:
         return []
-    sizes = [row.num_inputs * manifest.task.num_outputs for row in rows]
+    if task.embeds:
+        sizes = [vectors.num_recorded(row.num_inputs) * manifest.head.outputs for row in rows]
+    else:
+        sizes = [row.num_inputs * task.num_outputs for row in rows]
     return _other_sizes(sizes, [len(golden.output) for golden in manifest.golden])
 
 
@@ -100,12 +104,18 @@ def _encode(backbone: Backbone, task: TaskSpec, number: int, golden: Golden) -> 
         raise ArtifactError([f"golden example {number}: {error}"]) from None
 
 
+def keep_recorded(row: Row, output: RowOutput) -> RowOutput:
+    """The part of the output of one of `golden_rows` that the judges read, so that the rest can be freed."""
+    assert row.resident is not None, "golden rows have an adapter"
+    return RowOutput(vectors.recorded(row.resident.task, output.logits), output.gates)
+
+
 def judge_golden(
     backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput], twins: Sequence[Sequence[RowOutput]] = ()
 ) -> list[str]:
     """Why the outputs of `golden_rows` are not the recorded ones; empty if they are. `twins` are the outputs of
     `num_twins` twins; they are needed only if the check fails without them."""
-    found, bare = [output.logits for output in outputs[:-1]], outputs[-1].logits
+    *found, bare = [vectors.recorded(manifest.task, output.logits) for output in outputs]
     reasons = _not_finite(found) or _differences(
         backbone, manifest, found, _tolerance(backbone, manifest, found, twins)
     )
@@ -117,7 +127,7 @@ def judge_golden(
 def judge_stored(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput]) -> list[str]:
     """Like `judge_golden`, for an artifact that a server has accepted, maybe in another precision. Its weights are
     known to be right, so the check only measures how far this precision moves the outputs, without twins."""
-    found = [output.logits for output in outputs[:-1]]
+    found = [vectors.recorded(manifest.task, output.logits) for output in outputs[:-1]]
     allowed = _MAX_DIFFERENCE if backbone.precision in _TOLERANCES else _MAX_FLOAT32_DIFFERENCE
     return _not_finite(found) or _differences(backbone, manifest, found, allowed)
 
@@ -155,7 +165,7 @@ def _tolerance(
     if manifest.substitute_output is not None:
         return _MAX_DIFFERENCE  # its `SubstituteProof` shows that the weights are right, as for `judge_stored`
     moved = [
-        distance(manifest.task, twin.logits, logits)
+        distance(manifest.task, vectors.recorded(manifest.task, twin.logits), logits)
         for outputs in twins
         for twin, logits in zip(outputs[:-1], found, strict=True)
     ]
@@ -210,6 +220,8 @@ def distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
     embeddings the length of their difference, relative to the wanted one's."""
     if task.type == "sparse-embedding":
         return terms.relative_distance(logits, wanted)
+    if task.type == "multi-vector-embedding":
+        return vectors.relative_distance(logits, wanted)
     if task.type == "embedding":
         return embeddings.relative_distance(embeddings.read(task, logits), embeddings.read(task, wanted))
     scores = _judged(task, wanted)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
+from peltier_adapters.answers import vectors
 from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
 from peltier_adapters.artifact.label_tree import text_tree
 from peltier_adapters.artifact.manifest import BackboneRef, Golden, Manifest, TaskInput, TrainingRecord
@@ -118,7 +119,7 @@ def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequ
         texts = list(_texts(backbone, write(backbone, task, [Row(tokens, resident) for tokens in encoded]), inputs))
     trees = [None if text is None else text_tree(text, backbone) for text in texts]
     rows = [Row(tokens, resident, tree=tree) for tokens, tree in zip(encoded, trees, strict=True)]
-    outputs = [output.logits for output in forward(backbone, rows)]
+    outputs = [vectors.recorded(task, output.logits) for output in forward(backbone, rows)]
     if not all(bool(output.isfinite().all()) for output in outputs):
         raise AdapterError("the adapter's outputs are not finite")
     return [

@@ -14,29 +14,31 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec.maps import Spec
 
 MAX_NEW_TOKENS = 4096
-# A batch has a logit for each tag of each of its tokens: 16 MiB for 4,096 tokens.
+# A batch has a logit for each tag, or the values of a vector, for each of its tokens: 16 MiB for 4,096 tokens.
 MAX_TAGS = 1024
+MAX_VECTOR_SIZE = 1024
 MAX_BEAMS = 16
 LONGEST_ANSWER = 512
 MAX_TEMPERATURE = 2.0
 InputForm = Literal["single", "pair", "triple"]
 TaskType = Literal[
     "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking",
-    "sparse-embedding",
+    "sparse-embedding", "multi-vector-embedding",
 ]  # fmt: skip
 # The types of which each token has an output, those that embed a text and are trained on pairs of texts, and all types
 # that need an encoder's head.
 TOKEN_TYPES: frozenset[TaskType] = frozenset({"token-classification", "span"})
-EMBEDDING_TYPES: frozenset[TaskType] = frozenset({"embedding", "sparse-embedding"})
+EMBEDDING_TYPES: frozenset[TaskType] = frozenset({"embedding", "sparse-embedding", "multi-vector-embedding"})
 ENCODER_TYPES: frozenset[TaskType] = TOKEN_TYPES | EMBEDDING_TYPES | {"ranking"}
 # The types whose head reads each token.
-TOKEN_HEAD_TYPES: frozenset[TaskType] = TOKEN_TYPES | {"sparse-embedding"}
+TOKEN_HEAD_TYPES: frozenset[TaskType] = TOKEN_TYPES | {"sparse-embedding", "multi-vector-embedding"}
 SPAN_LABELS = ("start", "end")
 # The types that have inputs of one form.
 INPUTS_OF: Mapping[TaskType, InputForm] = {
     "token-classification": "single",
     "embedding": "single",
     "sparse-embedding": "single",
+    "multi-vector-embedding": "single",
     "span": "pair",
     "ranking": "pair",
 }
@@ -86,7 +88,8 @@ class TaskSpec(Spec):
     With `stride`, a text of more than `max_length` tokens is read in windows, for a task that reads tokens. Neighbours
     share `stride` tokens. Without, such a text is truncated.
 
-    With `normalized` an embedding has unit length. `span` is for spans; None stands for its defaults.
+    With `normalized` an embedding has unit length, which the vectors of a multi-vector embedding always have. `span` is
+    for spans; None stands for its defaults.
     """
 
     type: TaskType
@@ -196,6 +199,11 @@ class TaskSpec(Spec):
     def reads_tokens(self) -> bool:
         """Whether an input has an output for each token."""
         return self.type in TOKEN_TYPES
+
+    @property
+    def has_output_per_token(self) -> bool:
+        """Whether a row has an output for each of its tokens: where the task reads tokens, or their vectors."""
+        return self.reads_tokens or self.type == "multi-vector-embedding"
 
     @property
     def embeds(self) -> bool:

@@ -20,6 +20,7 @@ _PIPELINES = {
     "span": "question-answering",
     "embedding": "sentence-similarity",
     "sparse-embedding": "feature-extraction",
+    "multi-vector-embedding": "feature-extraction",
     "ranking": "text-ranking",
 }
 # The checkpoint of the backbone that Peltier names itself.

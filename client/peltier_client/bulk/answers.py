@@ -69,7 +69,8 @@ def find_kind(answers: Answers) -> JudgedType:
         return "classification"
     if any(prediction.answer is not None for prediction in found):
         return "span"
-    if any(prediction.embedding is not None or prediction.terms is not None for prediction in found):
+    embedded = ((prediction.embedding, prediction.terms, prediction.vectors) for prediction in found)
+    if any(form is not None for forms in embedded for form in forms):
         raise InvalidInput(f"{answers.task} answers embeddings, which have no right answer; see `peltier evaluate`")
     is_ranking = any(prediction.score is not None and prediction.text is None for prediction in found)
     return "ranking" if is_ranking else "text2text"

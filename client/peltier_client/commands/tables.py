@@ -303,6 +303,8 @@ def _answer(prediction: Prediction) -> str:
         return _shown_vector(prediction.embedding)
     if prediction.terms is not None:
         return _shown_terms(prediction.terms)
+    if prediction.vectors:
+        return f"{len(prediction.vectors)} vectors of {len(prediction.vectors[0])} values"
     if prediction.value is not None:
         return f"{prediction.value:.4g}"
     return "" if prediction.score is not None else "?"

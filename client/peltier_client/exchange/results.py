@@ -31,9 +31,10 @@ class Prediction(ResponseModel):
     """The prediction for one input. The task decides which fields are set; the others are None.
 
     Classification sets `label`, `score` and `scores`. Multilabel sets `labels` and `scores`. Regression sets `value`,
-    ranking `score`, embedding `embedding`, sparse embedding `terms`. A span sets `answer`, `start`, `end` and `score`,
-    token classification `entities`, and `truncated_at` if the text was truncated. Generation sets `text`, `score` and
-    `finish_reason`, and `label` or `value` if the text is one of the task's labels.
+    ranking `score`, embedding `embedding`, sparse embedding `terms`, multi-vector embedding `vectors`. A span sets
+    `answer`, `start`, `end` and `score`, token classification `entities`, and `truncated_at` if the text was
+    truncated. Generation sets `text`, `score` and `finish_reason`, and `label` or `value` if the text is one of the
+    task's labels.
     """
 
     label: str | None = None
@@ -43,6 +44,7 @@ class Prediction(ResponseModel):
     value: float | None = None
     embedding: list[float] | list[int] | None = None
     terms: list[Term] | None = None
+    vectors: list[list[float]] | None = None
     answer: str | None = None
     start: int | None = None
     end: int | None = None

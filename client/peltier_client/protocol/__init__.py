@@ -133,6 +133,7 @@ from peltier_client.protocol.predict import (
     Timings,
     TopP,
     Usage,
+    VectorsPrediction,
 )
 from peltier_client.protocol.reports import MAX_REPORT_BYTES, TrainingReport, VersionReport
 from peltier_client.protocol.rerank import (
@@ -349,6 +350,7 @@ __all__ = [
     "UnjudgedRow",
     "UploadedVersion",
     "Usage",
+    "VectorsPrediction",
     "VersionActivity",
     "VersionList",
     "VersionManifest",

@@ -82,6 +82,14 @@ class SparsePrediction(ResponseModel):
     gates: OptionalGates = None
 
 
+class VectorsPrediction(ResponseModel):
+    """A vector of unit length for each token. The largest cosine of each vector of a query with those of a document,
+    added up, says how relevant the document is. With `raw_scores` the vectors may have any length."""
+
+    vectors: list[list[float]]
+    gates: OptionalGates = None
+
+
 class TextPrediction(ResponseModel):
     """A generated text. `finish_reason` is "stop" at its end and "length" at `max_new_tokens`.
 
@@ -133,6 +141,7 @@ AnyPrediction = (
     | RankingPrediction
     | EmbeddingPrediction
     | SparsePrediction
+    | VectorsPrediction
     | TextPrediction
     | EntitiesPrediction
     | SpanPrediction

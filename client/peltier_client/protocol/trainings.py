@@ -14,7 +14,7 @@ from peltier_client.protocol.wire import OpenAIPage, RequestModel, ResponseModel
 
 TrainedType = Literal[
     "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking",
-    "sparse-embedding",
+    "sparse-embedding", "multi-vector-embedding",
 ]  # fmt: skip
 TrainingStatus = Literal["queued", "running", "paused", "evaluating", "publishing", "succeeded", "failed", "cancelled"]
 EventKind = Literal["state", "preflight", "progress", "checkpoint", "message"]

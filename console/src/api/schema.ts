@@ -118,8 +118,8 @@ export interface paths {
         put?: never;
         /**
          * Create Embeddings
-         * @description Embed texts: `model` is a task of dense or sparse embeddings, or `_backbone` for the backbone without an
-         *     adapter.
+         * @description Embed texts: `model` is a task of dense, sparse or multi-vector embeddings, or `_backbone` for the backbone
+         *     without an adapter.
          */
         post: operations["create_embeddings"];
         delete?: never;
@@ -388,7 +388,8 @@ export interface paths {
         put?: never;
         /**
          * Rerank
-         * @description Sort documents by their relevance for a query: `model` is a ranking task.
+         * @description Sort documents by their relevance for a query: `model` is a task of the type ranking or
+         *     multi-vector-embedding.
          */
         post: operations["rerank"];
         delete?: never;
@@ -2487,7 +2488,7 @@ export interface components {
         /**
          * Embedding
          * @description The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian. That of a
-         *     sparse-embedding task is a `SparseVector`.
+         *     sparse-embedding task is a `SparseVector`, that of a multi-vector-embedding task a vector for each token.
          */
         Embedding: {
             /**
@@ -2499,7 +2500,7 @@ export interface components {
             /** Index */
             index: number;
             /** Embedding */
-            embedding: number[] | number[] | string | components["schemas"]["SparseVector"];
+            embedding: number[] | number[] | string | components["schemas"]["SparseVector"] | number[][];
         };
         /**
          * EmbeddingPrediction
@@ -2519,7 +2520,7 @@ export interface components {
          *
          *     `user` is taken and not used. `truncate`, `priority`, `prompt_name` and the formats of integers are a prediction's
          *     and not OpenAI's. Without `truncate` a text that is too long is refused, because OpenAI's answers have no field to
-         *     report it. Sparse embeddings have one form for `float` and `base64`.
+         *     report it. Sparse and multi-vector embeddings have one form for `float` and `base64`.
          */
         EmbeddingRequest: {
             /** Model */
@@ -3002,7 +3003,7 @@ export interface components {
                 [key: string]: string;
             } | null;
             /** Task Type */
-            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking" | "sparse-embedding") | null;
+            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking" | "sparse-embedding" | "multi-vector-embedding") | null;
             /** Text Columns */
             text_columns?: string[] | null;
             /** Label Column */
@@ -3902,7 +3903,7 @@ export interface components {
             timings_ms: components["schemas"]["Timings"];
             batch: components["schemas"]["BatchInfo"];
             /** Predictions */
-            predictions: (components["schemas"]["ClassificationPrediction"] | components["schemas"]["MultilabelPrediction"] | components["schemas"]["RegressionPrediction"] | components["schemas"]["RankingPrediction"] | components["schemas"]["EmbeddingPrediction"] | components["schemas"]["SparsePrediction"] | components["schemas"]["TextPrediction"] | components["schemas"]["EntitiesPrediction"] | components["schemas"]["SpanPrediction"])[];
+            predictions: (components["schemas"]["ClassificationPrediction"] | components["schemas"]["MultilabelPrediction"] | components["schemas"]["RegressionPrediction"] | components["schemas"]["RankingPrediction"] | components["schemas"]["EmbeddingPrediction"] | components["schemas"]["SparsePrediction"] | components["schemas"]["VectorsPrediction"] | components["schemas"]["TextPrediction"] | components["schemas"]["EntitiesPrediction"] | components["schemas"]["SpanPrediction"])[];
         };
         /**
          * PublishOptions
@@ -5131,7 +5132,7 @@ export interface components {
             /** Task */
             task: string;
             /** Task Type */
-            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking" | "sparse-embedding") | null;
+            task_type?: ("classification" | "multilabel" | "regression" | "text2text" | "token-classification" | "span" | "embedding" | "ranking" | "sparse-embedding" | "multi-vector-embedding") | null;
             /** Preset */
             preset?: string | null;
             /** Recipe */
@@ -5298,6 +5299,19 @@ export interface components {
             truncated_inputs: number;
             /** Completion Tokens */
             completion_tokens?: number | null;
+        };
+        /**
+         * VectorsPrediction
+         * @description A vector of unit length for each token. The largest cosine of each vector of a query with those of a document,
+         *     added up, says how relevant the document is. With `raw_scores` the vectors may have any length.
+         */
+        VectorsPrediction: {
+            /** Vectors */
+            vectors: number[][];
+            /** Gates */
+            gates?: {
+                [key: string]: (number | null)[];
+            } | null;
         };
         /**
          * VersionActivity

@@ -10,7 +10,14 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.golden.golden import create_twin, golden_rows, is_rounded, judge_golden, num_twins
+from peltier_adapters.golden.golden import (
+    create_twin,
+    golden_rows,
+    is_rounded,
+    judge_golden,
+    keep_recorded,
+    num_twins,
+)
 from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import ArtifactRefused, InferenceFailed
@@ -142,7 +149,8 @@ class Publisher:
         unknown = None if self._store.catalog.holds(owned) else artifact
         async with self._slots.lease(owned, owned.tenant, unknown) as lease:
             rows = await asyncio.to_thread(golden_rows, self._loader.backbone, artifact.manifest, lease.resident)
-            return list((await self._batcher.compute(rows, Terms(owned.tenant))).outputs)
+            outcome = await self._batcher.compute(rows, Terms(owned.tenant), reduce=keep_recorded)
+            return list(outcome.outputs)
 
     async def _run_twin(self, artifact: Artifact, number: int, tenant: str) -> list[RowOutput]:
         twin = await asyncio.to_thread(create_twin, self._loader.backbone, artifact, number)

@@ -80,25 +80,27 @@ def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
 
 class AnswerForm(NamedTuple):
     """How outputs are read as predictions of a task: with the scores of the `top_k` best labels or of all, and with
-    embeddings in `base64` or as numbers."""
+    embeddings in `base64` or as numbers. If it `ranks`, an output is the score of a document."""
 
     task: TaskSpec
     parameters: Parameters
     top_k: int | None = None
     base64: bool = False
+    ranks: bool = False
 
 
 class AnswerSize(NamedTuple):
     """The maximum size of an answer.
 
     The prediction for an input has at most `num_values` values (scores, tokens, dimensions or terms) and
-    `prediction_bytes` bytes. With one value it has at most `least_bytes`. If all labels of a multilabel task apply, if
-    each token of a row is an entity, or if a whole context is the answer, it has `names_bytes` more.
+    `prediction_bytes` bytes, of vectors of tokens in the mean of all inputs. With one value it has at most
+    `least_bytes`. If all labels of a multilabel task apply, if each token of a row is an entity, or if a whole context
+    is the answer, it has `names_bytes` more.
     """
 
     num_inputs: int
     num_values: int
-    values: Literal["scores", "tokens", "entities", "spans", "dimensions", "terms"]
+    values: Literal["scores", "tokens", "entities", "spans", "dimensions", "terms", "vectors"]
     prediction_bytes: int
     least_bytes: int
     names_bytes: int = 0
@@ -115,6 +117,8 @@ class AnswerSize(NamedTuple):
         helps = []
         if self.num_inputs > 1 or not is_alone:
             helps.append("send fewer inputs in a request")
+        if self.values == "vectors":
+            helps.append("send shorter texts")
         if self.values in _SMALLER and _PROVENANCE_BYTES + self.num_inputs * self.least_bytes <= left:
             helps.append(f"set a smaller {_SMALLER[self.values]}")
         return f": {', or '.join(helps)}" if helps else ""
@@ -140,6 +144,11 @@ class AnswerMeasure:
             return self.of_base64(num_inputs, count_dimensions(entry, parameters))
         if entry.task.type == "embedding":
             return self.of_embeddings(num_inputs, count_dimensions(entry, parameters), parameters)
+        if entry.task.type == "multi-vector-embedding":
+            # The number of vectors is known once the texts are tokenised.
+            every = _PREDICTION_BYTES + _NUMBER_BYTES
+            least = AnswerSize(num_inputs, 0, "scores", every, every)
+            return least if form.ranks else self.of_vectors(num_inputs, num_inputs, entry.num_dimensions, parameters)
         if entry.task.type == "sparse-embedding":
             return self.of_terms(num_inputs, min(form.top_k or entry.num_dimensions, entry.num_dimensions), parameters)
         return (
@@ -185,10 +194,16 @@ class AnswerMeasure:
         around, one = _PREDICTION_BYTES + self._of_gates(parameters), _TERM_BYTES + self.token_bytes + _NUMBER_BYTES
         return AnswerSize(num_inputs, num_terms, "terms", around + num_terms * one, around + one)
 
+    def of_vectors(self, num_inputs: int, num_vectors: int, num_dimensions: int, parameters: Parameters) -> AnswerSize:
+        """The size of multi-vector embeddings that have so many vectors together."""
+        around, one = _PREDICTION_BYTES + self._of_gates(parameters), num_dimensions * (_NUMBER_BYTES + 1) + 2
+        every = around + math.ceil(num_vectors * one / num_inputs)
+        return AnswerSize(num_inputs, 0, "vectors", every, around + one)
+
     def of_scores(self, num_inputs: int, labels: LabelBytes, form: AnswerForm) -> AnswerSize:
         """The size of labels with their scores. `AnswerBudget.take_names` counts the labels that apply in a multilabel
         task, when they are known."""
-        task, parameters, top_k, _ = form
+        task, parameters, top_k, *_ = form
         shown = len(labels) if top_k is None else min(top_k, len(labels))
         around = _PREDICTION_BYTES + (0 if task.type == "multilabel" else labels.of_longest(1))
         around += self._of_gates(parameters)
@@ -259,6 +274,12 @@ class AnswerBudget:
     def _count(self, num_bytes: int) -> None:
         self._context.reserve(self.taken_bytes + num_bytes)
         self.taken_bytes += num_bytes
+
+    def change(self, size: AnswerSize, other: AnswerSize) -> AnswerSize:
+        """Counts a part of another size in the place of one that was taken. Raises the same errors as `take`."""
+        self.taken_bytes -= size.num_bytes
+        self.take(other)
+        return other
 
     def give_back(self, size: AnswerSize, num_windows: int) -> None:
         """Returns the bytes and windows of one part, because the server computes it again."""

@@ -22,6 +22,7 @@ from peltier_server.inference.tokenizing import InputReader
 _DEFAULTS = Parameters()
 _TOKENS: frozenset[TaskType] = frozenset({"token-classification"})
 _DENSE: frozenset[TaskType] = frozenset({"embedding"})
+_VECTORS: frozenset[TaskType] = frozenset({"embedding", "multi-vector-embedding"})
 # The types of tasks that read a parameter, and those that do not.
 _ONLY_FOR: Mapping[str, frozenset[TaskType]] = {
     "aggregation": _TOKENS,
@@ -31,7 +32,7 @@ _ONLY_FOR: Mapping[str, frozenset[TaskType]] = {
     "precision": _DENSE,
     "prompt_name": EMBEDDING_TYPES,
 }
-_NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": TOKEN_TYPES | _DENSE, "raw_scores": _TOKENS}
+_NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": TOKEN_TYPES | _VECTORS, "raw_scores": _TOKENS}
 # The parameters of generated texts.
 _OF_TEXTS = ("max_new_tokens", "num_beams", "temperature", "top_p", "seed")
 # Below this temperature sampling nearly always takes the likeliest token, and a division by it would overflow.
@@ -55,7 +56,7 @@ class PredictionRequest:
     `arrived_at` is in seconds of `time.monotonic`, and `stream` gets the text while it is generated. The `reader` also
     serves other tasks of the same HTTP request. `is_counted` says that the caller has counted the inputs as in
     progress. `first_row` is the place of the first input in the HTTP request. A shadow's answer is for nobody, so it
-    counts for no quota.
+    counts for no quota. If it `ranks`, the last input is a query, and the answer has a score for each of the others.
     """
 
     target: ResolvedTask
@@ -68,6 +69,7 @@ class PredictionRequest:
     is_counted: bool = False
     first_row: int = 0
     is_shadow: bool = False
+    ranks: bool = False
 
     @property
     def tenant(self) -> str:

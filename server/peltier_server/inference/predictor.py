@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
+from peltier_adapters.answers import vectors
 from peltier_adapters.answers.entities import tag_row
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
@@ -62,7 +63,7 @@ from peltier_server.inference.text_stream import StreamedText
 from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.ticket import RowsOutcome, Terms
+from peltier_server.queue.ticket import Reduce, RowsOutcome, Terms
 from peltier_server.residency.leases import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.tracing import RequestTrace
@@ -179,6 +180,13 @@ class Predictor:
         budget = budget or self.open_answer(target.context)
         return await self._attempt(PredictionRequest(target, inputs, parameters, budget))
 
+    async def score(
+        self, target: ResolvedTask, query: str, documents: Sequence[str], parameters: Parameters, budget: AnswerBudget
+    ) -> Prediction:
+        """The score of each document for a query, by the vectors of their tokens (`vectors.similarity`)."""
+        self.check_count(len(documents), "documents")
+        return await self._attempt(PredictionRequest(target, (*documents, query), parameters, budget, ranks=True))
+
     async def predict_item(  # noqa: PLR0913 - what an item of a mixed request has
         self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget,
         reader: InputReader | None = None, *, row: int = 0,
@@ -226,7 +234,9 @@ class Predictor:
         context = RequestContext(request.target.context.request_id, known_caller=request.target.context.known_caller)
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
         target = ResolvedTask(request.target.reference, context, entry)
-        copy = PredictionRequest(target, request.inputs, parameters, self.open_answer(context), is_shadow=True)
+        copy = PredictionRequest(
+            target, request.inputs, parameters, self.open_answer(context), is_shadow=True, ranks=request.ranks
+        )
         with self._limits.quarantine.attempt(request.tenant, entry):
             try:
                 return await self._predict(entry, copy)
@@ -296,6 +306,10 @@ class Predictor:
                 self._slots.prefetch(entry.owned, tenant)
             encoded = await self._encode(request, task)
             num_tokens = sum(len(row) for rows in encoded for row in rows)
+            if task.type == "multi-vector-embedding" and not request.ranks:
+                size = budget.change(
+                    size, self._measure.of_vectors(len(encoded), num_tokens, entry.num_dimensions, form.parameters)
+                )
             enforcer, num_written = self._limits.preparation.enforcer, _max_written(decoding, encoded)
             spending = nullcontext() if request.is_shadow else enforcer.spend(tenant, num_tokens + num_written)
             async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
@@ -326,7 +340,9 @@ class Predictor:
         check_parameters(task, parameters)
         if request.stream is not None:
             check_stream(decoding)
-        form = AnswerForm(task, parameters, request.top_k(task, self._limits.default_top_k), request.budget.base64)
+        form = AnswerForm(
+            task, parameters, request.top_k(task, self._limits.default_top_k), request.budget.base64, request.ranks
+        )
         size = self._measure.of_answer(entry, request.inputs, form, decoding)
         return decoding, form, size
 
@@ -354,10 +370,32 @@ class Predictor:
             inputs = None
             if len(rows) > len(encoded):
                 inputs = [number for number, own in enumerate(encoded) for _ in own]
-            gates, reduce = parameters.return_gates, tag_row if task.type == "token-classification" else None
+            if request.ranks:
+                return await self._score(rows, terms, parameters)
+            gates, reduce = parameters.return_gates, _reducer(task, parameters)
             return await self._batcher.compute(rows, terms, inputs=inputs, record_gates=gates, reduce=reduce)
         listener = None if request.stream is None else request.stream.on_progress
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
+
+    async def _score(self, rows: Sequence[Row], terms: Terms, parameters: Parameters) -> RowsOutcome[Any]:
+        """The scores of all rows but the last for the last one, which is the query. The vectors of a row are freed with
+        its batch."""
+        asked = await self._batcher.compute(rows[-1:], terms, reduce=vectors.read_row)
+        score = partial(vectors.score_row, query=asked.outputs[0].logits, mean=not parameters.raw_scores)
+        found = await self._batcher.compute(rows[:-1], terms, reduce=score)
+        return found._replace(
+            queue_seconds=asked.queue_seconds + found.queue_seconds,
+            compute_seconds=asked.compute_seconds + found.compute_seconds,
+        )
+
+
+def _reducer(task: TaskSpec, parameters: Parameters) -> Reduce | None:
+    """What makes the part of an output that an answer of the task needs; None if it needs the whole output."""
+    if task.type == "token-classification":
+        return tag_row
+    if task.type == "multi-vector-embedding":
+        return partial(vectors.read_row, raw=parameters.raw_scores)
+    return None
 
 
 def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease[Resident], outcome: RowsOutcome[Any]) -> None:

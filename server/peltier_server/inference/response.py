@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from peltier_adapters.answers import embeddings, terms
+from peltier_adapters.answers import embeddings, terms, vectors
 from peltier_adapters.answers.entities import TaggedRow, find_entities, join_windows
 from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
@@ -104,7 +104,7 @@ class AnswerReader:
 
 def _read_scores(tokenizer: Tokenizer, form: AnswerForm, output: RowOutput) -> OnePrediction:
     """The prediction for the logits of a row."""
-    task, parameters, top_k, _ = form
+    task, parameters, top_k, *_ = form
     found: dict[str, Any]
     if task.type == "ranking":
         found = ranking_answer(output.logits, raw_scores=parameters.raw_scores)
@@ -112,6 +112,8 @@ def _read_scores(tokenizer: Tokenizer, form: AnswerForm, output: RowOutput) -> O
         found = {"embedding": _embedding_values(form, output)}
     elif task.type == "sparse-embedding":
         found = {"terms": terms.answer(terms.read(output.logits, top_k, raw=parameters.raw_scores), tokenizer)}
+    elif task.type == "multi-vector-embedding":
+        found = {"score": float(output.logits)} if form.ranks else {"vectors": vectors.to_lists(output.logits)}
     else:
         found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=top_k)
     if parameters.return_gates and output.gates is not None:

@@ -86,34 +86,44 @@ def check_document_length(target: ResolvedTask, max_tokens: int | None) -> None:
 
 
 async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> RankedDocuments:
-    """Rank documents by relevance. Documents with equal scores keep their order. Raises `InvalidInput` if `target` is
-    not a ranking task."""
+    """Rank documents by relevance: by the head of a ranking task, or by the vectors of a multi-vector-embedding task.
+    Documents with equal scores keep their order. Raises `InvalidInput` if `target` is another task."""
     task = target.entry.task
-    if task.type != "ranking":
+    if task.type not in ("ranking", "multi-vector-embedding"):
         name = str(target.reference)
-        raise InvalidInput(f"task {name!r} is of type {task.type}; only a ranking task ranks documents")
+        raise InvalidInput(
+            f"task {name!r} is of type {task.type}; only ranking and multi-vector-embedding tasks rank documents"
+        )
     query, documents, parameters, num_repeated = asked
     predictor.check_count(len(documents), "documents")
     budget = predictor.open_answer(target.context)
     if num_repeated != 0:
         budget.take_texts(documents, "documents", num_repeated)
     try:
-        prediction = await predictor.predict(target, [(query, document) for document in documents], parameters, budget)
+        if task.type == "ranking":
+            pairs = [(query, document) for document in documents]
+            prediction = await predictor.predict(target, pairs, parameters, budget)
+        else:
+            prediction = await predictor.score(target, query, documents, parameters, budget)
     except PeltierError as error:
-        raise _of_documents(error) from error
+        raise _of_documents(error, len(documents)) from error
     scores = [found["score"] for found in prediction.predictions if isinstance(found, dict)]
     return RankedDocuments(prediction, sorted(enumerate(scores), key=lambda pair: -pair[1]))
 
 
-def _of_documents(error: PeltierError) -> PeltierError:
-    """The error in terms of documents."""
-    message, *details = (_INPUT.sub("document", reason) for reason in (error.message, *error.details))
+def _of_documents(error: PeltierError, num_documents: int) -> PeltierError:
+    """The error in terms of documents, after which the query is an input of its own."""
+    message, *details = (
+        _INPUT.sub("document", reason.replace(f"input {num_documents}: ", "query: "))
+        for reason in (error.message, *error.details)
+    )
     return type(error)(message, details, retry_after=error.retry_after)
 
 
 @router.post("/v1/rerank", response_model=RerankResponse, responses=_RESPONSES)
 async def rerank(body: RerankRequest, request: Request) -> Response:
-    """Sort documents by their relevance for a query: `model` is a ranking task."""
+    """Sort documents by their relevance for a query: `model` is a task of the type ranking or
+    multi-vector-embedding."""
     service, texts = accept(request), body.texts
     target = resolve(request, service, body.model)
     check_document_length(target, body.max_tokens_per_doc)

@@ -7,7 +7,7 @@ from functools import partial
 from peltier_adapters.artifact.artifact import Artifact, load_stored, read_artifact
 from peltier_adapters.artifact.source import ByteSource
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.golden.golden import golden_rows, judge_stored
+from peltier_adapters.golden.golden import golden_rows, judge_stored, keep_recorded
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
 from peltier_adapters.spec.cost import AdapterCost
@@ -102,7 +102,7 @@ class ProvingLoader:
         backbone, manifest = self._loader.backbone, artifact.manifest
         resident = await self._loader.install(artifact)
         rows = await asyncio.to_thread(golden_rows, backbone, manifest, resident)
-        outcome = await self._batcher.compute(rows, Terms(tenant))
+        outcome = await self._batcher.compute(rows, Terms(tenant), reduce=keep_recorded)
         if reasons := judge_stored(backbone, manifest, outcome.outputs):
             raise ArtifactError(reasons)
         self._proved.add(artifact.digest)

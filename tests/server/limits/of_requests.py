@@ -164,6 +164,16 @@ def _(servers: Servers) -> Met:
         return other.predict([TEXT] * 8)
 
 
+@probe("bytes of the vectors in the answer, known before they are computed")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_answer_bytes=8192) as other:
+        data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="multi-vector-embedding")
+        other.upload(data, name="vectors").raise_for_status()
+        small = replace(other, task="vectors")
+        assert small.predict([TEXT]).status_code == 200
+        return small.predict([TEXT * 4] * 8)
+
+
 @probe("bytes of the labels that apply to the inputs of a multilabel task, in the same answer")
 def _(servers: Servers) -> Met:
     labels = [f"{number:0250}" for number in range(300)]

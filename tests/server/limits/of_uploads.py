@@ -101,6 +101,15 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "bitfit", make_tags))
 
 
+@probe("values of a vector of a multi-vector embedding", "peltier_adapters.spec.tasks.MAX_VECTOR_SIZE")
+def _(servers: Servers) -> Met:
+    def widen(manifest: dict[str, Any]) -> None:
+        manifest["task"] |= {"type": "multi-vector-embedding", "labels": []}
+        manifest["parts"][-1] |= {"pooling": "tokens", "outputs": 1025}
+
+    return servers.bert.upload(_changed(servers, "bitfit", widen))
+
+
 @probe("terms of a sparse embedding", "peltier_adapters.spec.head.MAX_TERMS")
 def _(servers: Servers) -> Met:
     def add_terms(manifest: dict[str, Any]) -> None:

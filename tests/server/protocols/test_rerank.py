@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
+import numpy as np
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client import Client, InvalidInput
@@ -20,10 +21,11 @@ DOCUMENTS = ["bad", "a good film", "the plot was not very good , and the actor i
 def listening(
     listen: Listen, bert: Backbone, bert_directory: object, make_artifact: MakeArtifact
 ) -> Iterator[Listening]:
-    """A ranking task and a classification of pairs."""
+    """A ranking task, a classification of pairs, and vectors of tokens."""
     with listen(backbone=str(bert_directory)) as started:
         started.upload(make_artifact(bert, "lora", task_type="ranking", inputs="pair", name="rank"))
         started.upload(make_artifact(bert, "lora", inputs="pair", name="pairs"))
+        started.upload(make_artifact(bert, "lora", task_type="multi-vector-embedding", name="vectors", max_length=24))
         yield started
 
 
@@ -70,6 +72,46 @@ def test_the_shape_of_text_embeddings_inference(listening: Listening) -> None:
     assert raw == pytest.approx(dict(enumerate(predicted(listening, raw_scores=True))))
 
 
+def similarities(listening: Listening) -> list[float]:
+    """Of the query with each document: the mean over its vectors of their largest cosine with one of the document's,
+    from the vectors of the native route."""
+    requests = [{"task": "vectors", "input": text} for text in (QUERY, *DOCUMENTS)]
+    body = {"requests": [*requests, {"task": "rank", "input": [QUERY, "bad"]}]}
+    *found, ranked = httpx2.post(f"{listening.url}/v1/predict", json=body, timeout=30).json()["results"]
+    assert ranked["predictions"][0]["score"] == pytest.approx(predicted(listening)[0])
+    query, *documents = (np.array(one["predictions"][0]["vectors"]) for one in found)
+    assert np.linalg.norm(query, axis=1) == pytest.approx(1)
+    return [float((query @ document.T).max(1).mean()) for document in documents]
+
+
+def test_vectors_of_tokens_sort_documents(listening: Listening) -> None:
+    """By MaxSim of the vectors that a prediction has, in both shapes; raw scores are sums over the query's tokens."""
+    scores = similarities(listening)
+    answer = post(listening, "/v1/rerank", model="vectors", query=QUERY, documents=DOCUMENTS).json()
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])
+    assert order.index(1) < order.index(3)
+    assert [one["index"] for one in answer["results"]] == order
+    assert [one["relevance_score"] for one in answer["results"]] == pytest.approx(sorted(scores, reverse=True))
+    body = {"adapter_id": "vectors", "query": QUERY, "texts": DOCUMENTS, "raw_scores": True}
+    raw = {one["index"]: one["score"] for one in post(listening, "/rerank", **body).json()}
+    num_tokens = post(listening, "/v1/tasks/vectors/predict", inputs=QUERY).json()["usage"]["tokens"]
+    assert raw == pytest.approx({index: num_tokens * score for index, score in enumerate(scores)}, rel=1e-5)
+    assert answer["usage"]["total_tokens"] == num_tokens + sum(
+        post(listening, "/v1/tasks/vectors/predict", inputs=document).json()["usage"]["tokens"]
+        for document in DOCUMENTS
+    )
+
+
+def test_a_query_that_is_too_long_is_named(listening: Listening) -> None:
+    """And a document, by its place."""
+    long = "good " * 30
+    body = {"model": "vectors", "truncate": False}
+    for query, documents, named in ((long, DOCUMENTS, "query: "), (QUERY, ["bad", long], "document 1: ")):
+        answer = post(listening, "/v1/rerank", **body, query=query, documents=documents)
+        assert answer.status_code == 422
+        assert answer.json()["error"]["message"].startswith(named)
+
+
 def test_fields_of_other_clients_change_nothing(listening: Listening) -> None:
     """Those of Cohere's, Jina's and text-embeddings-inference's clients, where the answer stays the same."""
     body = {"model": "rank", "query": QUERY, "documents": DOCUMENTS}
@@ -92,7 +134,7 @@ def test_the_client_ranks(listening: Listening) -> None:
         found = client.rerank("rank", QUERY, DOCUMENTS, top_n=3)
         assert len(found) == 3
         assert found[0].relevance_score == max(predicted(listening))
-        with pytest.raises(InvalidInput, match="task 'pairs' is of type classification; only a ranking task ranks"):
+        with pytest.raises(InvalidInput, match="task 'pairs' is of type classification; only ranking and multi-vec"):
             client.rerank("pairs", QUERY, DOCUMENTS)
 
 
@@ -121,7 +163,7 @@ def test_repeated_documents_count_in_the_answer(
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ({"model": "pairs", "query": "a", "documents": ["b"]}, 422, "only a ranking task ranks documents"),
+        ({"model": "pairs", "query": "a", "documents": ["b"]}, 422, "only ranking and multi-vector-embedding tasks rank"),
         ({"model": "none", "query": "a", "documents": ["b"]}, 404, "none"),
         ({"model": "rank", "query": "a", "documents": []}, 422, "must be a non-empty list of texts"),
         ({"model": "rank", "query": "a", "documents": ["b"], "top_n": 0}, 422, "top_n"),

@@ -86,8 +86,8 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
     if not isinstance(method, Baseline):
         check_settings(settings, config)
         method.compose(settings, config, outputs=outputs)
-    elif run.task_type == "sparse-embedding":
-        raise TrainingError(f"preset {run.preset!r} trains no vocabulary head; a sparse-embedding needs an adapter")
+    elif run.task_type in ("sparse-embedding", "multi-vector-embedding"):
+        raise TrainingError(f"preset {run.preset!r} trains no head of it; {run.task_type} needs an adapter")
     elif run.dtype == "int8":
         raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
 

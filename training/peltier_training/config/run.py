@@ -15,7 +15,7 @@ from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.bulk.data_file import near_path
 from typer import Option
 
-from peltier_training.config.task_options import EmbeddingOptions, TextOptions
+from peltier_training.config.task_options import DEFAULT_VECTOR_SIZE, EmbeddingOptions, TextOptions
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
 
@@ -27,6 +27,7 @@ BEST_METRICS: dict[TaskType, str] = {
     "ranking": "ndcg@10",
     "embedding": "spearman",
     "sparse-embedding": "spearman",
+    "multi-vector-embedding": "spearman",
     "span": "f1",
     "token-classification": "f1",
 }
@@ -38,6 +39,7 @@ METRICS: dict[TaskType, tuple[str, ...]] = {
     "ranking": ("mrr", "ndcg@10"),
     "embedding": ("spearman", "pearson", "mrr", "accuracy"),
     "sparse-embedding": ("spearman", "pearson", "mrr", "accuracy", "terms"),
+    "multi-vector-embedding": ("spearman", "pearson", "mrr", "accuracy"),
     "span": ("exact_match", "f1"),
     "token-classification": ("f1", "precision", "recall"),
 }
@@ -275,6 +277,8 @@ class Run:
         """The outputs of the head of a task with these labels."""
         if self.task_type == "embedding":
             return self.embedding.projection or config.hidden_size
+        if self.task_type == "multi-vector-embedding":
+            return self.embedding.projection or DEFAULT_VECTOR_SIZE
         if self.task_type == "sparse-embedding":
             return config.token_size
         return len(labels)

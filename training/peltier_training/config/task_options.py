@@ -10,7 +10,15 @@ from typing import Annotated, Literal
 
 from peltier_adapters.spec.head import MAX_TERMS
 from peltier_adapters.spec.maps import MAX_SIZE
-from peltier_adapters.spec.tasks import EMBEDDING_TYPES, MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE, InputForm, TaskType
+from peltier_adapters.spec.tasks import (
+    EMBEDDING_TYPES,
+    MAX_BEAMS,
+    MAX_NEW_TOKENS,
+    MAX_TEMPERATURE,
+    MAX_VECTOR_SIZE,
+    InputForm,
+    TaskType,
+)
 from typer import Option
 
 from peltier_training.errors import TrainingError
@@ -25,10 +33,13 @@ _SPARSE: frozenset[TaskType] = frozenset({"sparse-embedding"})
 # The types that have an option of embeddings, but for those of dense ones.
 _OPTION_TYPES: Mapping[str, frozenset[TaskType]] = {
     "temperature": EMBEDDING_TYPES,
+    "projection": frozenset({"embedding", "multi-vector-embedding"}),
     "terms": _SPARSE,
     "flops_weight": _SPARSE,
 }
 DEFAULT_TERMS = 256
+# As in ColBERT (Khattab and Zaharia 2020, section 4.1).
+DEFAULT_VECTOR_SIZE = 128
 _CLOSED: tuple[TaskType, ...] = ("classification", "regression")
 _SENTENCE = "sentence: {text}"
 _TWO_SENTENCES = "sentence1: {text} sentence2: {pair}"
@@ -131,7 +142,10 @@ class EmbeddingOptions:
 
     projection: Annotated[
         int | None,
-        Option(help="Project the pooled vector to this many values. Default: the pooled vector is the embedding."),
+        Option(
+            help="Project the pooled vector, or each token's vector of a multi-vector embedding, to this many values. "
+            "Default: the pooled vector is the embedding; 128 for each token."
+        ),
     ] = None
     normalize: Annotated[
         bool | None, Option("--normalize/--no-normalize", help="Answer vectors of unit length. Default: yes.")
@@ -186,6 +200,8 @@ class EmbeddingOptions:
             raise TrainingError(f"flops_weight is {self.flops_weight}; it must be a number from 0")
         if self.projection is not None and not 1 <= self.projection <= MAX_SIZE:
             raise TrainingError(f"projection is {self.projection}; it must be from 1 to {MAX_SIZE}")
+        if task_type == "multi-vector-embedding" and (self.projection or 0) > MAX_VECTOR_SIZE:
+            raise TrainingError(f"projection is {self.projection}; {task_type} has at most {MAX_VECTOR_SIZE} values")
         if self.temperature is not None and not 0 < self.temperature < math.inf:
             raise TrainingError(f"temperature is {self.temperature}; it must be a number above 0")
         assert self.dimensions is not None

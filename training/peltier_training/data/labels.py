@@ -26,6 +26,7 @@ _UNNAMED: dict[TaskType, tuple[str, ...]] = {
     "span": SPAN_LABELS,
     "embedding": (),
     "sparse-embedding": (),
+    "multi-vector-embedding": (),
 }
 _COMMON_SEPARATORS = "|;,"  # a text with one of them may be one label or several
 

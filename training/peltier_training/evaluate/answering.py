@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from peltier_adapters.answers import embeddings, terms
+from peltier_adapters.answers import embeddings, terms, vectors
 from peltier_adapters.answers.entities import find_entities, join_windows, tag_row
 from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
@@ -45,6 +45,8 @@ def _answer_row(task: TaskSpec, logits: Tensor, tokenizer: Tokenizer) -> dict[st
         return {"embedding": embeddings.to_list(embeddings.read(task, logits))}
     if task.type == "sparse-embedding":
         return {"terms": terms.answer(terms.read(logits), tokenizer)}
+    if task.type == "multi-vector-embedding":
+        return {"vectors": vectors.to_lists(vectors.read(logits))}
     return answer(task, logits)
 
 

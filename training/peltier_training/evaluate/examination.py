@@ -27,7 +27,7 @@ from peltier_training.data.rows import TaggedText, context_windows, encode_examp
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import metrics, text_examination
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
-from peltier_training.evaluate.similarity import Cosines, Similarity, TermProducts
+from peltier_training.evaluate.similarity import Cosines, LateInteraction, Similarity, TermProducts
 
 Windows = Sequence[Sequence[Encoded]]
 JudgeLogits = Callable[[Sequence[Tensor]], Evaluation]
@@ -111,6 +111,8 @@ def _similarity(backbone: Reader, task: TaskSpec, outputs: Sequence[Tensor]) -> 
     if task.type == "sparse-embedding":
         products = TermProducts(outputs, backbone.config.vocab_size)
         return products, {"terms": products.num_terms}
+    if task.type == "multi-vector-embedding":
+        return LateInteraction(outputs), {}
     vectors = torch.stack(list(outputs))
     return Cosines(vectors.view(-1, 2, vectors.shape[-1]).numpy()), {}
 

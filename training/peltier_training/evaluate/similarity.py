@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from peltier_adapters.answers import terms
+from peltier_adapters.answers import terms, vectors
 from torch import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -84,3 +84,24 @@ class TermProducts:
         places = torch.stack((rows, torch.cat([one.indices for one in chosen])))
         weights = torch.cat([one.weights for one in chosen])
         return torch.sparse_coo_tensor(places, weights, (len(chosen), self.vocab_size), check_invariants=True)
+
+
+class LateInteraction:
+    """The mean MaxSim of texts (`vectors.similarity`). `outputs` [tokens, size] are those of each text of each pair,
+    one after the other."""
+
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        self._first = [vectors.read(output) for output in outputs[::2]]
+        self._second = [vectors.read(output) for output in outputs[1::2]]
+
+    def of_pairs(self) -> Array:
+        pairs = zip(self._first, self._second, strict=True)
+        return np.array([float(vectors.similarity(first, second)) for first, second in pairs])
+
+    def between(self, firsts: range, seconds: Array) -> Array:
+        chosen = [self._second[number] for number in seconds.tolist()]
+        starts = np.cumsum([0, *(len(one) for one in chosen[:-1])])
+        tokens = torch.cat(chosen).T
+        # The cosines of one text with all tokens are in memory at a time.
+        lines = [np.maximum.reduceat((self._first[number] @ tokens).numpy(), starts, axis=1) for number in firsts]
+        return np.stack([line.mean(0) for line in lines])

@@ -74,6 +74,8 @@ def create_objective(run: Run, consistency: float) -> Objective:
                 DEFAULT_FLOPS_WEIGHT if weight is None else weight,
                 run.embedding.temperature or DEFAULT_SPARSE_TEMPERATURE,
             )
+        case "multi-vector-embedding":
+            return MaxSimObjective(run.embedding.temperature or DEFAULT_TEMPERATURE)
         case "span":
             return SpanObjective(consistency)
     return HeadObjective(run.task_type, consistency)
@@ -188,6 +190,24 @@ class SparseObjective:
         else:
             ranking = _in_batch(first @ second.T / self.temperature, labels)
         return ranking + self.flops_weight * weights.mean(0).square().sum()
+
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
+        raise AssertionError("an embedding has no consistency loss")
+
+
+@dataclass(frozen=True)
+class MaxSimObjective:
+    """The objective of the similarities [pairs, pairs] of each first text with each second text (`max_sim.py`): the
+    softmax cross-entropy of Khattab and Zaharia (2020, section 3.3), among all second texts of the batch as in
+    `EmbeddingObjective`. Pairs with scores have the squared error of their similarity."""
+
+    temperature: float = DEFAULT_TEMPERATURE
+    consistency: float = 0.0  # an embedding is not a distribution
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if labels.dim() == 1:
+            return F.mse_loss(logits.diagonal(), labels)
+        return _in_batch(logits / self.temperature, labels)
 
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         raise AssertionError("an embedding has no consistency loss")

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from peltier_training.models.experts import Experts
 from peltier_training.models.lower_blocks import LowerBlocks
+from peltier_training.models.max_sim import similarities
 from peltier_training.models.sources import create_sources
 from peltier_training.models.stream import Stream
 from peltier_training.models.vocabulary import largest_logits, start_at_tokens
@@ -270,6 +271,14 @@ class PairAdapter(HeadedAdapter):
     def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
         outputs = super().finish(own, packed, hidden)
         return outputs.view(-1, 2, outputs.shape[-1])
+
+
+class TokenPairAdapter(HeadedAdapter):
+    """An adapter that embeds each token of texts: packed rows, of which neighbours are pairs, to the similarities
+    [pairs, pairs] of first texts with second texts."""
+
+    def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
+        return similarities(super().finish(own, packed, hidden), packed.lengths)
 
 
 class TextAdapter(TrainableAdapter):

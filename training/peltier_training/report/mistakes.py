@@ -41,7 +41,7 @@ class Mistake(Spec):
                 return _of_classes(evaluation, task)
             case "multilabel":
                 return _of_sets(evaluation, task)
-            case "regression" | "embedding" | "sparse-embedding":
+            case "regression" | "embedding" | "sparse-embedding" | "multi-vector-embedding":
                 return _of_numbers(evaluation)
             case "span":
                 return _of_spans(evaluation)

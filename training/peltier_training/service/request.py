@@ -30,6 +30,7 @@ _MAX_SETTINGS = 100
 _COLUMNS: Mapping[TaskType, tuple[tuple[str, ...], str]] = {
     "embedding": (("text", "pair"), LABEL_COLUMN),
     "sparse-embedding": (("text", "pair"), LABEL_COLUMN),
+    "multi-vector-embedding": (("text", "pair"), LABEL_COLUMN),
     "ranking": (("query", "document"), LABEL_COLUMN),
     "span": (("question", "context"), "answers"),
 }

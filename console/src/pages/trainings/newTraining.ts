@@ -40,6 +40,7 @@ export const TYPES: readonly { type: TrainedType; columns: readonly string[] }[]
   { type: "text2text", columns: ["text", "label"] },
   { type: "embedding", columns: ["text", "pair", "label"] },
   { type: "sparse-embedding", columns: ["text", "pair", "label"] },
+  { type: "multi-vector-embedding", columns: ["text", "pair", "label"] },
   { type: "ranking", columns: ["query", "document", "label"] },
   { type: "span", columns: ["question", "context", "answers"] },
 ];

@@ -1,12 +1,12 @@
 """The output tensors of a task: their description, and the values of predictions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.tasks import TaskSpec, TaskType
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Parameters, TextPrediction
 from pydantic_core import to_json
@@ -40,6 +40,14 @@ class Output:
         return [num_rows] if self.width is None else [num_rows, self.width]
 
 
+# The field of a prediction that is a list of any length, by the type of the task.
+_LISTS: Mapping[TaskType, str] = {
+    "token-classification": "entities",
+    "sparse-embedding": "terms",
+    "multi-vector-embedding": "vectors",
+}
+
+
 def generates(task: TaskSpec, answer: object) -> bool:
     """Whether the answers are generated texts, if the parameter `answer` has this value."""
     return task.decoding is not None and (answer or task.decoding.answer) == "generate"
@@ -69,8 +77,8 @@ def outputs_of(entry: Entry, parameters: Parameters = _DEFAULTS) -> list[Output]
                 _field("end", "INT64"),
                 _field("score", "FP32"),
             ]
-        case "token-classification" | "sparse-embedding":
-            return [_json("entities" if task.reads_tokens else "terms")]
+        case "token-classification" | "sparse-embedding" | "multi-vector-embedding":
+            return [_json(_LISTS[task.type])]
         case "text2text":
             raise AssertionError("its texts are generated")
 

@@ -23,7 +23,7 @@ class EmbeddingRequest(RequestModel):
 
     `user` is taken and not used. `truncate`, `priority`, `prompt_name` and the formats of integers are a prediction's
     and not OpenAI's. Without `truncate` a text that is too long is refused, because OpenAI's answers have no field to
-    report it. Sparse embeddings have one form for `float` and `base64`.
+    report it. Sparse and multi-vector embeddings have one form for `float` and `base64`.
     """
 
     model: str
@@ -84,11 +84,11 @@ class SparseVector(ResponseModel):
 
 class Embedding(ResponseModel):
     """The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian. That of a
-    sparse-embedding task is a `SparseVector`."""
+    sparse-embedding task is a `SparseVector`, that of a multi-vector-embedding task a vector for each token."""
 
     object: Literal["embedding"] = "embedding"
     index: int
-    embedding: list[float] | list[int] | str | SparseVector
+    embedding: list[float] | list[int] | str | SparseVector | list[list[float]]
 
 
 class EmbeddingResponse(ResponseModel):
@@ -108,6 +108,8 @@ async def embeddings_json(
 
 
 def _vector(one: dict[str, Any]) -> Any:
+    if "vectors" in one:
+        return one["vectors"]
     if "terms" not in one:
         return one["embedding"]
     return {"indices": [term["index"] for term in one["terms"]], "values": [term["weight"] for term in one["terms"]]}

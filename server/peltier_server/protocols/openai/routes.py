@@ -74,10 +74,12 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     responses={200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS, shape=OPENAI_ERRORS)},
 )
 async def create_embeddings(body: EmbeddingRequest, request: Request) -> Response:
-    """Embed texts: `model` is a task of dense or sparse embeddings, or `_backbone` for the backbone without an
-    adapter."""
+    """Embed texts: `model` is a task of dense, sparse or multi-vector embeddings, or `_backbone` for the backbone
+    without an adapter."""
     service = accept(request)
-    target = resolve_embedding(request, service, body.model, ("embedding", "sparse-embedding"))
+    target = resolve_embedding(
+        request, service, body.model, ("embedding", "sparse-embedding", "multi-vector-embedding")
+    )
     budget = service.predictor.open_answer(target.context, base64=body.encoding_format == "base64")
     work = service.predictor.predict(target, body.texts, body.parameters, budget)
     done = await cancel_on_disconnect(request, work)

@@ -34,6 +34,7 @@ HEADS = (
     {"normed_head": True},
     {"task_type": "embedding"},
     {"task_type": "sparse-embedding"},
+    {"task_type": "multi-vector-embedding"},
     {"task_type": "embedding", "overrides": {"pooling": "max", "head_projection": "true"}},
 )
 # Every second preset leaves the first block of each stack alone.

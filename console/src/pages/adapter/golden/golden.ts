@@ -30,6 +30,7 @@ export function answeredText(prediction: Prediction): string {
   if ("labels" in prediction) return prediction.labels.join(", ") || "none";
   if ("embedding" in prediction) return numbersText(prediction.embedding as readonly number[]);
   if ("terms" in prediction) return prediction.terms.map(({ term }) => term).join(", ") || "none";
+  if ("vectors" in prediction) return numbersText(prediction.vectors.flat());
   if ("answer" in prediction) return prediction.answer || "no answer";
   if ("text" in prediction) return prediction.text;
   if ("label" in prediction) return prediction.label;

@@ -6,6 +6,7 @@ import styles from "./AnswerView.module.css";
 import { Generated } from "./Generated";
 import { MarkedText } from "./MarkedText";
 import { Scores } from "./Scores";
+import { vectorsText } from "./summary";
 import { Vector } from "./Vector";
 
 interface Props {
@@ -33,6 +34,7 @@ export function AnswerView({ prediction, input }: Props) {
       <Scores scores={Object.fromEntries(prediction.terms.map(({ term, weight }) => [term, weight]))} chosen={[]} />
     );
   }
+  if ("vectors" in prediction) return <p>{vectorsText(prediction.vectors)}</p>;
   if ("entities" in prediction) {
     const { entities, truncated_at } = prediction;
     return (
