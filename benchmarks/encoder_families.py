@@ -43,6 +43,9 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
         "position_biased_input": False,
         "layer_norm_eps": 1e-7,
     },
+    "gte": {"max_position_embeddings": 512, "type_vocab_size": 1},
+    "jina_embeddings_v3": {"max_position_embeddings": 512},
+    "nomic_bert": {"max_position_embeddings": 512, "hidden_act": "silu"},
     "mpnet": {"max_position_embeddings": 514, "pad_token_id": 1, "layer_norm_eps": 1e-5},
 }
 SIDES = ("float32", "int8", "torch", "transformers")
@@ -61,7 +64,7 @@ def draw_batches(longest: int) -> dict[str, list[int]]:
 def save_random(family: str, layers: int, directory: Path) -> PreTrainedModel:
     """A random checkpoint of `family` in `directory`, and its model."""
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, num_hidden_layers=layers, **SHAPE, **FAMILIES[family])
+    config = AutoConfig.for_model(family, num_hidden_layers=layers, **{**SHAPE, **FAMILIES[family]})
     model = AutoModel.from_config(config).eval()
     model.save_pretrained(directory)
     Tokenizer(models.WordLevel({"[UNK]": 0}, "[UNK]")).save(str(directory / "tokenizer.json"))

@@ -33,6 +33,7 @@ from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import load_backbone
 import peltier_server.app, peltier_server.cli, peltier_server.service
 
+assert "ray" not in sys.modules
 backbone = load_backbone("minilm")
 artifact = read_artifact(Path("examples/adapters/banking77.safetensors").read_bytes(), backbone)
 (output,) = forward(backbone, [Row(backbone.tokenizer.encode("a good film"), Banks(backbone).add(artifact))])
@@ -46,7 +47,7 @@ OF_TRAINING = (
 
 
 def test_serving_needs_nothing_of_training() -> None:
-    """`make serve` installs none of these."""
+    """`make serve` installs none of these. Neither the command nor the app imports a module of Ray."""
     code = SERVE.format(missing=OF_TRAINING)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("77\n", "")

@@ -3,12 +3,12 @@
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 Figure = dict[str, object]
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _MAX_REPEATS, _ROUND_SECONDS = 50, 0.2
 
 
@@ -24,10 +24,11 @@ def device_work(call: Callable[[], object]) -> dict[str, int]:
 
 
 class Bench:
-    """Records figures, and times calls on a device. Without rounds a call is timed once."""
+    """Records figures, and times calls on a device in each of `dtypes`. Without rounds a call is timed once."""
 
-    def __init__(self, device: torch.device, rounds: int) -> None:
+    def __init__(self, device: torch.device, rounds: int, dtypes: Sequence[str]) -> None:
         self.device, self.figures, self._rounds = device, list[Figure](), rounds
+        self.dtypes = {name: _DTYPES[name] for name in dtypes}
         self._started = time.monotonic()
 
     def record(self, section: str, **figure: object) -> None:

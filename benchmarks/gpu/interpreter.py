@@ -1,6 +1,7 @@
-"""Triton's interpreter without two repetitions that are more than half of its work."""
+"""Triton's interpreter without repetitions that are more than half of its work."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, wraps
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,11 @@ def repeat_less() -> None:
     types once for each type.
 
     It would do both at every call of a function within a kernel, where its first call has replaced everything already.
+    It would also compute every sum of integers a second time in 64 bits, for an assertion that it makes only in its
+    debug mode.
     """
+    builder = interpreter.interpreter_builder
+    builder.options = replace(builder.options, sanitize_overflow=builder.options.debug)
     interpreter._patch_lang = _once_a_launch(interpreter._patch_lang)
     interpreter._get_np_dtype = _once_a_type(interpreter._get_np_dtype)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from bench import DTYPES, Bench, device_work
+from bench import Bench, device_work
 from common.padding import pad
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -140,7 +140,7 @@ def compare(
         exact_backbone = load_backbone(str(directory), device=bench.device.type)
         with by_torch():
             exact_residents = load(adapters, exact_backbone)
-        for dtype, kind in DTYPES.items():
+        for dtype, kind in bench.dtypes.items():
             if bench.device.type == "cpu":  # a dry run: in Triton's interpreter
                 stack.enter_context(use_kernels())
             backbone = load_backbone(str(directory), device=bench.device.type, dtype=dtype)

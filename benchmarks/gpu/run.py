@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from bench import DTYPES, Bench
+from bench import Bench
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.harness import create_parser
@@ -40,7 +40,7 @@ def card(bench: Bench) -> None:
 def limits(bench: Bench, size: int) -> dict[str, float]:
     """The limits of this GPU: products of two large matrices, and a copy (bytes read and written)."""
     found = {}
-    for name, dtype in DTYPES.items():
+    for name, dtype in bench.dtypes.items():
         left = torch.randn(size, size, device=bench.device).to(dtype)
         found[name] = 2 * size**3 / bench.seconds({"product": lambda left=left: left @ left})["product"]
         bench.record("limits", what=f"matmul {size}, {name}", flops_per_second=found[name])
@@ -56,7 +56,7 @@ def check_start(bench: Bench) -> None:
     from peltier_adapters.ops.self_check import check
     from peltier_adapters.ops.triton import TritonBackend
 
-    for name, dtype in DTYPES.items():
+    for name, dtype in bench.dtypes.items():
         start = time.perf_counter()
         check(TritonBackend(bench.device, dtype), bench.device, dtype)  # raises if a kernel is wrong
         bench.check("start check", 0.0, 0.0, dtype=name, seconds=round(time.perf_counter() - start, 1))
@@ -75,6 +75,7 @@ class Plan:
     texts: tuple[int, ...]
     text_tokens: int
     even: tuple[int, ...] = ()
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")
 
     def lengths(self) -> dict[str, tuple[int, ...]]:
         """Rows of one length, and of lengths like SST-2's."""
@@ -86,7 +87,8 @@ class Plan:
 FULL = Plan(
     rounds=5, matrix=8192, rows=64, width=768, layers=12, longest=60, texts=(32, 4), text_tokens=32, even=(64, 16)
 )
-TOY = Plan(rounds=0, matrix=32, rows=4, width=32, layers=1, longest=5, texts=(4,), text_tokens=2)
+# The interpreter computes both dtypes by the same code.
+TOY = Plan(rounds=0, matrix=32, rows=4, width=32, layers=1, longest=5, texts=(4,), text_tokens=2, dtypes=("float32",))
 
 
 # A section that has not begun by then is skipped.
@@ -135,8 +137,9 @@ def main() -> None:
         from interpreter import repeat_less
 
         repeat_less()
-    bench = Bench(torch.device("cpu" if options.dry_run else "cuda"), (TOY if options.dry_run else FULL).rounds)
-    run(bench, TOY if options.dry_run else FULL)
+    plan = TOY if options.dry_run else FULL
+    bench = Bench(torch.device("cpu" if options.dry_run else "cuda"), plan.rounds, plan.dtypes)
+    run(bench, plan)
     table(bench)
     if options.json:
         options.json.write_text("".join(json.dumps(figure) + "\n" for figure in bench.figures))

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import torch
-from bench import DTYPES, Bench
+from bench import Bench
 from common.padding import pad
 from common.texts import ours
 from mixed_batches import BackboneSizes, draw_rows, save_t5
@@ -25,7 +25,7 @@ def compare_texts(bench: Bench, sizes: BackboneSizes, counts: Sequence[int], lim
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         directory = save_t5(Path(name), sizes, num_decoder_layers=sizes.layers)
         adapters = draw_adapters(load_backbone(str(directory)), max(counts) // len(PRESETS))
-        for dtype, kind in DTYPES.items():
+        for dtype, kind in bench.dtypes.items():
             if bench.device.type == "cpu":  # a dry run: in Triton's interpreter
                 stack.enter_context(use_kernels())
             backbone = load_backbone(str(directory), device=bench.device.type, dtype=dtype)

@@ -8,7 +8,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import FusedMatmul, Gate, PrefixKeys, Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
-from peltier_adapters.parts import bottleneck, init_tensors, lora
+from peltier_adapters.parts import bottleneck, init_tensors, lora, vera
 from peltier_adapters.parts.compacter import kronecker
 from peltier_adapters.parts.part import LoweringContext, under
 from peltier_adapters.presets.presets import find_preset
@@ -91,6 +91,14 @@ def test_lora_of_vector_5(bert: Backbone):
     first = next(lora.lower(spec, {"down": down, "up": up}, LoweringContext(bert)))
     assert (first.site, first.number) == ("attention_output", 0)
     assert _act(first, torch.zeros(1, 2), torch.ones(1, 2)).tolist() == [[18.0, 0.0]]
+
+
+def test_the_matrices_of_vera_are_the_same_everywhere():
+    """Numbers of Philox, which no release and no processor may change: an artifact does not contain them."""
+    down, up = vera.shared_matrices(7, 4, 2, 3)
+    found = [round(float(x), 6) for x in (down[0, 0], down[3, 1], up[0, 0], up[1, 2])]
+    assert found == [0.64445, 0.208819, 0.936849, 0.532149]
+    assert [list(one.shape) for one in (down, up)] == [[4, 2], [2, 3]]
 
 
 def _initial(preset: str, backbone: Backbone, **overrides: str) -> dict[str, Tensor]:

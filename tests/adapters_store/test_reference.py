@@ -1,7 +1,7 @@
 """Every method against a naive float64 implementation on padded batches, written from the formulas of the papers.
 
-It shares no code with the product: it reads the checkpoint's tensors by their transformers names, builds every weight
-matrix, pads every row and masks.
+It shares no code with the product but the random matrices of VeRA: it reads the checkpoint's tensors by their
+transformers names, builds every weight matrix, pads every row and masks.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,9 @@ from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.inputs import encode_input
+from peltier_adapters.parts.vera import shared_matrices
 from peltier_adapters.residency.bank import Banks
+from peltier_adapters.spec.parts import VeraSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from safetensors.torch import load_file
@@ -54,8 +56,21 @@ class Reference:
         self.w = {name: tensor.double() for name, tensor in load_file(self.directory / "model.safetensors").items()}
         self.t = {name: tensor.double() for name, tensor in self.artifact.tensors.items()}
         self.parts: dict[str, Any] = {part.kind: part for part in self.artifact.manifest.parts}
+        if "vera" in self.parts:
+            self.read_vera(self.parts.pop("vera"))
         self.gates: dict[str, list[Tensor]] = {}
         self.t = {name: self.unskipped(name, tensor) for name, tensor in self.t.items()}
+
+    def read_vera(self, vera: VeraSpec) -> None:
+        """VeRA is the LoRA A diag(inner), B diag(outer) with a scale of 1."""
+        self.parts["lora"] = vera.served
+        for stack in vera.stacks(self.config):
+            matrices = shared_matrices(vera.seed, stack.before, vera.rank, stack.after)
+            a, b = (matrix.double() for matrix in matrices)
+            inner = self.t.pop(f"vera.inner{stack.suffix}")
+            outer = self.t.pop(f"vera.outer{stack.suffix}") if vera.outer else torch.ones(*inner.shape[:-1], len(b.T))
+            self.t[f"lora.down{stack.suffix}"] = a @ inner.double().diag_embed()
+            self.t[f"lora.up{stack.suffix}"] = b @ outer.double().diag_embed()
 
     def unskipped(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor with NaN in the layers that its part skips, which nothing may read."""
@@ -251,6 +266,9 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("lora", {"targets": "output,key", "gated": "true"}),
     ("lora", {"targets": "all-linear", "rank": "3", "first_block": "1"}),
     ("lora", {"targets": "ffn_output,key,intermediate", "gated": "true"}),
+    ("vera", {}),
+    ("vera", {"targets": "all-linear", "rank": "3", "projection_seed": "7", "first_block": "1"}),
+    ("vera", {"outer": "false", "rank": "5"}),
     ("prefix", {}),
     ("prefix", {"length": "1", "gated": "true"}),
     ("bitfit", {}),

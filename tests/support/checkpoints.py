@@ -18,10 +18,16 @@ from transformers import (
     DistilBertModel,
     ElectraConfig,
     ElectraModel,
+    GteConfig,
+    GteModel,
+    JinaEmbeddingsV3Config,
+    JinaEmbeddingsV3Model,
     ModernBertConfig,
     ModernBertModel,
     MPNetConfig,
     MPNetModel,
+    NomicBertConfig,
+    NomicBertModel,
     PretrainedConfig,
     PreTrainedModel,
     RobertaConfig,
@@ -115,6 +121,28 @@ def deberta_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         position_biased_input=False, **_SIZES,
     )  # fmt: skip
     return _save(tmp_path_factory.mktemp("deberta-v2"), DebertaV2Model(config), tokenizer, seed=15)
+
+
+@pytest.fixture(scope="session")
+def nomic_bert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 NomicBERT with a WordPiece tokenizer."""
+    tokenizer = word_piece()
+    config = NomicBertConfig(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=96, **_SIZES)
+    return _save(tmp_path_factory.mktemp("nomic-bert"), NomicBertModel(config), tokenizer, seed=16)
+
+
+@pytest.fixture(scope="session")
+def gte_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 GTE with a Unigram tokenizer."""
+    config = GteConfig(type_vocab_size=2, **_FAIRSEQ)
+    return _save(tmp_path_factory.mktemp("gte"), GteModel(config), fairseq_unigram(), seed=17)
+
+
+@pytest.fixture(scope="session")
+def jina_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 jina-embeddings-v3 with an untrained pooler, with a Unigram tokenizer."""
+    config = JinaEmbeddingsV3Config(**_FAIRSEQ)
+    return _save(tmp_path_factory.mktemp("jina"), JinaEmbeddingsV3Model(config), fairseq_unigram(), seed=18)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
+from peltier_backbone.bert.layer import Layer as BertLayer
 from peltier_backbone.modernbert.layer import Layer
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.t5.decoder import DecoderBlock
@@ -25,10 +27,19 @@ class GatedFeedForward(FeedForward):
         return gate(y, self.kind)
 
 
+class GatedBertLayer(BertLayer):
+    """A gated layer with the kernel."""
+
+    def activate(self, y: Tensor) -> Tensor:
+        return gate(y, self.activation)
+
+
 def with_gate_kernels(backbone: Backbone) -> Backbone:
     """`backbone` with the kernel in its gated layers; the weights are the same tensors."""
     model = backbone.model
     match model:
+        case Bert() if model.config.kind.gated:
+            return replace(backbone, model=replace(model, layers=[GatedBertLayer(**vars(la)) for la in model.layers]))
         case ModernBert():
             return replace(backbone, model=replace(model, layers=_gate(model.layers)))
         case T5() if model.config.gated:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.ops.op import Op, Program
-from peltier_adapters.parts import bias, bottleneck, gate, head, lora, norm, prefix, prompt, scale
+from peltier_adapters.parts import bias, bottleneck, gate, head, lora, norm, prefix, prompt, scale, vera
 from peltier_adapters.parts.part import LoweringContext, PartTensors, under
 from peltier_adapters.spec.parts import Parts, pooler_users
 
@@ -29,6 +29,7 @@ class PartKind:
 PARTS = {
     "bottleneck": PartKind(bottleneck.init, bottleneck.lower),
     "lora": PartKind(lora.init, lora.lower),
+    "vera": PartKind(vera.init, vera.lower),
     "prefix": PartKind(prefix.init, prefix.lower),
     "central_gate": PartKind(gate.init_central, None),
     "prompt": PartKind(prompt.init, prompt.lower),

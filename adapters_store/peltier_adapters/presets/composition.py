@@ -65,10 +65,19 @@ def _bottleneck(settings: PresetSettings, outputs: int) -> PartSpec:
 
 
 def _lora(settings: PresetSettings, outputs: int) -> PartSpec:
+    return spec.LoraSpec.model_validate({**_lora_maps(settings), "alpha": settings["alpha"], "gated": _gated(settings)})
+
+
+def _vera(settings: PresetSettings, outputs: int) -> PartSpec:
+    return spec.VeraSpec.model_validate(
+        {**_lora_maps(settings), "seed": settings["projection_seed"], "outer": settings["outer"]}
+    )
+
+
+def _lora_maps(settings: PresetSettings) -> dict[str, Any]:
     named = str(settings["targets"]).strip()
     targets = spec.ALL_LINEAR if named == "all-linear" else _names(named)
-    fields = {"targets": targets, "rank": int(settings["rank"]), "alpha": settings["alpha"]}
-    return spec.LoraSpec.model_validate({**fields, "gated": _gated(settings), "skip": settings["first_block"]})
+    return {"targets": targets, "rank": int(settings["rank"]), "skip": settings["first_block"]}
 
 
 def _prefix(settings: PresetSettings, outputs: int) -> PartSpec:
@@ -119,6 +128,7 @@ def _head(settings: PresetSettings, outputs: int) -> PartSpec:
 BUILDERS: dict[str, Callable[[PresetSettings, int], PartSpec]] = {
     "bottleneck": _bottleneck,
     "lora": _lora,
+    "vera": _vera,
     "prefix": _prefix,
     "central_gate": _central_gate,
     "prompt": _prompt,

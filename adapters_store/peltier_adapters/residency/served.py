@@ -11,8 +11,12 @@ from torch import Tensor
 from peltier_adapters.artifact.weights import AdapterWeights, layout_of
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import Backend
-from peltier_adapters.parts import bottleneck
-from peltier_adapters.spec.parts import BottleneckSpec, Parts, served_parts
+from peltier_adapters.parts import bottleneck, vera
+from peltier_adapters.spec.parts import BottleneckSpec, Parts, VeraSpec, served_parts
+
+# The parts whose tensors are built, and the kinds of served parts with another name.
+_BUILT = ("bottleneck.", "vera.")
+_SERVED_KINDS = {"vera": "lora"}
 
 
 def device_bytes(parts: Parts, backbone: Backbone) -> int:
@@ -45,10 +49,16 @@ def build_served(parts: Parts, tensors: Mapping[str, Tensor], config: BackboneCo
     for before, after in _unbuilt(parts, config):
         weights.flat[after].copy_(own.flat[before])
     for part in parts:
-        if isinstance(part, BottleneckSpec):
-            given = {name: own[f"{part.kind}.{name}"] for name in part.shapes(config)}
-            for name, tensor in bottleneck.build(part, given).items():
-                weights[f"{part.kind}.{name}"].copy_(tensor)
+        given = {name: own[f"{part.kind}.{name}"] for name in part.shapes(config)}
+        match part:
+            case BottleneckSpec():
+                built = bottleneck.build(part, given)
+            case VeraSpec():
+                built = vera.build(part, given, config)
+            case _:
+                continue
+        for name, tensor in built.items():
+            weights[f"{_SERVED_KINDS.get(part.kind, part.kind)}.{name}"].copy_(tensor)
     return weights
 
 
@@ -58,7 +68,7 @@ def _unbuilt(parts: Parts, config: BackboneConfig) -> Sequence[tuple[slice, slic
     before, after = layout_of(parts, config), layout_of(served_parts(parts), config)
     runs: list[tuple[slice, slice]] = []
     for name in before:
-        if not name.startswith("bottleneck."):
+        if not name.startswith(_BUILT):
             one, other = before.block(name), after.block(name)
             if runs and (runs[-1][0].stop, runs[-1][1].stop) == (one.start, other.start):
                 one, other = slice(runs[-1][0].start, one.stop), slice(runs.pop()[1].start, other.stop)

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from peltier_adapters.spec.bottleneck import BottleneckActivation, BottleneckSpec, Site
 from peltier_adapters.spec.head import HeadActivation, HeadSpec, PoolingKind
-from peltier_adapters.spec.lora import ALL_LINEAR, FEED_FORWARD, LoraSpec, LoraStack, LoraTarget
+from peltier_adapters.spec.lora import ALL_LINEAR, FEED_FORWARD, LoraMaps, LoraSpec, LoraStack, LoraTarget, VeraSpec
 from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, PhmMap, ServedMapSpec, Shapes
 from peltier_adapters.spec.prefix import MAX_PREFIX, CentralGateSpec, PrefixSpec, PromptSpec
 from peltier_adapters.spec.replaced import BiasSite, BiasSpec, NormSpec
@@ -33,6 +33,7 @@ __all__ = [
     "CentralGateSpec",
     "HeadActivation",
     "HeadSpec",
+    "LoraMaps",
     "LoraSpec",
     "LoraStack",
     "LoraTarget",
@@ -45,6 +46,7 @@ __all__ = [
     "ScaleSite",
     "ScaleSpec",
     "Site",
+    "VeraSpec",
     "count_by_block",
     "count_parameters",
     "part_conflicts",
@@ -57,7 +59,16 @@ __all__ = [
 ]
 
 PartSpec = Annotated[
-    BottleneckSpec | LoraSpec | PrefixSpec | CentralGateSpec | PromptSpec | BiasSpec | NormSpec | ScaleSpec | HeadSpec,
+    BottleneckSpec
+    | LoraSpec
+    | VeraSpec
+    | PrefixSpec
+    | CentralGateSpec
+    | PromptSpec
+    | BiasSpec
+    | NormSpec
+    | ScaleSpec
+    | HeadSpec,
     Field(discriminator="kind"),
 ]
 Parts = tuple[PartSpec, ...]
@@ -66,6 +77,8 @@ Parts = tuple[PartSpec, ...]
 def part_conflicts(parts: Parts) -> list[str]:
     """Why these parts cannot be combined; empty if they can."""
     kinds = [part.kind for part in parts]
+    if "vera" in kinds and "lora" in kinds:
+        return ["vera: it is served as a LoRA, so the adapter cannot have a lora too"]
     if "central_gate" not in kinds:
         return []
     scaled = [part for part in parts if isinstance(part, LoraSpec | PrefixSpec)]
@@ -149,14 +162,16 @@ def count_parameters(parts: Parts, config: BackboneConfig, *, head: bool = False
 def served_parts(parts: Parts) -> Parts:
     """The parts in the form in which a server holds them; parts without maps to build are the same object.
 
-    Maps are built once, when the adapter is loaded: a PHM map becomes a dense map, and the rule of an LPHM map is
-    folded into its smaller factor. So batches build nothing, and the tensors on the device have exactly the shapes of
-    these parts."""
+    Maps are built once, when the adapter is loaded: a PHM map becomes a dense map, the rule of an LPHM map is folded
+    into its smaller factor, and VeRA becomes a LoRA. So batches build nothing, and the tensors on the device have
+    exactly the shapes of these parts."""
     served = tuple(_served(part) for part in parts)
     return parts if served == parts else served
 
 
 def _served(part: PartSpec) -> PartSpec:
+    if isinstance(part, VeraSpec):
+        return part.served
     if not isinstance(part, BottleneckSpec):
         return part
     built: ServedMapSpec = part.map

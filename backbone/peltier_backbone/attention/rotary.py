@@ -15,10 +15,12 @@ class Rotary:
     turns: Tensor
 
     @classmethod
-    def create(cls, theta: float, num_positions: int, head_size: int, device: torch.device) -> Self:
-        """Pair d turns by `theta` ** (-2 d / size) for each position."""
+    def create(
+        cls, theta: float, num_positions: int, head_size: int, device: torch.device, slowdown: float = 1.0
+    ) -> Self:
+        """Pair d turns by `theta` ** (-2 d / size) / `slowdown` for each position."""
         # The steps and their roundings are those of transformers: angles of thousands lose digits in float32.
-        speeds = 1.0 / (theta ** (torch.arange(0, head_size, 2).float() / head_size))
+        speeds = 1.0 / (theta ** (torch.arange(0, head_size, 2).float() / head_size)) / slowdown
         angles = torch.arange(num_positions).float()[:, None] * speeds
         return cls(torch.cat((angles.cos(), angles.sin()), 1).to(device))
 

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention.attention import PositionScores, SpanAttention
-from peltier_backbone.bert.layer import Attention, Layer
+from peltier_backbone.attention.rotary import Rotary
+from peltier_backbone.bert.layer import Attention, Layer, RotatedAttention
 from peltier_backbone.checkpoint.bert_config import BertConfig
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import LayerNorm
@@ -34,8 +35,8 @@ class Embedded(Protocol):
 @dataclass(frozen=True)
 class Embeddings:
     """Token, position and token-type tables, each [entries, width], and their norm. DistilBERT has no token types, and
-    DeBERTa may lack positions too. ELECTRA may have a `projection` to the hidden size after the norm, DeBERTa a map
-    before it, `widening`."""
+    DeBERTa may lack positions too, as families with rotary ones do. ELECTRA may have a `projection` to the hidden size
+    after the norm, DeBERTa a map before it, `widening`."""
 
     tokens: Table
     positions: Tensor | None
@@ -74,7 +75,8 @@ class Positions(Protocol):
 class Bert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. `rounded`: native
     attention may compute products of bfloat16, as queries, keys and values come from coarse products. `positions` are
-    None in families with absolute positions only."""
+    relative ones, `rotary` those that queries and keys turn by; both are None in families with absolute positions only.
+    """
 
     config: BertConfig
     embeddings: Embeddings
@@ -82,6 +84,7 @@ class Bert:
     pooler: Linear | None
     rounded: bool
     positions: Positions | None = None
+    rotary: Rotary | None = None
 
     @property
     def tokens(self) -> Table:
@@ -96,18 +99,20 @@ class Bert:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]."""
         scores = None if self.positions is None else self.positions.scores(max(packed.lengths))
         attention = SpanAttention(packed, adaptation, self.config.num_heads, scores=scores)
-        return self._run(x, adaptation, attention, layers)
+        return self._run(x, packed, adaptation, attention, layers)
 
     def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
         """Like a call of the model, with the caller's `attention`: nothing else depends on where rows begin and end."""
-        return self._run(self.embed(read, adaptation), adaptation, attention, range(len(self.layers)))
+        return self._run(self.embed(read, adaptation), read, adaptation, attention, range(len(self.layers)))
 
     def embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:
         """The states before the first layer, [tokens, hidden]."""
         x = adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
         return x if self.embeddings.projection is None else self.embeddings.projection(x)
 
-    def _run(self, x: Tensor, adaptation: Adaptation, attention: Attention, layers: range) -> Tensor:
+    def _run(self, x: Tensor, read: Embedded, adaptation: Adaptation, attention: Attention, layers: range) -> Tensor:
+        if self.rotary is not None:
+            attention = RotatedAttention(self.rotary, read.positions, attention)
         for index in layers:
             x = self.layers[index](x, index, attention, adaptation)
         return x

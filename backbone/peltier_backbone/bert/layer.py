@@ -6,11 +6,10 @@ from typing import Protocol
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import Adaptation
+from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.linear.activation import Activation, activate
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import LayerNorm
-
-ACTIVATION: Activation = "gelu"
 
 
 class Attention(Protocol):
@@ -21,8 +20,21 @@ class Attention(Protocol):
 
 
 @dataclass(frozen=True)
+class RotatedAttention:
+    """Attention of queries and keys at rotary positions [tokens]."""
+
+    rotary: Rotary
+    positions: Tensor
+    attention: Attention
+
+    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
+        return self.attention.attend(layer, x, self.rotary.rotate(qkv, self.positions))
+
+
+@dataclass(frozen=True)
 class Layer:
-    """One encoder layer's frozen maps; query, key and value are one map [3 * hidden, hidden]."""
+    """One encoder layer's frozen maps; query, key and value are one map [3 * hidden, hidden]. The first half of a
+    `gated` `intermediate`'s columns is activated and then multiplied by the second half."""
 
     query_key_value: Linear
     attention_output: Linear
@@ -30,6 +42,8 @@ class Layer:
     intermediate: Linear
     output: Linear
     output_norm: LayerNorm
+    activation: Activation
+    gated: bool
 
     def maps(self) -> tuple[Linear, ...]:
         """All of its maps."""
@@ -38,6 +52,10 @@ class Layer:
     def __call__(self, x: Tensor, index: int, attention: Attention, adaptation: Adaptation) -> Tensor:
         """The layer, of number `index`, of x [tokens, hidden]."""
         return self._feed_forward(self._attention(x, index, attention, adaptation), index, adaptation)
+
+    def activate(self, y: Tensor) -> Tensor:
+        """The input of `output` from that of the activation."""
+        return activate(y, self.activation, gated=self.gated)
 
     def _attention(self, x: Tensor, index: int, attention: Attention, adaptation: Adaptation) -> Tensor:
         qkv = adaptation.project(index, "query_key_value", x, self.query_key_value(x))
@@ -51,6 +69,6 @@ class Layer:
         return adaptation.norm(2 * index + 2, y, self.output_norm, x)
 
     def _expand_and_contract(self, x: Tensor, index: int, adaptation: Adaptation) -> Tensor:
-        inner = activate(adaptation.project(index, "intermediate", x, self.intermediate(x)), ACTIVATION)
+        inner = self.activate(adaptation.project(index, "intermediate", x, self.intermediate(x)))
         inner = adaptation.project(index, "activated", inner, inner)
         return adaptation.project(index, "output", inner, self.output(inner))

@@ -7,7 +7,7 @@ import torch
 
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.disentangled_positions import DisentangledPositions
-from peltier_backbone.bert.layer import ACTIVATION, Layer
+from peltier_backbone.bert.layer import Layer
 from peltier_backbone.linear.placing import place_map, place_norm
 from peltier_backbone.native.program import ACTIVATIONS
 from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout, Stacks
@@ -19,17 +19,20 @@ def lay_out(model: Bert) -> Stacks | None:
     if any(linear.place() is None for layer in layers for linear in layer.maps()):
         return None
     placed = (StackLayer * len(layers))(*starmap(_lay_out_layer, enumerate(layers)))
+    if model.rotary is not None:
+        for placed_layer in placed:
+            placed_layer.turns = model.rotary.turns.data_ptr()
     like = layers[0].attention_norm
     hidden = len(like.weight)
     layout = StackLayout(
         layers=addressof(placed), count=len(placed), norms_half=like.weight.dtype == torch.bfloat16, hidden=hidden,
-        heads=num_heads, size=hidden // num_heads, activation=ACTIVATIONS[ACTIVATION], post=True, centered=True,
-        rounded=model.rounded, eps=like.eps,
+        heads=num_heads, size=hidden // num_heads, activation=ACTIVATIONS[layers[0].activation],
+        gated=layers[0].gated, post=True, centered=True, rounded=model.rounded, eps=like.eps,
         scale=(hidden // num_heads) ** -0.5 if model.positions is None else model.positions.scale,
     )  # fmt: skip
     if isinstance(model.positions, DisentangledPositions):
         layout.distances = _lay_out_distances(model.positions, placed)
-    return Stacks(NativeStack(layout, (placed, layers, model.positions), layers[0].maps()[0].packed_by))
+    return Stacks(NativeStack(layout, (placed, model), layers[0].maps()[0].packed_by))
 
 
 def _lay_out_distances(positions: DisentangledPositions, placed: Array[StackLayer]) -> int:

@@ -7,25 +7,29 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.attention.relative import create_bias
+from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.bert.bert import Bert, Embeddings
 from peltier_backbone.bert.disentangled_positions import DisentangledPositions
 from peltier_backbone.bert.distances import build_distances
 from peltier_backbone.bert.layer import Layer
 from peltier_backbone.bert.relative_positions import RelativePositions
 from peltier_backbone.checkpoint.bert_config import MAX_DISTANCE, NUM_BUCKETS, BertConfig
-from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
+from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES, MapName
 from peltier_backbone.checkpoint.deberta_config import DebertaConfig
+from peltier_backbone.checkpoint.rotary_bert_config import RotaryBertConfig
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear.linear import Linear, LinearKernel
 from peltier_backbone.linear.norm import LayerNorm
 from peltier_backbone.linear.table import PlainTable, TableKernel
 
+_FUSED = ("query", "key", "value")
+
 
 def canonical_bert(tensors: dict[str, Tensor], config: BertConfig, directory: Path) -> dict[str, Tensor]:
     """The tensors by their names in `BertModel`: no family prefix, pretraining heads or constant position ids."""
     kept, family = {}, BERT_FAMILIES[config.family]
-    unread = ["embeddings.position_ids"]
+    unread = ["embeddings.position_ids", "inv_freq"]
     if isinstance(config, DebertaConfig) and not config.places_tokens:
         unread.append("embeddings.position_embeddings.weight")  # of pretraining
     for name, tensor in tensors.items():
@@ -33,10 +37,23 @@ def canonical_bert(tensors: dict[str, Tensor], config: BertConfig, directory: Pa
             continue
         short = family.bert_name(name)
         short = short.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-        if short in kept:
-            raise BackboneError(f"{directory}: tensor {name!r} is there twice")
-        kept[short] = tensor
+        for own, part in _split(short, tensor):
+            if own in kept:
+                raise BackboneError(f"{directory}: tensor {name!r} is there twice")
+            kept[own] = part
     return kept
+
+
+def _split(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """The parts of a tensor whose module's name joins theirs by "+", by their names; or the tensor itself."""
+    module, _, kind = name.rpartition(".")
+    path, _, joined = module.rpartition(".")
+    parts = joined.split("+")
+    if len(parts) == 1:
+        yield name, tensor
+        return
+    for part, own in zip(parts, tensor.tensor_split(len(parts)), strict=True):
+        yield f"{path}.{part}.{kind}", own
 
 
 def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table: TableKernel = PlainTable) -> Bert:
@@ -49,7 +66,11 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table
     pooler = kernel(*_linear(weights, "pooler.dense", hidden, hidden)) if has_pooler else None
     positions = _positions(weights, config, layers, kernel)
     weights.finish(f"{config.family} encoder")
-    return Bert(config, embeddings, layers, pooler, kernel.coarse, positions)
+    rotary = None
+    if isinstance(config, RotaryBertConfig):
+        device = layers[0].attention_norm.weight.device
+        rotary = Rotary.create(config.theta, config.max_positions, config.head_size, device, config.slowdown)
+    return Bert(config, embeddings, layers, pooler, kernel.coarse, positions, rotary)
 
 
 def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
@@ -79,7 +100,7 @@ def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
 
 def _embeddings(weights: Weights, config: BertConfig, kernel: LinearKernel, table: TableKernel) -> Embeddings:
     hidden, width, scored = config.hidden_size, config.embedding_size, isinstance(config, DebertaConfig)
-    placed = not isinstance(config, DebertaConfig) or config.places_tokens
+    placed = config.places_tokens if isinstance(config, DebertaConfig) else not config.kind.rotary
     return Embeddings(
         tokens=table(weights.take("embeddings.word_embeddings.weight", config.vocab_size, width)),
         positions=weights.take("embeddings.position_embeddings.weight", config.max_positions, width)
@@ -117,20 +138,31 @@ def _types(weights: Weights, config: BertConfig) -> Tensor | None:
 
 
 def _layer(weights: Weights, name: str, config: BertConfig, kernel: LinearKernel) -> Layer:
-    hidden, inner = config.hidden_size, config.intermediate_size
-    parts = [_linear(weights, f"{name}.attention.self.{part}", hidden, hidden) for part in ("query", "key", "value")]
+    hidden, inner, kind = config.hidden_size, config.intermediate_size, config.kind
+
+    def build(site: MapName, modules: Sequence[str], out: int, width: int) -> Linear:
+        """One map of the modules' outputs, back to back."""
+        biased = site not in kind.unbiased
+        parts = [_linear(weights, f"{name}.{module}", out, width, biased=biased) for module in modules]
+        return kernel(*(own[0] if len(own) == 1 else torch.cat(own) for own in zip(*parts, strict=True)))
+
+    expanded = ("intermediate.gate", "intermediate.factor") if kind.gated else ("intermediate.dense",)
     return Layer(
-        query_key_value=kernel(torch.cat([weight for weight, _ in parts]), torch.cat([bias for _, bias in parts])),
-        attention_output=kernel(*_linear(weights, f"{name}.attention.output.dense", hidden, hidden)),
+        query_key_value=build("query_key_value", [f"attention.self.{part}" for part in _FUSED], hidden, hidden),
+        attention_output=build("attention_output", ["attention.output.dense"], hidden, hidden),
         attention_norm=_norm(weights, f"{name}.attention.output.LayerNorm", hidden, config),
-        intermediate=kernel(*_linear(weights, f"{name}.intermediate.dense", inner, hidden)),
-        output=kernel(*_linear(weights, f"{name}.output.dense", hidden, inner)),
+        intermediate=build("intermediate", expanded, inner, hidden),
+        output=build("output", ["output.dense"], hidden, inner),
         output_norm=_norm(weights, f"{name}.output.LayerNorm", hidden, config),
+        activation="swish" if kind.swish else "gelu",
+        gated=kind.gated,
     )
 
 
-def _linear(weights: Weights, name: str, out: int, width: int) -> tuple[Tensor, Tensor]:
-    return weights.take(f"{name}.weight", out, width), weights.take(f"{name}.bias", out)
+def _linear(weights: Weights, name: str, out: int, width: int, *, biased: bool = True) -> tuple[Tensor, Tensor]:
+    """A map's weight and bias, which is zero if it has none: so adapters find a bias at every map."""
+    weight = weights.take(f"{name}.weight", out, width)
+    return weight, weights.take(f"{name}.bias", out) if biased else weight.new_zeros(out)
 
 
 def _norm(weights: Weights, name: str, width: int, config: BertConfig) -> LayerNorm:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
+from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES, BertFamily, MapName
 from peltier_backbone.checkpoint.fields import Fields
 from peltier_backbone.checkpoint.shape import EncoderConfig, PostNormFamily
 
@@ -24,8 +24,8 @@ _MPNET_FIELDS = {"relative_attention_num_buckets": NUM_BUCKETS, "pad_token_id": 
 
 @dataclass(frozen=True)
 class BertConfig(EncoderConfig):
-    """The shape of an encoder with absolute positions. A layer, its block and its attention have the same number.
-    `embedding_size` is the width of embeddings and their norm; if it is not the hidden size, a map follows them."""
+    """The shape of a post-norm encoder. A layer, its block and its attention have the same number. `embedding_size` is
+    the width of embeddings and their norm; if it is not the hidden size, a map follows them."""
 
     family: PostNormFamily
     max_positions: int
@@ -39,6 +39,16 @@ class BertConfig(EncoderConfig):
 
     def place_norm(self, index: int) -> int:
         return (index - 1) // 2
+
+    @cached_property
+    def kind(self) -> BertFamily:
+        """How the family differs from BERT."""
+        return BERT_FAMILIES[self.family]
+
+    @property
+    def expansion_size(self) -> int:
+        """Width of `intermediate`: if it is gated, the activated columns, then their factors."""
+        return self.intermediate_size * (2 if self.kind.gated else 1)
 
     @property
     def token_size(self) -> int:
@@ -56,10 +66,18 @@ class BertConfig(EncoderConfig):
     @property
     def num_parameters(self) -> int:
         """Elements of the encoder, with a pooler in the families that have one."""
-        hidden, inner, width = self.hidden_size, self.intermediate_size, self.embedding_size
-        embeddings = (self.vocab_size + self.max_positions + self.num_token_types + 2) * width
+        hidden, width = self.hidden_size, self.embedding_size
+        positions = 0 if self.kind.rotary else self.max_positions
+        embeddings = (self.vocab_size + positions + self.num_token_types + 2) * width
         projection = (width + 1) * hidden if self.factored else 0
-        layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + 5 * hidden
+        layer = 4 * hidden * hidden + hidden * (self.expansion_size + self.intermediate_size) + 4 * hidden
+        sizes: dict[MapName, int] = {
+            "query_key_value": 3 * hidden,
+            "attention_output": hidden,
+            "intermediate": self.expansion_size,
+            "output": hidden,
+        }
+        layer += sum(size for name, size in sizes.items() if name not in self.kind.unbiased)
         pooler = hidden * (hidden + 1) if self.pooled else 0
         biases = NUM_BUCKETS * self.num_heads if self.relative else 0
         return embeddings + projection + biases + self.num_layers * layer + pooler
@@ -71,20 +89,20 @@ class BertConfig(EncoderConfig):
 
     @cached_property
     def first_position(self) -> int:
-        return self.pad_token_id + 1 if BERT_FAMILIES[self.family].after_pad else 0
+        return self.pad_token_id + 1 if self.kind.after_pad else 0
 
     @cached_property
     def typed(self) -> bool:
-        return BERT_FAMILIES[self.family].typed and self.num_token_types > 1
+        return self.kind.typed and self.num_token_types > 1
 
     @cached_property
     def relative(self) -> bool:
         """Whether attention has a bias by distance."""
-        return BERT_FAMILIES[self.family].relative
+        return self.kind.relative
 
     @property
     def pooled(self) -> bool:
-        return BERT_FAMILIES[self.family].pooled
+        return self.kind.pooled
 
 
 def read_sizes(fields: Fields, family: PostNormFamily) -> dict[str, Any]:

@@ -11,12 +11,19 @@ from peltier_backbone.checkpoint.bert_config import BertConfig, parse_bert
 from peltier_backbone.checkpoint.deberta_config import DebertaConfig, parse_deberta
 from peltier_backbone.checkpoint.fields import Fields
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig, parse_modernbert
+from peltier_backbone.checkpoint.rotary_bert_config import RotaryBertConfig, parse_rotary_bert
 from peltier_backbone.checkpoint.sentence_files import (
     read_default_prompt,
     read_sentence_pooling,
     read_sentence_prompts,
 )
-from peltier_backbone.checkpoint.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
+from peltier_backbone.checkpoint.shape import (
+    POST_NORM_FAMILIES,
+    ROTARY_BERT_FAMILIES,
+    TEXT_FAMILIES,
+    BackboneConfig,
+    Family,
+)
 from peltier_backbone.checkpoint.t5_config import T5Config, parse_t5
 from peltier_backbone.errors import BackboneError
 
@@ -27,6 +34,7 @@ __all__ = [
     "DebertaConfig",
     "Family",
     "ModernBertConfig",
+    "RotaryBertConfig",
     "T5Config",
     "load_config",
     "parse_config",
@@ -35,6 +43,7 @@ __all__ = [
 Config = BertConfig | ModernBertConfig | T5Config
 _Parse = Callable[[Fields], Config]
 _PARSERS: dict[str, _Parse] = {family: partial(parse_bert, family=family) for family in POST_NORM_FAMILIES}
+_PARSERS |= {family: partial(parse_rotary_bert, family=family) for family in ROTARY_BERT_FAMILIES}
 _PARSERS["deberta-v2"] = parse_deberta
 _PARSERS["modernbert"] = parse_modernbert
 _PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}

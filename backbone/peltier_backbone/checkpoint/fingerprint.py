@@ -6,7 +6,13 @@ from collections.abc import Mapping
 
 import torch
 
-from peltier_backbone.checkpoint.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
+from peltier_backbone.checkpoint.shape import (
+    POST_NORM_FAMILIES,
+    ROTARY_BERT_FAMILIES,
+    TEXT_FAMILIES,
+    BackboneConfig,
+    Family,
+)
 
 # An explicit list: a field that a later version adds must not change the fingerprints of existing adapters.
 _COMMON = (
@@ -36,6 +42,7 @@ _FIELDS: dict[Family, tuple[str, ...]] = dict.fromkeys(POST_NORM_FAMILIES, _COMM
 _FIELDS["deberta-v2"] += ("embedding_size", "num_buckets", "reach", "kinds", "shares_maps")
 _FIELDS["deberta-v2"] += ("norms_distances", "places_tokens")
 _FIELDS["electra"] += ("embedding_size",)
+_FIELDS |= dict.fromkeys(ROTARY_BERT_FAMILIES, (*_COMMON, "num_token_types", "theta", "slowdown"))
 _FIELDS |= dict.fromkeys(TEXT_FAMILIES, _COMMON + _T5)
 _FIELDS["modernbert"] = _COMMON + _MODERNBERT
 _FIELDS["umt5"] += ("scaled",)

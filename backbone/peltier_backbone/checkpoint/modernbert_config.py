@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from peltier_backbone.checkpoint.fields import Fields
+from peltier_backbone.checkpoint.rotary_fields import check_heads, positive
 from peltier_backbone.checkpoint.sentence_files import SentencePooling
 from peltier_backbone.checkpoint.shape import EncoderConfig
 
@@ -72,7 +73,7 @@ def parse_modernbert(fields: Fields) -> ModernBertConfig:
         fields.only(key, False)
     fields.only("hidden_activation", "gelu")
     values: dict[str, Any] = {name: fields.size(key) for name, key in _SIZES.items()}
-    _check_heads(values["hidden_size"], values["num_heads"], fields)
+    check_heads(values["hidden_size"], values["num_heads"], fields)
     return ModernBertConfig(
         family="modernbert",
         pad_token_id=fields.token("pad_token_id", 50283),
@@ -86,11 +87,6 @@ def parse_modernbert(fields: Fields) -> ModernBertConfig:
         dropout=fields.rate("mlp_dropout", 0.0),
         **values,
     )
-
-
-def _check_heads(hidden_size: int, num_heads: int, fields: Fields) -> None:
-    if hidden_size % (2 * num_heads):
-        raise fields.error(f"hidden_size {hidden_size} does not give each of {num_heads} heads an even size")
 
 
 def _window(fields: Fields) -> int:
@@ -122,9 +118,7 @@ def _theta(kind: Literal["full_attention", "sliding_attention"], fields: Fields)
         raise fields.error(f"rope_parameters must have {kind!r} of rope_type 'default'")
     key, default = _THETAS[kind]
     found = own.get("rope_theta", fields.raw.get(key, default))
-    if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:
-        raise fields.error(f"{key} is {found!r}; it must be a positive number")
-    return float(found)
+    return positive(key, found, fields)
 
 
 def _pooling(fields: Fields) -> SentencePooling:

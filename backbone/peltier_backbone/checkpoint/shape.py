@@ -7,9 +7,13 @@ from typing import ClassVar, Literal, get_args
 
 from peltier_backbone.checkpoint.sentence_files import SentencePooling
 
-PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "deberta-v2"]
+RotaryBertFamily = Literal["nomic_bert", "gte", "jina_embeddings_v3"]
+PostNormFamily = Literal[
+    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "deberta-v2", RotaryBertFamily
+]  # fmt: skip
 TextFamily = Literal["t5", "mt5", "umt5"]
 Family = PostNormFamily | TextFamily | Literal["modernbert"]
+ROTARY_BERT_FAMILIES: tuple[RotaryBertFamily, ...] = get_args(RotaryBertFamily)
 POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)
 TEXT_FAMILIES: tuple[TextFamily, ...] = get_args(TextFamily)
 

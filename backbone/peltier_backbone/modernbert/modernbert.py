@@ -10,25 +10,13 @@ from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention.attention import SpanAttention
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.bert.bert import Embedded
-from peltier_backbone.bert.layer import Attention
+from peltier_backbone.bert.layer import Attention, RotatedAttention
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.linear.norm import LayerNorm
 from peltier_backbone.linear.table import Table
 from peltier_backbone.modernbert.layer import Layer
 from peltier_backbone.native.rows import PlacedRows, StackRows
 from peltier_backbone.text.packing import Packed
-
-
-@dataclass(frozen=True)
-class _Rotating:
-    """Attention of queries and keys at rotary positions."""
-
-    rotary: Rotary
-    positions: Tensor
-    attention: Attention
-
-    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
-        return self.attention.attend(layer, x, self.rotary.rotate(qkv, self.positions))
 
 
 @dataclass(frozen=True)
@@ -75,7 +63,8 @@ class ModernBert:
     ) -> Tensor:
         for layer in self.layers[layers.start : layers.stop]:
             attention = attentions[layer.attention.local]
-            x = layer.attention(x, _Rotating(self.rotary(layer), read.positions, attention), adaptation)
+            turned = RotatedAttention(self.rotary(layer), read.positions, attention)
+            x = layer.attention(x, turned, adaptation)
             x = layer.feed_forward(x, adaptation)
         last = len(self.layers)
         return x if layers.stop < last else adaptation.norm(2 * last, x, self.final_norm)

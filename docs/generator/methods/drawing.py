@@ -6,7 +6,7 @@ from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.presets import Preset
 from peltier_adapters.spec.bottleneck import BottleneckSpec
-from peltier_adapters.spec.lora import LoraSpec
+from peltier_adapters.spec.lora import LoraSpec, VeraSpec
 from peltier_adapters.spec.parts import PartSpec
 from peltier_adapters.spec.prefix import CentralGateSpec, PrefixSpec, PromptSpec
 from peltier_adapters.spec.replaced import BiasSpec, NormSpec
@@ -61,9 +61,8 @@ def _mark(part: PartSpec, settings: PresetSettings) -> Iterator[str]:
     match part:
         case BottleneckSpec():
             yield from _bottlenecks(part, settings)
-        case LoraSpec():
-            for target in part.targets:
-                yield from block.chip(block.MAPS[target], "+ A B", "lora", gate="G" if part.gated else "")
+        case LoraSpec() | VeraSpec():
+            yield from _products(part)
         case PrefixSpec():
             yield from _prefixes(part)
         case PromptSpec():
@@ -84,6 +83,12 @@ def _bottlenecks(part: BottleneckSpec, settings: PresetSettings) -> Iterator[str
     words = f"{part.size} wide" if experts == 1 else f"{experts} experts, {part.size} wide"
     for site in part.sites:
         yield from block.adapter(site, words, reads=part.input, gated=part.gated, copies=min(experts, 4))
+
+
+def _products(part: LoraSpec | VeraSpec) -> Iterator[str]:
+    words, gated = ("+ A d B b", False) if isinstance(part, VeraSpec) else ("+ A B", part.gated)
+    for target in part.targets:
+        yield from block.chip(block.MAPS[target], words, "lora", gate="G" if gated else "")
 
 
 def _prefixes(part: PrefixSpec) -> Iterator[str]:
@@ -112,6 +117,8 @@ def _inside(part: PartSpec, settings: PresetSettings) -> Iterator[str]:
             yield from _map(part, settings)
         case LoraSpec():
             yield from inside.lora(part.gated)
+        case VeraSpec():
+            yield from inside.vera()
         case PrefixSpec():
             yield from inside.prefix(part.gated)
         case PromptSpec():

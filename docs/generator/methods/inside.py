@@ -60,6 +60,30 @@ def lora(gated: bool) -> Iterator[str]:
     yield text(730, ROW + 5, "y", anchor="start")
 
 
+def vera() -> Iterator[str]:
+    """The product of two matrices that all tasks share, with the task's factors behind each."""
+    yield box(Place(90, ROW, 60, 40), "x", "plain")
+    yield arrow(f"M120 {ROW - 10}H180V{ROW - 30}H306")
+    yield box(Place(370, ROW - 30, 124, 34), "W, frozen")
+    yield arrow(f"M432 {ROW - 30}H720V{ROW - 12}")
+    yield arrow(f"M120 {ROW + 10}H180V{ROW + 34}H222")
+    yield funnel(252, ROW + 34, "A", "frozen", narrows=True)
+    yield text(252, ROW + 86, "random, shared", note=True)
+    yield arrow(f"M279 {ROW + 34}H346")
+    yield box(Place(376, ROW + 34, 56, 30), "d", "lora")
+    yield text(376, ROW + 86, "r factors", note=True)
+    yield arrow(f"M404 {ROW + 34}H472")
+    yield funnel(502, ROW + 34, "B", "frozen", narrows=False)
+    yield text(502, ROW + 86, "random, shared", note=True)
+    yield arrow(f"M529 {ROW + 34}H596")
+    yield box(Place(626, ROW + 34, 56, 30), "b", "lora")
+    yield text(626, ROW + 86, "out factors", note=True)
+    yield arrow(f"M654 {ROW + 34}H720V{ROW + 14}")
+    yield circle(720, ROW, "+")
+    yield arrow(f"M731 {ROW}H790")
+    yield text(800, ROW + 5, "y", anchor="start")
+
+
 def prefix(gated: bool) -> Iterator[str]:
     """P keys and values in front of those of the text."""
     for number, name in enumerate(("keys", "values")):

@@ -40,6 +40,7 @@ METHODS = (
         ("4*L*(2*r*(H + d) + H + d) + n**3 + N", "2*L*(2*r*(H + d) + H + d) + n**3 + N"),
     ),
     Method("lora", ("lora",), (_LORA_BERT,), (_LORA_T5,)),
+    Method("vera", ("vera",), ("2*L*(r + H)",), ("6*L*(r + H)",)),
     Method("prefix", ("prefix",), (_PREFIX_BERT,), (_PREFIX_T5,)),
     Method("prompt", ("prompt-r", "prompt-t"), (None, None), ("P*H", "P*H")),
     Method("bitfit", ("bitfit",), ("L*(7*H + F) + 2*H",), ("L*(7*H + F) + L*(12*H + F) + V",)),

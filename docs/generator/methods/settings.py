@@ -27,6 +27,8 @@ _MEANINGS = {
     "mlp": "width of the MLP that makes a prefix; training only",
     "n": "of hypercomplex maps",
     "norms": "train the backbone's norms too",
+    "outer": "whether the factors b are the task's own; without them only d is",
+    "projection_seed": "of the matrices A and B, which adapters with the same seed and rank share",
     "rank": "r",
     "routing": "one route for a `batch` or for each `sample`; training only",
     "share": "projection that all experts share: `up`, `down` or `none`; training only",

@@ -17,7 +17,7 @@ from peltier_adapters.presets.presets import presets_for
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import build_served, device_bytes
 from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, MapSpec, PhmMap
-from peltier_adapters.spec.parts import BottleneckSpec, served_parts
+from peltier_adapters.spec.parts import BottleneckSpec, LoraSpec, served_parts
 from peltier_backbone.backbone import Backbone
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,7 +26,7 @@ from tests.support.artifacts import fitting
 from tests.support.levels import LEVELS, forced_level, reloaded
 
 CPU = torch.device("cpu")
-ENCODER_PRESETS = ("houlsby", "lowrank", "phm", "compacter", "lora", "prefix", "bitfit", "unipelt-apl")
+ENCODER_PRESETS = ("houlsby", "lowrank", "phm", "compacter", "lora", "vera", "prefix", "bitfit", "unipelt-apl")
 
 
 class Built(TorchDispatchMode):
@@ -82,13 +82,15 @@ def test_a_built_map_is_the_one_that_is_trained(built: MapSpec, size: int, bert:
 
 
 def test_only_what_is_built_changes_its_parts(bert: Backbone):
-    """A PHM bottleneck is a dense one on the device, an LPHM bottleneck a folded one; all other parts stay."""
+    """A PHM bottleneck is a dense one on the device, an LPHM bottleneck a folded one, and VeRA a LoRA; all other parts
+    stay."""
     for preset in presets_for(bert.config):
         settings = preset.settings(fitting(preset.name, bert.config), bert.config)
         parts = preset.compose(settings, bert.config, outputs=2)
         for before, after in zip(parts, served_parts(parts), strict=True):
-            kind = getattr(getattr(before, "map", None), "kind", None)
-            assert after == before or (kind, type(after.map)) in {("phm", DenseMap), ("lphm", FoldedLphmMap)}
+            built = {("phm", DenseMap), ("lphm", FoldedLphmMap), ("vera", LoraSpec)}
+            kind = getattr(before, "map", before).kind
+            assert after == before or (kind, type(getattr(after, "map", after))) in built
 
 
 @pytest.mark.parametrize("preset", ENCODER_PRESETS)

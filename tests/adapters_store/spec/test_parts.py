@@ -14,6 +14,7 @@ from peltier_adapters.spec.parts import (
     PartSpec,
     PrefixSpec,
     PromptSpec,
+    VeraSpec,
     count_by_block,
     count_parameters,
     part_conflicts,
@@ -40,6 +41,13 @@ def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
     """It needs LoRA and a prefix, in any order. Parts without a central gate are accepted too."""
     assert part_conflicts(parts) == []
     assert part_conflicts((PREFIX.model_copy(update={"gated": True}), LORA)) == []
+
+
+def test_vera_and_lora_exclude_each_other():
+    """A server holds VeRA as a LoRA, and has one LoRA of an adapter."""
+    vera = VeraSpec(targets=("query",), rank=1, seed=0)
+    assert part_conflicts((vera, LORA)) == ["vera: it is served as a LoRA, so the adapter cannot have a lora too"]
+    assert part_conflicts((vera, PREFIX)) == []
 
 
 @pytest.mark.parametrize(

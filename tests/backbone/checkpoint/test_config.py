@@ -31,6 +31,7 @@ DEBERTA = {
     "position_buckets": 8,
     "pos_att_type": "p2c|c2p",
 }
+NOMIC = {**GOOD, "model_type": "nomic_bert"}
 MODERNBERT = {**GOOD, "model_type": "modernbert", "local_attention": 8}
 T5 = {
     "model_type": "t5",
@@ -85,6 +86,16 @@ def test_positions_of_a_family(family: str, first: int, longest: int):
         ({**DEBERTA, "conv_kernel_size": 3}, "conv_kernel_size is 3; only 0 is served"),
         ({**DEBERTA, "position_buckets": 30}, "30 position_buckets up to max_relative_positions 16 have no"),
         ({**DEBERTA, "share_att_key": "yes"}, "share_att_key is 'yes'; it must be true or false"),
+        ({**NOMIC, "hidden_act": "gelu"}, "hidden_act is 'gelu'; only 'silu' is served"),
+        ({**NOMIC, "rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5; only 1.0 is served"),
+        ({**NOMIC, "num_experts": 8}, "num_experts is 8; only 0 is served"),
+        ({**NOMIC, "num_attention_heads": 8}, "hidden_size 8 does not give each of 8 heads an even size"),
+        (
+            {**NOMIC, "rope_parameters": {"rope_type": "yarn"}},
+            "rope_parameters is {'rope_type': 'yarn'}; only rope_type",
+        ),
+        ({**NOMIC, "rope_scaling": {"type": "linear"}}, "factor of rope_scaling is None; it must be a positive number"),
+        ({**NOMIC, "rope_theta": 0}, "rope_theta is 0; it must be a positive number"),
         ({"model_type": "bart"}, "model_type is 'bart'; a backbone is one of bert, roberta, xlm-roberta, "),
         ({"model_type": ["bert"]}, "model_type is ['bert']"),
         ({"model_type": None}, "model_type is None"),

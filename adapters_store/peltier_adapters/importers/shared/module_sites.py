@@ -4,12 +4,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
-from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig, ModernBertConfig, T5Config
+from peltier_backbone.checkpoint.config import (
+    BackboneConfig,
+    DebertaConfig,
+    ModernBertConfig,
+    RotaryBertConfig,
+    T5Config,
+)
 
 ModuleSite = tuple[str, int]
 
 _PREFIXES = (
     "bert.",
+    "nomic_bert.",
+    "gte.",
     "roberta.",
     "electra.",
     "distilbert.",
@@ -44,6 +52,8 @@ def find_sites(config: BackboneConfig) -> ModuleSites:
         return _modernbert(config)
     if isinstance(config, DebertaConfig):
         return _deberta(config)
+    if isinstance(config, RotaryBertConfig):
+        return _rotary_bert(config)
     return _t5(config) if isinstance(config, T5Config) else _bert(config)
 
 
@@ -77,6 +87,22 @@ def _bert(config: BackboneConfig) -> ModuleSites:
         norms |= {f"{layer}.attention.output.LayerNorm": 2 * i + 1, f"{layer}.output.LayerNorm": 2 * i + 2}
         sublayers |= {f"{layer}.attention.output": ("attention", i), f"{layer}.output": ("ffn", i)}
     return ModuleSites(projections, norms, sublayers, attentions)
+
+
+def _rotary_bert(config: RotaryBertConfig) -> ModuleSites:
+    """No other library has bottlenecks or prefixes here."""
+    projections: dict[str, ModuleSite] = {"pooler.dense": ("pooler", 0)}
+    norms = {"embeddings.LayerNorm": 0}
+    for i in range(config.num_layers):
+        layer, targets = f"layers.{i}", {"q": "query", "k": "key", "v": "value", "o": "attention_output"}
+        projections |= {f"{layer}.self_attn.{short}_proj": (site, i) for short, site in targets.items()}
+        # A gated layer has a module for each half of the backbone's map.
+        inner = {"fc1": "intermediate", "fc2": "output"}
+        if config.kind.gated:
+            inner = {"gate_proj": "intermediate", "up_proj": "intermediate_factor", "down_proj": "output"}
+        projections |= {f"{layer}.mlp.{name}": (site, i) for name, site in inner.items()}
+        norms |= {f"{layer}.post_attention_layernorm": 2 * i + 1, f"{layer}.post_mlp_layernorm": 2 * i + 2}
+    return ModuleSites(projections, norms, {}, {})
 
 
 def _t5(config: T5Config) -> ModuleSites:

@@ -94,6 +94,17 @@ CASES: dict[str, tuple[str, Any]] = {
     "electra-lora-tokens": ("electra", LoraConfig(task_type="TOKEN_CLS", target_modules=["query", "dense"], r=4)),
     "mpnet-lora-tokens": ("mpnet", LoraConfig(task_type="TOKEN_CLS", target_modules=["q", "v"], r=4)),
     "mpnet-lora-everywhere": ("mpnet", LoraConfig(task_type="SEQ_CLS", r=4, target_modules="all-linear")),
+    "nomic_bert-lora-tokens": (
+        "nomic_bert",
+        LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "up_proj", "down_proj"]),
+    ),
+    "nomic_bert-lora-saved": (
+        "nomic_bert",
+        LoraConfig(
+            task_type="SEQ_CLS", r=4, target_modules=["v_proj", "o_proj", "gate_proj"], modules_to_save=["pooler"]
+        ),
+    ),
+    "nomic_bert-lora-everywhere": ("nomic_bert", LoraConfig(task_type="SEQ_CLS", r=4, target_modules="all-linear")),
     "modernbert-lora": ("modernbert", LoraConfig(task_type="FEATURE_EXTRACTION", r=4, target_modules="all-linear")),
     "modernbert-ln": ("modernbert", LNTuningConfig(task_type="FEATURE_EXTRACTION", target_modules=_MODERN_NORMS)),
     "modernbert-lora-tokens": ("modernbert", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["Wqkv"])),

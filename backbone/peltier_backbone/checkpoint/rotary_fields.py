@@ -1,0 +1,32 @@
+"""Reads the angles of rotary positions from `config.json`; imports no torch."""
+
+from peltier_backbone.checkpoint.fields import Fields
+
+
+def read_rotary(theta: float, fields: Fields) -> tuple[float, float]:
+    """The base of the angles, `theta` if the file names none, and what they are divided by. Newer files have both in
+    `rope_parameters`, older ones in `rope_theta` and `rope_scaling`."""
+    key = "rope_parameters" if fields.raw.get("rope_parameters") is not None else "rope_scaling"
+    own = fields.raw.get(key)
+    own = {} if own is None else own
+    kind = own.get("rope_type", own.get("type", "default")) if isinstance(own, dict) else None
+    if not isinstance(own, dict) or kind not in ("default", "linear") or own.get("partial_rotary_factor", 1.0) != 1:
+        raise fields.error(f"{key} is {own!r}; only rope_type 'default' and 'linear' of whole heads are served")
+    slowdown = own.get("factor") if kind == "linear" else 1.0
+    known = (own.get("rope_theta"), fields.raw.get("rope_theta"), theta)
+    found = next(one for one in known if one is not None)
+    return positive("rope_theta", found, fields), positive(f"factor of {key}", slowdown, fields)
+
+
+def positive(key: str, found: object, fields: Fields) -> float:
+    """The number `found` at `key`, above 0."""
+    if isinstance(found, bool) or not isinstance(found, int | float) or not found > 0:
+        raise fields.error(f"{key} is {found!r}; it must be a positive number")
+    return float(found)
+
+
+def check_heads(hidden_size: int, num_heads: int, fields: Fields) -> int:
+    """The size of a head, which is even: its elements turn in pairs."""
+    if hidden_size % (2 * num_heads):
+        raise fields.error(f"hidden_size {hidden_size} does not give each of {num_heads} heads an even size")
+    return hidden_size // num_heads
