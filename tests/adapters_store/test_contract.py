@@ -82,12 +82,13 @@ HEADS = {
 FAMILIES = ("bert", "roberta", "modernbert", "t5", "t5_gated")
 # Families that share their forward pass with one of those: what depends on it is tested on them too.
 RELATIVES = ("xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "deberta", "nomic_bert", "gte", "jina")
-RELATIVES += ("mt5", "umt5")
+RELATIVES += ("eurobert", "mt5", "umt5")
 
 PRECISIONS = ("bert", "bert_bfloat16", "bert_int8", "electra_int8", "t5", "t5_bfloat16", "t5_int8", "umt5_int8")
 PRECISIONS += ("modernbert", "modernbert_bfloat16", "modernbert_int8", "mpnet", "mpnet_bfloat16", "mpnet_int8")
 PRECISIONS += ("deberta", "deberta_bfloat16", "deberta_int8")
 PRECISIONS += ("nomic_bert", "nomic_bert_bfloat16", "nomic_bert_int8")
+PRECISIONS += ("eurobert", "eurobert_bfloat16", "eurobert_int8")
 
 
 def _presets(family: str) -> list[str]:

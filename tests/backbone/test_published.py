@@ -26,7 +26,9 @@ TEXT_MODELS = [name for name in CONFIG_FILES if name not in ENCODERS]
 
 
 def _reduced(file: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {**file, **{key: size for key, size in sizes.items() if key in file}}
+    small = {**file, **{key: size for key, size in sizes.items() if key in file}}
+    last = small["vocab_size"] - 1
+    return small | {key: min(number, last) for key, number in small.items() if key.endswith("_token_id")}
 
 
 def _create(file: Mapping[str, Any]) -> PreTrainedModel:

@@ -94,6 +94,14 @@ CASES: dict[str, tuple[str, Any]] = {
     "electra-lora-tokens": ("electra", LoraConfig(task_type="TOKEN_CLS", target_modules=["query", "dense"], r=4)),
     "mpnet-lora-tokens": ("mpnet", LoraConfig(task_type="TOKEN_CLS", target_modules=["q", "v"], r=4)),
     "mpnet-lora-everywhere": ("mpnet", LoraConfig(task_type="SEQ_CLS", r=4, target_modules="all-linear")),
+    "eurobert-lora-tokens": (
+        "eurobert",
+        LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "o_proj", "gate_proj", "up_proj"]),
+    ),
+    "eurobert-lora-keys": ("eurobert", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "k_proj"])),
+    "eurobert-lora-texts": ("eurobert", LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["q_proj"])),
+    "gte-lora-tokens": ("gte", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules="all-linear")),
+    "jina-lora-tokens": ("jina", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules="all-linear")),
     "nomic_bert-lora-tokens": (
         "nomic_bert",
         LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "up_proj", "down_proj"]),
