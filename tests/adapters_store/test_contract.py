@@ -173,6 +173,13 @@ def _same(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance: 
         assert int(one.logits.argmax()) == int(other.logits.argmax())
 
 
+def _without_terms(rows: Sequence[Row], outputs: Sequence[RowOutput]) -> list[RowOutput]:
+    """The outputs without the numbers of terms: rounding may exchange two terms whose logits are nearly equal."""
+    sparse = [row.resident is not None and row.resident.task.type == "sparse-embedding" for row in rows]
+    pairs = zip(outputs, sparse, strict=True)
+    return [replace(one, logits=one.logits[:, 1]) if has_terms else one for one, has_terms in pairs]
+
+
 def _agree(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance: float) -> None:
     """Of ways to compute that round at other places, the mean difference of all logits."""
     pairs = [(one.logits.flatten(), other.logits.flatten()) for one, other in zip(found, expected, strict=True)]
@@ -344,7 +351,8 @@ def test_one_call_of_all_layers_agrees_with_torch(
     expected = answers()
     assert called == len(calls) > 0
     exact = backbone.precision == "float32"
-    _agree(found[0], expected[0], 1e-5 if exact else 0.05)
+    values = [list(one[0]) if exact else _without_terms(rows, one[0]) for one in (found, expected)]
+    _agree(*values, 1e-5 if exact else 0.05)
     # Rounded numbers may choose another token of two that are nearly as likely.
     assert not exact or [ids for ids, _ in found[1]] == [ids for ids, _ in expected[1]]
 
