@@ -106,7 +106,7 @@ def _canonical(config: Config, directory: Path) -> dict[str, Tensor]:
         case T5Config():
             return canonical_t5(tensors, config, directory)
         case ModernBertConfig():
-            return canonical_modernbert(tensors, directory)
+            return canonical_modernbert(tensors, config, directory)
         case BertConfig():
             return canonical_bert(tensors, config, directory)
 

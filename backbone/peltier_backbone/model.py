@@ -2,10 +2,11 @@
 
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.weights import build_bert
-from peltier_backbone.checkpoint.config import BertConfig, Config, ModernBertConfig, T5Config
+from peltier_backbone.checkpoint.config import BertConfig, Config, EuroBertConfig, ModernBertConfig, T5Config
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.linear.linear import LinearKernel
 from peltier_backbone.linear.table import TableKernel
+from peltier_backbone.modernbert.eurobert_weights import build_eurobert
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.modernbert.weights import build_modernbert
 from peltier_backbone.t5.t5 import T5
@@ -20,6 +21,8 @@ def build_model(config: Config, weights: Weights, kernel: LinearKernel, table: T
     match config:
         case T5Config():
             return build_t5(config, weights, kernel, table)
+        case EuroBertConfig():
+            return build_eurobert(config, weights, kernel, table)
         case ModernBertConfig():
             return build_modernbert(config, weights, kernel, table)
         case BertConfig():

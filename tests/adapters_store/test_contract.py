@@ -84,12 +84,13 @@ HEADS = {
 FAMILIES = ("bert", "roberta", "modernbert", "t5", "t5_gated")
 # Families that share their forward pass with one of those: what depends on it is tested on them too.
 RELATIVES = ("xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "deberta", "nomic_bert", "gte", "jina")
-RELATIVES += ("mt5", "umt5")
+RELATIVES += ("eurobert", "mt5", "umt5")
 
 PRECISIONS = ("bert", "bert_bfloat16", "bert_int8", "electra_int8", "t5", "t5_bfloat16", "t5_int8", "umt5_int8")
 PRECISIONS += ("modernbert", "modernbert_bfloat16", "modernbert_int8", "mpnet", "mpnet_bfloat16", "mpnet_int8")
 PRECISIONS += ("deberta", "deberta_bfloat16", "deberta_int8")
 PRECISIONS += ("nomic_bert", "nomic_bert_bfloat16", "nomic_bert_int8")
+PRECISIONS += ("eurobert", "eurobert_bfloat16", "eurobert_int8")
 
 
 def _presets(family: str) -> list[str]:
@@ -172,6 +173,13 @@ def _same(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance: 
         scale = other.logits.abs().clamp(min=1.0)  # a log-likelihood is a sum over tokens, and rounds like one
         assert float(((one.logits - other.logits).abs() / scale).max()) < tolerance
         assert int(one.logits.argmax()) == int(other.logits.argmax())
+
+
+def _without_terms(rows: Sequence[Row], outputs: Sequence[RowOutput]) -> list[RowOutput]:
+    """The outputs without the numbers of terms: rounding may exchange two terms whose logits are nearly equal."""
+    sparse = [row.resident is not None and row.resident.task.type == "sparse-embedding" for row in rows]
+    pairs = zip(outputs, sparse, strict=True)
+    return [replace(one, logits=one.logits[:, 1]) if has_terms else one for one, has_terms in pairs]
 
 
 def _agree(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance: float) -> None:
@@ -345,7 +353,8 @@ def test_one_call_of_all_layers_agrees_with_torch(
     expected = answers()
     assert called == len(calls) > 0
     exact = backbone.precision == "float32"
-    _agree(found[0], expected[0], 1e-5 if exact else 0.05)
+    values = [list(one[0]) if exact else _without_terms(rows, one[0]) for one in (found, expected)]
+    _agree(*values, 1e-5 if exact else 0.05)
     # Rounded numbers may choose another token of two that are nearly as likely.
     assert not exact or [ids for ids, _ in found[1]] == [ids for ids, _ in expected[1]]
 

@@ -29,7 +29,9 @@ FULL_SIZE = {str(file["model_type"]): name for name, file in reversed(CONFIG_FIL
 
 
 def _reduced(file: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {**file, **{key: size for key, size in sizes.items() if key in file}}
+    small = {**file, **{key: size for key, size in sizes.items() if key in file}}
+    last = small["vocab_size"] - 1
+    return small | {key: min(number, last) for key, number in small.items() if key.endswith("_token_id")}
 
 
 def _create(file: Mapping[str, Any]) -> PreTrainedModel:

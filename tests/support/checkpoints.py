@@ -18,6 +18,8 @@ from transformers import (
     DistilBertModel,
     ElectraConfig,
     ElectraModel,
+    EuroBertConfig,
+    EuroBertModel,
     GteConfig,
     GteModel,
     JinaEmbeddingsV3Config,
@@ -146,6 +148,18 @@ def jina_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def eurobert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 EuroBERT whose heads share keys and values by twos, with a byte-level
+    tokenizer."""
+    tokenizer = byte_level()
+    config = EuroBertConfig(
+        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=96, num_key_value_heads=2, pad_token_id=1,
+        bos_token_id=0, eos_token_id=2, mask_token_id=3, **_SIZES,
+    )  # fmt: skip
+    return _save(tmp_path_factory.mktemp("eurobert"), EuroBertModel(config), tokenizer, seed=19)
+
+
+@pytest.fixture(scope="session")
 def modernbert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a random 4 x 48 ModernBERT whose local layers see four tokens to each side, with a WordPiece
     tokenizer."""
@@ -193,7 +207,7 @@ def _randomise(model: PreTrainedModel, seed: int) -> None:
         for name, weight in model.named_parameters():
             noise = torch.empty_like(weight).normal_(generator=generator)
             if weight.dim() == 2:
-                table = "embeddings" in name or "relative" in name
+                table = "embed" in name or "relative" in name
                 weight.copy_(noise * (0.5 if table else 1.2 * weight.shape[1] ** -0.5))
             else:
                 weight.copy_(0.2 * noise + (1.0 if name.lower().endswith("norm.weight") else 0.0))

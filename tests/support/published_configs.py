@@ -108,6 +108,30 @@ _NOMIC = {
     "use_rms_norm": False,
     "vocab_size": 30528,
 }
+_EUROBERT = {
+    "architectures": ["EuroBertForMaskedLM"],
+    "attention_bias": False,
+    "bos_token": "<|begin_of_text|>",
+    "bos_token_id": 128000,
+    "clf_pooling": "late",
+    "eos_token": "<|end_of_text|>",
+    "eos_token_id": 128001,
+    "head_dim": 64,
+    "hidden_act": "silu",
+    "initializer_range": 0.02,
+    "mask_token": "<|mask|>",
+    "mask_token_id": 128002,
+    "max_position_embeddings": 8192,
+    "mlp_bias": False,
+    "model_type": "eurobert",
+    "pad_token": "<|end_of_text|>",
+    "pad_token_id": 128001,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": None,
+    "rope_theta": 250000,
+    "tie_word_embeddings": False,
+    "vocab_size": 128256,
+}
 CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
     "xlm-roberta-base": {
         **_BASE,
@@ -141,6 +165,22 @@ CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
     "microsoft/deberta-v3-base": _deberta(12, 768),
     "microsoft/deberta-v3-large": _deberta(24, 1024),
     "microsoft/mdeberta-v3-base": _deberta(12, 768, vocab_size=251000),
+    "EuroBERT/EuroBERT-210m": {
+        **_EUROBERT,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "num_key_value_heads": 12,
+    },
+    "EuroBERT/EuroBERT-610m": {
+        **_EUROBERT,
+        "hidden_size": 1152,
+        "intermediate_size": 4096,
+        "num_attention_heads": 18,
+        "num_hidden_layers": 26,
+        "num_key_value_heads": 6,
+    },
     "nomic-ai/nomic-embed-text-v1.5": _NOMIC,
     "Snowflake/snowflake-arctic-embed-m-v2.0": {
         "architectures": ["GteModel"],

@@ -172,8 +172,9 @@ class NativeBatch(PackedBatch):
         self._library, self._stacks = backend.library, backbone.stacks
 
     def advance(self, x: Tensor, packed: Packed, adaptation: BatchAdaptation, layers: range) -> Tensor:
-        stack, padded = self._stacks.encoder, packed.seen != packed.lengths
-        assert not (padded and isinstance(self._backbone.config, ModernBertConfig)), "a pad has no near tokens to see"
+        stack, config, padded = self._stacks.encoder, self._backbone.config, packed.seen != packed.lengths
+        local = isinstance(config, ModernBertConfig) and any(config.is_local)
+        assert not (padded and local), "a pad has no near tokens to see"
         if len(layers) < stack.layout.count:
             stack = stack.part(layers.start, layers.stop)
         return self._run(stack, x, self._backbone.bert.place(packed), adaptation)

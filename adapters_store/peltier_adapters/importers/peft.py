@@ -13,7 +13,7 @@ import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
-from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig, ModernBertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
@@ -73,7 +73,7 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
         raise AdapterError(f"{config.where}: peft_type is {kind!r}; supported are {', '.join(_READERS)}")
     config.only("task_type", *_TASKS)
     config.ignore("auto_mapping", *_NO_EFFECT)
-    if isinstance(backbone.config, ModernBertConfig):
+    if backbone.config.family == "modernbert":
         _add_frozen_head(checkpoint, backbone)
     pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
     config.finish()

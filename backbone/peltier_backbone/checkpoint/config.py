@@ -9,6 +9,7 @@ from typing import Any
 
 from peltier_backbone.checkpoint.bert_config import BertConfig, parse_bert
 from peltier_backbone.checkpoint.deberta_config import DebertaConfig, parse_deberta
+from peltier_backbone.checkpoint.eurobert_config import EuroBertConfig, parse_eurobert
 from peltier_backbone.checkpoint.fields import Fields
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig, parse_modernbert
 from peltier_backbone.checkpoint.rotary_bert_config import RotaryBertConfig, parse_rotary_bert
@@ -32,6 +33,7 @@ __all__ = [
     "BertConfig",
     "Config",
     "DebertaConfig",
+    "EuroBertConfig",
     "Family",
     "ModernBertConfig",
     "RotaryBertConfig",
@@ -46,6 +48,7 @@ _PARSERS: dict[str, _Parse] = {family: partial(parse_bert, family=family) for fa
 _PARSERS |= {family: partial(parse_rotary_bert, family=family) for family in ROTARY_BERT_FAMILIES}
 _PARSERS["deberta-v2"] = parse_deberta
 _PARSERS["modernbert"] = parse_modernbert
+_PARSERS["eurobert"] = parse_eurobert
 _PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}
 
 

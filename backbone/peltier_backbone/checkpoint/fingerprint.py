@@ -45,6 +45,7 @@ _FIELDS["electra"] += ("embedding_size",)
 _FIELDS |= dict.fromkeys(ROTARY_BERT_FAMILIES, (*_COMMON, "num_token_types", "theta", "slowdown"))
 _FIELDS |= dict.fromkeys(TEXT_FAMILIES, _COMMON + _T5)
 _FIELDS["modernbert"] = _COMMON + _MODERNBERT
+_FIELDS["eurobert"] = (*_COMMON, "num_key_heads", "global_theta", "slowdown")
 _FIELDS["umt5"] += ("scaled",)
 
 

@@ -67,13 +67,19 @@ class ModernBertConfig(EncoderConfig):
         return self.max_positions
 
 
+def read_sizes(fields: Fields) -> dict[str, Any]:
+    """The sizes by their names in the configuration."""
+    values: dict[str, Any] = {name: fields.size(key) for name, key in _SIZES.items()}
+    check_heads(values["hidden_size"], values["num_heads"], fields)
+    return values
+
+
 def parse_modernbert(fields: Fields) -> ModernBertConfig:
     """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
     for key in ("attention_bias", "mlp_bias", "norm_bias"):
         fields.only(key, False)
     fields.only("hidden_activation", "gelu")
-    values: dict[str, Any] = {name: fields.size(key) for name, key in _SIZES.items()}
-    check_heads(values["hidden_size"], values["num_heads"], fields)
+    values = read_sizes(fields)
     return ModernBertConfig(
         family="modernbert",
         pad_token_id=fields.token("pad_token_id", 50283),

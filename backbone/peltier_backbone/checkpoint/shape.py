@@ -12,7 +12,7 @@ PostNormFamily = Literal[
     "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet", "deberta-v2", RotaryBertFamily
 ]  # fmt: skip
 TextFamily = Literal["t5", "mt5", "umt5"]
-Family = PostNormFamily | TextFamily | Literal["modernbert"]
+Family = PostNormFamily | TextFamily | Literal["modernbert", "eurobert"]
 ROTARY_BERT_FAMILIES: tuple[RotaryBertFamily, ...] = get_args(RotaryBertFamily)
 POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)
 TEXT_FAMILIES: tuple[TextFamily, ...] = get_args(TextFamily)

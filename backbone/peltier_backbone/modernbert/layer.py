@@ -1,4 +1,4 @@
-"""The attention of one layer of ModernBERT (pre-norm; docs/methods.md#sites)."""
+"""The attention of one layer of ModernBERT and EuroBERT (pre-norm; docs/methods.md#sites)."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,17 @@ from torch import Tensor
 from peltier_backbone.attention.adaptation import Adaptation
 from peltier_backbone.bert.layer import Attention
 from peltier_backbone.linear.linear import Linear
-from peltier_backbone.linear.norm import LayerNorm
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.t5.sublayers import FeedForward
 
 
 @dataclass(frozen=True)
 class RotaryAttention:
-    """x + output(attention(norm(x))); query, key and value are one map [3 * hidden, hidden]. The first layer has no
-    norm: it reads the norm of the embeddings. A `local` one sees near tokens only."""
+    """x + output(attention(norm(x))); query, key and value are one map [3 * hidden, hidden]. ModernBERT's first
+    layer has no norm: it reads the norm of the embeddings. A `local` one sees near tokens only."""
 
     number: int
-    norm: LayerNorm | None
+    norm: Norm | None
     query_key_value: Linear
     output: Linear
     local: bool

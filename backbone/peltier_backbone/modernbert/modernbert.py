@@ -12,7 +12,7 @@ from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.bert.bert import Embedded
 from peltier_backbone.bert.layer import Attention, RotatedAttention
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
-from peltier_backbone.linear.norm import LayerNorm
+from peltier_backbone.linear.norm import Norm
 from peltier_backbone.linear.table import Table
 from peltier_backbone.modernbert.layer import Layer
 from peltier_backbone.native.rows import PlacedRows, StackRows
@@ -22,13 +22,14 @@ from peltier_backbone.text.packing import Packed
 @dataclass(frozen=True)
 class ModernBert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. A prefix key has no
-    position: it is as if it were at position 0 (docs/methods/prefix.md). `rounded` is as in `Bert`."""
+    position: it is as if it were at position 0 (docs/methods/prefix.md). `rounded` is as in `Bert`.
+    EuroBERT has no norm of the embeddings."""
 
     config: ModernBertConfig
     tokens: Table
-    norm: LayerNorm
+    norm: Norm | None
     layers: Sequence[Layer]
-    final_norm: LayerNorm
+    final_norm: Norm
     global_rotary: Rotary
     local_rotary: Rotary
     rounded: bool
@@ -40,13 +41,16 @@ class ModernBert:
 
     def embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:
         """The states before the first layer, [tokens, hidden]."""
-        return adaptation.norm(0, self.tokens(read.ids), self.norm)
+        x = self.tokens(read.ids)
+        return x if self.norm is None else adaptation.norm(0, x, self.norm)
 
     def advance(self, x: Tensor, packed: Packed, adaptation: Adaptation, layers: range) -> Tensor:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]. The final norm
         follows the last layer."""
         far = SpanAttention(packed, adaptation, self.config.num_heads)
-        near = SpanAttention(packed, adaptation, self.config.num_heads, self.config.window)
+        near = far
+        if any(self.config.is_local):
+            near = SpanAttention(packed, adaptation, self.config.num_heads, self.config.window)
         return self._run(x, packed, adaptation, (far, near), layers)
 
     def encode(self, read: Embedded, adaptation: Adaptation, far: Attention, near: Attention) -> Tensor:
@@ -73,8 +77,8 @@ class ModernBert:
         """The rows for a native call, each of which sees its own tokens."""
         return StackRows(PlacedRows.packed(packed.lengths, packed.seen), positions=packed.positions)
 
-    def norms(self) -> list[LayerNorm]:
+    def norms(self) -> list[Norm]:
         """All norms in the order of `Adaptation.norm`: that of the embeddings, those before attentions from the second
         on and before feed-forwards, and the final one."""
         own = [norm for la in self.layers for norm in (la.attention.norm, la.feed_forward.norm)]
-        return [self.norm, *(norm for norm in own if isinstance(norm, LayerNorm)), self.final_norm]
+        return [norm for norm in (self.norm, *own, self.final_norm) if norm is not None]

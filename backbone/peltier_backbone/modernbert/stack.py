@@ -27,7 +27,7 @@ def lay_out(model: ModernBert) -> Stacks | None:
         layers=addressof(placed), count=len(placed), final=place_norm(final, 2 * len(layers)),
         norms_half=final.weight.dtype == torch.bfloat16, hidden=config.hidden_size, heads=config.num_heads,
         size=config.head_size, activation=ACTIVATIONS[layers[0].feed_forward.kind], gated=True, post=False,
-        centered=True, rounded=model.rounded, eps=final.eps, scale=config.head_size**-0.5,
+        centered=final.centered, rounded=model.rounded, eps=final.eps, scale=config.head_size**-0.5,
     )  # fmt: skip
     return Stacks(NativeStack(layout, (placed, model), _maps(layers[0])[0].packed_by))
 

@@ -1,6 +1,6 @@
 """Builds a frozen ModernBERT from a checkpoint's tensors, and lists the model's weights by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,18 +17,18 @@ from peltier_backbone.modernbert.layer import Layer, RotaryAttention
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.t5.sublayers import FeedForward
 
-# The head of the pretraining task: the published checkpoint has it, the encoder does not.
-_PRETRAINING = ("head.", "decoder.")
+# The heads of the pretraining tasks: published checkpoints have them, the encoders do not.
+_PRETRAINING: Mapping[str, tuple[str, ...]] = {"modernbert": ("head.", "decoder."), "eurobert": ("lm_head.",)}
 
 
-def canonical_modernbert(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
-    """The tensors by their names in `ModernBertModel`, without the pretraining head."""
+def canonical_modernbert(tensors: dict[str, Tensor], config: ModernBertConfig, directory: Path) -> dict[str, Tensor]:
+    """The tensors by their names in `ModernBertModel` or `EuroBertModel`, without the pretraining head."""
     kept = {}
     for name, tensor in tensors.items():
         short = name.removeprefix("model.")
         if short in kept:
             raise BackboneError(f"{directory}: tensor {name!r} is there twice")
-        if not name.startswith(_PRETRAINING):
+        if not name.startswith(_PRETRAINING[config.family]):
             kept[short] = tensor
     return kept
 

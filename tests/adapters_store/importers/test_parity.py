@@ -20,7 +20,20 @@ TOLERANCE = 1e-4
 pytestmark = pytest.mark.slow
 
 
-FAMILIES = ("bert", "roberta", "distilbert", "electra", "mpnet", "nomic_bert", "modernbert", "t5", "t5_gated")
+FAMILIES = (
+    "bert",
+    "roberta",
+    "distilbert",
+    "electra",
+    "mpnet",
+    "nomic_bert",
+    "gte",
+    "jina",
+    "eurobert",
+    "modernbert",
+    "t5",
+    "t5_gated",
+)
 
 
 @pytest.fixture(scope="session")

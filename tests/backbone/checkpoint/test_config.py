@@ -31,6 +31,7 @@ DEBERTA = {
     "position_buckets": 8,
     "pos_att_type": "p2c|c2p",
 }
+EUROBERT = {**GOOD, "model_type": "eurobert"}
 NOMIC = {**GOOD, "model_type": "nomic_bert"}
 MODERNBERT = {**GOOD, "model_type": "modernbert", "local_attention": 8}
 T5 = {
@@ -86,6 +87,10 @@ def test_positions_of_a_family(family: str, first: int, longest: int):
         ({**DEBERTA, "conv_kernel_size": 3}, "conv_kernel_size is 3; only 0 is served"),
         ({**DEBERTA, "position_buckets": 30}, "30 position_buckets up to max_relative_positions 16 have no"),
         ({**DEBERTA, "share_att_key": "yes"}, "share_att_key is 'yes'; it must be true or false"),
+        ({**EUROBERT, "num_key_value_heads": 3}, "num_key_value_heads 3 does not divide its 2 heads"),
+        ({**EUROBERT, "head_dim": 8}, "head_dim is 8; only 4 is served"),
+        ({**EUROBERT, "attention_bias": True}, "attention_bias is True; only False is served"),
+        ({**EUROBERT, "classifier_pooling": "max"}, "classifier_pooling is 'max'; it is one of bos, mean, late"),
         ({**NOMIC, "hidden_act": "gelu"}, "hidden_act is 'gelu'; only 'silu' is served"),
         ({**NOMIC, "rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5; only 1.0 is served"),
         ({**NOMIC, "num_experts": 8}, "num_experts is 8; only 0 is served"),

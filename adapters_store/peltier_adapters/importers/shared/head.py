@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, EuroBertConfig, ModernBertConfig
 from peltier_backbone.checkpoint.sentence_files import read_sentence_pooling
 from peltier_backbone.errors import BackboneError
 from torch import Tensor
@@ -97,6 +97,14 @@ def take_head(checkpoint: Checkpoint, config: BackboneConfig, task_type: TaskTyp
     return create_head(output, "pooler")
 
 
+def _take_eurobert_head(checkpoint: Checkpoint, config: EuroBertConfig, task_type: TaskType | None) -> ImportedPart:
+    """The classifier of tokens of a EuroBERT. That of a whole text reads the mean of its tokens' logits, which no head
+    does."""
+    if task_type != "token-classification":
+        raise AdapterError(f"{checkpoint.where}: of a EuroBERT's classifiers only that of TOKEN_CLS is supported")
+    return create_head(take_dense(checkpoint, "classifier", None, config.hidden_size), "tokens")
+
+
 def take_normed_head(
     checkpoint: Checkpoint, config: ModernBertConfig, task_type: TaskType | None
 ) -> ImportedPart | None:
@@ -104,6 +112,8 @@ def take_normed_head(
     the vector that `classifier_pooling` of its `config.json` names."""
     if "classifier.weight" not in checkpoint:
         return None
+    if isinstance(config, EuroBertConfig):
+        return _take_eurobert_head(checkpoint, config, task_type)
     hidden, act = config.hidden_size, config.classifier_activation
     lacking = [name for name in NORMED_HEAD if name not in checkpoint]
     if lacking:

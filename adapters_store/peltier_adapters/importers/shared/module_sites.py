@@ -7,6 +7,7 @@ from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
 from peltier_backbone.checkpoint.config import (
     BackboneConfig,
     DebertaConfig,
+    EuroBertConfig,
     ModernBertConfig,
     RotaryBertConfig,
     T5Config,
@@ -48,6 +49,8 @@ class ModuleSites:
 
 
 def find_sites(config: BackboneConfig) -> ModuleSites:
+    if isinstance(config, EuroBertConfig):
+        return _eurobert(config)
     if isinstance(config, ModernBertConfig):
         return _modernbert(config)
     if isinstance(config, DebertaConfig):
@@ -102,6 +105,22 @@ def _rotary_bert(config: RotaryBertConfig) -> ModuleSites:
             inner = {"gate_proj": "intermediate", "up_proj": "intermediate_factor", "down_proj": "output"}
         projections |= {f"{layer}.mlp.{name}": (site, i) for name, site in inner.items()}
         norms |= {f"{layer}.post_attention_layernorm": 2 * i + 1, f"{layer}.post_mlp_layernorm": 2 * i + 2}
+    return ModuleSites(projections, norms, {}, {})
+
+
+def _eurobert(config: EuroBertConfig) -> ModuleSites:
+    """Without keys and values that heads share: an adapter of those acts on fewer than the backbone's map has."""
+    projections: dict[str, ModuleSite] = {}
+    norms = {"norm": 2 * config.num_layers}
+    targets = {"q": "query", "o": "attention_output"}
+    if config.num_key_heads == config.num_heads:
+        targets |= {"k": "key", "v": "value"}
+    for i in range(config.num_layers):
+        layer = f"layers.{i}"
+        projections |= {f"{layer}.self_attn.{short}_proj": (site, i) for short, site in targets.items()}
+        inner = {"gate_proj": "intermediate", "up_proj": "intermediate_factor", "down_proj": "output"}
+        projections |= {f"{layer}.mlp.{name}": (site, i) for name, site in inner.items()}
+        norms |= {f"{layer}.input_layernorm": 2 * i, f"{layer}.post_attention_layernorm": 2 * i + 1}
     return ModuleSites(projections, norms, {}, {})
 
 

@@ -25,6 +25,7 @@ from transformers import (
 
 _PATTERNS = {"rank_pattern": {"layer.0.attention.self.query": 2}, "alpha_pattern": {r"layer\.[12].*value": 20}}
 _MODERN_NORMS = ["mlp_norm", "final_norm"]
+_LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"]
 _DISTILBERT = {"r": 4, "lora_alpha": 6, "target_modules": ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"]}
 CASES: dict[str, tuple[str, Any]] = {
     "bert-lora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6)),
@@ -94,6 +95,14 @@ CASES: dict[str, tuple[str, Any]] = {
     "electra-lora-tokens": ("electra", LoraConfig(task_type="TOKEN_CLS", target_modules=["query", "dense"], r=4)),
     "mpnet-lora-tokens": ("mpnet", LoraConfig(task_type="TOKEN_CLS", target_modules=["q", "v"], r=4)),
     "mpnet-lora-everywhere": ("mpnet", LoraConfig(task_type="SEQ_CLS", r=4, target_modules="all-linear")),
+    "eurobert-lora-tokens": (
+        "eurobert",
+        LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "o_proj", "gate_proj", "up_proj"]),
+    ),
+    "eurobert-lora-keys": ("eurobert", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "k_proj"])),
+    "eurobert-lora-texts": ("eurobert", LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["q_proj"])),
+    "gte-lora-tokens": ("gte", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=[*_LLAMA, "down_proj"])),
+    "jina-lora-tokens": ("jina", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["k_proj", "fc1", "fc2"])),
     "nomic_bert-lora-tokens": (
         "nomic_bert",
         LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "up_proj", "down_proj"]),

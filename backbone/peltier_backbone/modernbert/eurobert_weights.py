@@ -1,0 +1,68 @@
+"""Builds a frozen EuroBERT from a checkpoint's tensors."""
+
+import torch
+
+from peltier_backbone.attention.rotary import Rotary
+from peltier_backbone.checkpoint.eurobert_config import EuroBertConfig
+from peltier_backbone.checkpoint.weights import Weights
+from peltier_backbone.linear.linear import LinearKernel
+from peltier_backbone.linear.norm import RMSNorm
+from peltier_backbone.linear.table import TableKernel
+from peltier_backbone.modernbert.layer import Layer, RotaryAttention
+from peltier_backbone.modernbert.modernbert import ModernBert
+from peltier_backbone.t5.sublayers import FeedForward
+
+
+def build_eurobert(config: EuroBertConfig, weights: Weights, kernel: LinearKernel, table: TableKernel) -> ModernBert:
+    """Build the encoder from canonical `weights`, and consume all of them."""
+    tokens = weights.take("embed_tokens.weight", config.vocab_size, config.hidden_size)
+    positions, size = config.max_positions, config.head_size
+    rotary = Rotary.create(config.global_theta, positions, size, tokens.device, config.slowdown)
+    model = ModernBert(
+        config=config,
+        tokens=table(tokens),
+        norm=None,
+        layers=[_layer(weights, index, config, kernel) for index in range(config.num_layers)],
+        final_norm=_norm(weights, "norm", config),
+        global_rotary=rotary,
+        local_rotary=rotary,
+        rounded=kernel.coarse,
+    )
+    weights.finish("eurobert encoder")
+    return model
+
+
+def _layer(weights: Weights, index: int, config: EuroBertConfig, kernel: LinearKernel) -> Layer:
+    name, hidden, inner = f"layers.{index}", config.hidden_size, config.intermediate_size
+    attention = RotaryAttention(
+        number=index,
+        norm=_norm(weights, f"{name}.input_layernorm", config),
+        query_key_value=kernel(_query_key_value(weights, f"{name}.self_attn", config)),
+        output=kernel(weights.take(f"{name}.self_attn.o_proj.weight", hidden, hidden)),
+        local=False,
+    )
+    halves = [weights.take(f"{name}.mlp.{half}_proj.weight", inner, hidden) for half in ("gate", "up")]
+    feed_forward = FeedForward(
+        block=index,
+        norm_index=2 * index + 1,
+        norm=_norm(weights, f"{name}.post_attention_layernorm", config),
+        intermediate=kernel(torch.cat(halves)),
+        output=kernel(weights.take(f"{name}.mlp.down_proj.weight", hidden, inner)),
+        activation="silu",
+        gated=True,
+    )
+    return Layer(attention, feed_forward)
+
+
+def _query_key_value(weights: Weights, name: str, config: EuroBertConfig) -> torch.Tensor:
+    """One map [3 * hidden, hidden]: the keys and values that some heads share are there once for each head, so that an
+    adapter may change those of one head."""
+    hidden, size, heads = config.hidden_size, config.head_size, config.num_key_heads
+    query = weights.take(f"{name}.q_proj.weight", hidden, hidden)
+    shared = [weights.take(f"{name}.{part}_proj.weight", heads * size, hidden) for part in ("k", "v")]
+    own = [x.reshape(heads, size, hidden).repeat_interleave(config.num_heads // heads, 0) for x in shared]
+    return torch.cat((query, *(x.reshape(hidden, hidden) for x in own)))
+
+
+def _norm(weights: Weights, name: str, config: EuroBertConfig) -> RMSNorm:
+    return RMSNorm(weights.take(f"{name}.weight", config.hidden_size), config.norm_eps)
