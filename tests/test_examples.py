@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forked_commands import forked_commands
+
 ROOT = Path(__file__).parent.parent
+# The examples run `peltier` by `sys.executable`. Its processes are forked, as in tests/test_docs.py.
+RUN = """
+import runpy, sys
+sys.executable, sys.argv = {program!r}, ["{name}.py", "--short"]
+sys.path.insert(0, "examples")
+runpy.run_path("examples/{name}.py", run_name="__main__")
+"""
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 
 
@@ -35,8 +44,9 @@ def test_an_example_runs_in_its_short_form(name: str) -> None:
     """From training to the last answer, with the parts that its page shows."""
     # A worker beside a server has the lowest priority, so beside other tests a training may take minutes.
     faulthandler.cancel_dump_traceback_later()
-    command = [sys.executable, f"examples/{name}.py", "--short"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500)
+    with forked_commands() as program:
+        command = [sys.executable, "-c", RUN.format(name=name, program=str(program))]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr[-2000:]
     assert headings(done.stdout) == headings(shown(name))
     assert "error" not in done.stdout

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[2]
+NATIVE = "backbone/peltier_backbone/native"
 _PROGRAMS = ("podman", "runc", "debootstrap")
 _BASE, _IMAGE = "localhost/debian-python:test", "localhost/peltier:test"
 _DASHBOARDS = "localhost/peltier-dashboards:test"
@@ -46,7 +47,7 @@ class Podman:
     def build(self) -> str:
         """The name of the image that the Dockerfile makes on a local base."""
         self.import_base()
-        return self._build(_IMAGE, "--build-arg", f"TORCH_INDEX={_pip_index()}")
+        return self._build(_IMAGE, "--build-arg", f"TORCH_INDEX={_pip_index()}", *_library_volumes())
 
     def build_dashboards(self) -> str:
         """The name of the first stage of Grafana's image, which writes the dashboards. The base has been imported."""
@@ -99,6 +100,14 @@ def podman_in(directory: Path) -> Iterator[Podman]:
 
 def _path(program: str) -> str:
     return shutil.which(program) or program
+
+
+def _library_volumes() -> Iterator[str]:
+    """Mounts the libraries of the installation beside the loader in the build, which keeps what was built from the same
+    files. One level is left to the compiler in the image; each takes it half a minute."""
+    for library in sorted((ROOT / NATIVE).glob("*.so")):
+        if library.stem != "plain":
+            yield from ("--volume", f"{library}:/src/{NATIVE}/{library.name}:ro")
 
 
 def _pip_options() -> dict[str, str]:

@@ -25,21 +25,24 @@ def arguments(text: Path, tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.slow  # test_pretrain.py stays, and the other commands as processes
-def test_pretrain_as_a_process(arguments: list[str], tmp_path: Path):
-    """Two calls: the first stops at its own end, the second finishes; standard output is one JSON document."""
-    program = str(Path(sys.executable).with_name("peltier"))
-
-    def call(*more: str) -> subprocess.CompletedProcess[str]:
-        command = [program, *arguments, "--steps=4", "--json", *more]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-
-    first, second = call("--call-minutes=0.000001"), call("--resume")
+def test_pretrain_as_a_process(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Two calls: the first, a process, stops at its own end, the second finishes; standard output is one JSON
+    document."""
+    program, words = str(Path(sys.executable).with_name("peltier")), [*arguments, "--steps=4", "--json"]
+    command = [program, *words, "--call-minutes=0.000001"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    first = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert json.loads(first.stdout)["finished"] is False
-    found = json.loads(second.stdout)
-    assert (found["finished"], found["steps"]) == (True, 4)
     assert "cpu, CPU threads: 1" in first.stderr
-    assert "Warning" not in first.stderr + second.stderr
+    assert "Warning" not in first.stderr
+    monkeypatch.setattr("sys.argv", [program, *words, "--resume"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    found = json.loads(capsys.readouterr().out)
+    assert (found["finished"], found["steps"]) == (True, 4)
     T5ForConditionalGeneration.from_pretrained(tmp_path / "tiny")
 
 

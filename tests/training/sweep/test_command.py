@@ -90,7 +90,10 @@ def keys(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow  # the next test stays, and in test_sweep.py sweeps that run only what is new
-def test_a_killed_sweep_goes_on_where_it_was(start: Start, tmp_path: Path):
+def test_a_killed_sweep_goes_on_where_it_was(
+    start: Start, arguments: list[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
     """kill -9 in the middle, whatever trial was running, leaves no process and loses the running trial alone."""
     first = start(ENDLESS)
     wait_for(lambda: len(keys(tmp_path / "out")) == 2)
@@ -99,9 +102,11 @@ def test_a_killed_sweep_goes_on_where_it_was(start: Start, tmp_path: Path):
     wait_for(lambda: not members(first.pid))
     done = keys(tmp_path / "out")
     assert len(done) == 2
-    second = start()
-    output, progress = second.communicate()
-    assert second.returncode == 0, progress
+    monkeypatch.setattr("sys.argv", ["peltier", *arguments, "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    output, progress = capsys.readouterr()
     assert "6 trials, 2 of them done, 1 at a time" in progress
     assert keys(tmp_path / "out")[:2] == done
     assert len(set(keys(tmp_path / "out"))) == len(keys(tmp_path / "out")) == 6
