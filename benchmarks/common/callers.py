@@ -9,7 +9,7 @@ import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -146,15 +146,17 @@ async def ask_at(url: str, arrivals: Sequence[tuple[float, bytes]], num_connecti
     includes this time: a slow server delays no request (no coordinated omission).
     """
     loop, seconds = asyncio.get_running_loop(), [0.0] * len(arrivals)
-    async with asyncio.timeout(arrivals[-1][0] + _PATIENCE_SECONDS), connections(url, num_connections) as opened:
-        # In turn, because the server closes those that are not used.
+    async with asyncio.timeout(arrivals[-1][0] + _PATIENCE_SECONDS), AsyncExitStack() as stack:
         free: asyncio.Queue[HttpConnection] = asyncio.Queue()
-        for connection in opened:
+        for connection in await stack.enter_async_context(connections(url, num_connections)):
             free.put_nowait(connection)
         start = loop.time()
 
         async def call(number: int, due: float, request: bytes) -> None:
             connection = await free.get()
+            # The server closes a connection that has not been used for some seconds.
+            if connection.transport.is_closing():
+                (connection,) = await stack.enter_async_context(connections(url, 1))
             await connection.ask(request)
             free.put_nowait(connection)
             seconds[number] = loop.time() - due
