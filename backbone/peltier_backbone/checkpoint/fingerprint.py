@@ -3,9 +3,11 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import astuple
 
 import torch
 
+from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.checkpoint.shape import (
     POST_NORM_FAMILIES,
     ROTARY_BERT_FAMILIES,
@@ -52,6 +54,8 @@ _FIELDS["umt5"] += ("scaled",)
 def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> str:
     """`sha256:<hex>` of the configuration and of the tensors sorted by name, in their stored dtype."""
     shape = {name: getattr(config, name) for name in _FIELDS[config.family]}
+    if isinstance(config, ModernBertConfig) and config.global_yarn is not None:
+        shape["global_yarn"] = astuple(config.global_yarn)
     digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from peltier_backbone.checkpoint.fields import Fields
-from peltier_backbone.checkpoint.rotary_fields import check_heads, positive
+from peltier_backbone.checkpoint.rotary_fields import Yarn, check_heads, positive, read_yarn
 from peltier_backbone.checkpoint.sentence_files import SentencePooling
 from peltier_backbone.checkpoint.shape import EncoderConfig
 
@@ -29,8 +29,8 @@ class ModernBertConfig(EncoderConfig):
     """The shape of a ModernBERT (Warner et al. 2024). A layer, its block and its attention have the same number.
 
     Layers whose `is_local` is true attend to tokens at most `window` away, the others to all. Rotary positions turn by
-    angles of base `local_theta` in local layers, else `global_theta`. `classifier_pooling` and `classifier_activation`
-    are those of the model's own classifier.
+    angles of base `local_theta` in local layers, else `global_theta`, stretched by `global_yarn`. `classifier_pooling`
+    and `classifier_activation` are those of the model's own classifier.
     """
 
     pre_norm: ClassVar[bool] = True
@@ -40,6 +40,7 @@ class ModernBertConfig(EncoderConfig):
     is_local: tuple[bool, ...]
     global_theta: float
     local_theta: float
+    global_yarn: Yarn | None = None
     classifier_pooling: SentencePooling = "first"
     classifier_activation: str = "gelu"
 
@@ -88,6 +89,7 @@ def parse_modernbert(fields: Fields) -> ModernBertConfig:
         is_local=_local_layers(values["num_layers"], fields),
         global_theta=_theta(_GLOBAL, fields),
         local_theta=_theta(_LOCAL, fields),
+        global_yarn=_yarn(fields),
         classifier_pooling=_pooling(fields),
         classifier_activation=str(fields.raw.get("classifier_activation", "gelu")),
         dropout=fields.rate("mlp_dropout", 0.0),
@@ -117,14 +119,26 @@ def _local_layers(num_layers: int, fields: Fields) -> tuple[bool, ...]:
 
 def _theta(kind: Literal["full_attention", "sliding_attention"], fields: Fields) -> float:
     """The base of the angles: newer files have it in `rope_parameters`, older ones in a key of its own."""
+    key, default = _THETAS[kind]
+    found = _rope_parameters(kind, fields).get("rope_theta", fields.raw.get(key, default))
+    return positive(key, found, fields)
+
+
+def _yarn(fields: Fields) -> Yarn | None:
+    own = _rope_parameters(_GLOBAL, fields)
+    return read_yarn(own, fields) if own.get("rope_type") == "yarn" else None
+
+
+def _rope_parameters(kind: Literal["full_attention", "sliding_attention"], fields: Fields) -> dict[str, Any]:
+    """What a newer file says about the angles of one kind of layers."""
     fields.only("rope_scaling", None)
     known = fields.raw.get("rope_parameters")
     own = {} if known is None else known.get(kind) if isinstance(known, dict) else None
-    if not isinstance(own, dict) or own.get("rope_type", "default") != "default":
-        raise fields.error(f"rope_parameters must have {kind!r} of rope_type 'default'")
-    key, default = _THETAS[kind]
-    found = own.get("rope_theta", fields.raw.get(key, default))
-    return positive(key, found, fields)
+    served = ("default", "yarn") if kind == _GLOBAL else ("default",)
+    if not isinstance(own, dict) or own.get("rope_type", "default") not in served:
+        names = " or ".join(map(repr, served))
+        raise fields.error(f"rope_parameters must have {kind!r} of rope_type {names}")
+    return own
 
 
 def _pooling(fields: Fields) -> SentencePooling:

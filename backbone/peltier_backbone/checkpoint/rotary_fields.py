@@ -1,6 +1,42 @@
 """Reads the angles of rotary positions from `config.json`; imports no torch."""
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from peltier_backbone.checkpoint.fields import Fields
+
+
+@dataclass(frozen=True)
+class Yarn:
+    """The stretched angles of a model that was trained on rows of `positions` tokens (Peng et al. 2024, "YaRN",
+    sections 3.2 to 3.4): pairs that turn fewer than `slow` times in such a row are slower by `factor`, those that turn
+    more than `fast` times stay, and the others are between. Queries and keys are multiplied by `gain`."""
+
+    factor: float
+    positions: int
+    gain: float
+    fast: float
+    slow: float
+
+
+def read_yarn(own: Mapping[str, Any], fields: Fields) -> Yarn:
+    """The values of a `rope_parameters` of the type 'yarn', with the defaults of the paper."""
+    for key, served in (("truncate", True), ("partial_rotary_factor", 1.0), ("mscale", None), ("mscale_all_dim", None)):
+        if own.get(key, served) != served:
+            raise fields.error(f"{key} of rope_parameters is {own[key]!r}; only {served!r} is served")
+    factor = positive("factor of rope_parameters", own.get("factor"), fields)
+    positions = own.get("original_max_position_embeddings")
+    if isinstance(positions, bool) or not isinstance(positions, int) or positions < 1:
+        raise fields.error(f"original_max_position_embeddings is {positions!r}; it must be a positive integer")
+    gain = own.get("attention_factor")
+    if gain is None:
+        gain = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
+    fast, slow = (
+        positive(key, own.get(key) or default, fields) for key, default in (("beta_fast", 32), ("beta_slow", 1))
+    )
+    return Yarn(factor, positions, positive("attention_factor", gain, fields), fast, slow)
 
 
 def read_rotary(theta: float, fields: Fields) -> tuple[float, float]:

@@ -47,7 +47,7 @@ def build_modernbert(
         norm=_norm(weights, "embeddings.norm", config),
         layers=[_layer(weights, index, config, kernel) for index in range(config.num_layers)],
         final_norm=_norm(weights, "final_norm", config),
-        global_rotary=rotary(config.global_theta),
+        global_rotary=rotary(config.global_theta, yarn=config.global_yarn),
         local_rotary=rotary(config.local_theta),
         rounded=kernel.coarse,
     )

@@ -22,6 +22,8 @@ ROPE = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 3},
 }
 
+YARN = {"rope_type": "yarn", "rope_theta": 9.0, "factor": 4, "original_max_position_embeddings": 8}
+
 
 def _parse(**changes: Any) -> ModernBertConfig:
     config = parse_config({**GOOD, **changes}, "config.json")
@@ -42,6 +44,15 @@ def test_both_spellings_are_read():
     older = _parse(global_attn_every_n_layers=2, global_rope_theta=9.0, local_rope_theta=3.0)
     kinds = ["full_attention", "sliding_attention"] * 2 + ["full_attention"]
     assert _parse(layer_types=kinds, rope_parameters=ROPE, global_attn_every_n_layers=4) == older
+
+
+def test_yarn_has_the_papers_defaults():
+    """The gain of YaRN's Eq. 22, and pairs that turn 1 to 32 times in a row of the original length are between."""
+    yarn = _parse(rope_parameters=ROPE | {"full_attention": YARN}).global_yarn
+    assert yarn is not None
+    assert (yarn.factor, yarn.positions, yarn.fast, yarn.slow) == (4.0, 8, 32.0, 1.0)
+    assert yarn.gain == pytest.approx(0.1 * 2 * 0.6931471805599453 + 1)
+    assert _parse(rope_parameters=ROPE).global_yarn is None
 
 
 def test_parameters_are_counted():
@@ -70,6 +81,13 @@ def test_parameters_are_counted():
         ({"local_rope_theta": 0}, "local_rope_theta is 0"),
         ({"rope_scaling": {"type": "yarn"}}, "rope_scaling is {'type': 'yarn'}"),
         ({"rope_parameters": {"rope_theta": 1.0}}, "rope_parameters must have 'full_attention'"),
+        ({"rope_parameters": ROPE | {"full_attention": YARN | {"factor": 0}}}, "factor of rope_parameters is 0"),
+        (
+            {"rope_parameters": ROPE | {"full_attention": YARN | {"original_max_position_embeddings": None}}},
+            "original_max_position_embeddings is None; it must be a positive integer",
+        ),
+        ({"rope_parameters": ROPE | {"full_attention": YARN | {"mscale": 1.0}}}, "mscale of rope_parameters is 1.0"),
+        ({"rope_parameters": ROPE | {"sliding_attention": YARN}}, "of rope_type 'default'"),
         (
             {"rope_parameters": ROPE | {"sliding_attention": {"rope_type": "linear"}}},
             "rope_parameters must have 'sliding_attention' of rope_type 'default'",

@@ -151,6 +151,20 @@ def test_published_shapes_equal_transformers(name: str, layers: int, tmp_path: P
     assert _distance(_ours(ours, rows), _reference(model, rows)) < 1e-4
 
 
+@pytest.mark.parametrize("more", [{}, {"attention_factor": 0.9, "beta_fast": 5.0, "beta_slow": 2.0}], ids=str)
+def test_stretched_angles_equal_transformers(more: dict[str, float], tmp_path: Path, bert_directory: Path):
+    """YaRN, which mmBERT-32k was trained on: four times the positions, to 1e-4 beyond those of the original."""
+    yarn = {"rope_type": "yarn", "rope_theta": 160000.0, "factor": 4.0, "original_max_position_embeddings": 64} | more
+    parameters = {"full_attention": yarn, "sliding_attention": {"rope_type": "default", "rope_theta": 160000.0}}
+    raw = PUBLISHED["mmBERT-small"] | {"max_position_embeddings": 256, "rope_parameters": parameters}
+    model = _random_model(
+        ModernBertConfig(**{key: raw[key] for key in raw if key != "model_type"}, num_hidden_layers=4)
+    )
+    ours = load_backbone(_save(model, tmp_path, bert_directory))
+    rows = _rows((5, 63, 250))
+    assert _distance(_ours(ours, rows), _reference(model, rows)) < 1e-4
+
+
 def test_newer_files_are_the_same_backbone(
     modernbert: Backbone, modernbert_directory: Path, edited: Callable[..., Path]
 ):
