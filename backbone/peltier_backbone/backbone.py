@@ -79,10 +79,14 @@ class Backbone:
     def vocabulary(self) -> Sequence[Linear]:
         """Maps from states as wide as token embeddings to logits, their products with these embeddings in float32: one
         map for each `VOCABULARY_PART` tokens of the vocabulary. They have their own copy of the embeddings, from the
-        first use on."""
+        first use on; `forget_vocabulary` frees it."""
         kernel, size = choose_linear(self.device, torch.float32), self.config.vocab_size
         parts = (slice(start, min(start + VOCABULARY_PART, size)) for start in range(0, size, VOCABULARY_PART))
         return [kernel(self.bert.tokens.part(part.start, part.stop).float()) for part in parts]
+
+    def forget_vocabulary(self) -> None:
+        """Frees the copy of `vocabulary`, if there is one; the next use makes another."""
+        self.__dict__.pop("vocabulary", None)
 
     @cached_property
     def kept_dtype(self) -> torch.dtype:

@@ -1,7 +1,7 @@
 """Every method against a naive float64 implementation on padded batches, written from the formulas of the papers.
 
-It shares no code with the product but the random matrices of VeRA: it reads the checkpoint's tensors by their
-transformers names, builds every weight matrix, pads every row and masks.
+It shares no code with the product but VeRA's random matrices and the shapes of its stacks: it reads the checkpoint's
+tensors by their transformers names, builds every weight matrix, pads every row and masks.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,7 @@ from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.inputs import encode_input
-from peltier_adapters.parts.vera import shared_matrices
 from peltier_adapters.residency.bank import Banks
-from peltier_adapters.spec.parts import VeraSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from safetensors.torch import load_file
@@ -25,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.support.levels import EACH_LEVEL, forced_level, reloaded
+from tests.support.vera import read_vera
 
 
 @pytest.fixture(autouse=True, params=[*EACH_LEVEL, "torch"])
@@ -54,23 +53,15 @@ class Reference:
     def __post_init__(self) -> None:
         self.config = self.backbone.config
         self.w = {name: tensor.double() for name, tensor in load_file(self.directory / "model.safetensors").items()}
-        self.t = {name: tensor.double() for name, tensor in self.artifact.tensors.items()}
         self.parts: dict[str, Any] = {part.kind: part for part in self.artifact.manifest.parts}
-        if "vera" in self.parts:
-            self.read_vera(self.parts.pop("vera"))
         self.gates: dict[str, list[Tensor]] = {}
-        self.t = {name: self.unskipped(name, tensor) for name, tensor in self.t.items()}
+        self.read({name: tensor.double() for name, tensor in self.artifact.tensors.items()})
 
-    def read_vera(self, vera: VeraSpec) -> None:
-        """VeRA is the LoRA A diag(inner), B diag(outer) with a scale of 1."""
-        self.parts["lora"] = vera.served
-        for stack in vera.stacks(self.config):
-            matrices = shared_matrices(vera.seed, stack.before, vera.rank, stack.after)
-            a, b = (matrix.double() for matrix in matrices)
-            inner = self.t.pop(f"vera.inner{stack.suffix}")
-            outer = self.t.pop(f"vera.outer{stack.suffix}") if vera.outer else torch.ones(*inner.shape[:-1], len(b.T))
-            self.t[f"lora.down{stack.suffix}"] = a @ inner.double().diag_embed()
-            self.t[f"lora.up{stack.suffix}"] = b @ outer.double().diag_embed()
+    def read(self, tensors: dict[str, Tensor]) -> None:
+        """Takes the adapter's tensors, in float64."""
+        self.t = dict(tensors)
+        read_vera(self.parts, self.t, self.config)
+        self.t = {name: self.unskipped(name, tensor) for name, tensor in self.t.items()}
 
     def unskipped(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor with NaN in the layers that its part skips, which nothing may read."""

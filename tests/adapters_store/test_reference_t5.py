@@ -1,7 +1,8 @@
 """Every method on T5 against a naive float64 implementation on padded batches, written from the formulas of the papers.
 
-It shares no code with the product: it reads the checkpoint's tensors by their transformers names, builds every weight
-matrix, pads every row and masks, gives each query a prefix of its own, and decodes each label string by itself.
+It shares no code with the product but VeRA's random matrices and the shapes of its stacks: it reads the checkpoint's
+tensors by their transformers names, builds every weight matrix, pads every row and masks, gives each query a prefix of
+its own, and decodes each label string by itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,6 +28,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import T5ForConditionalGeneration
+
+from tests.support.vera import read_vera
 
 MakeArtifact = Callable[..., bytes]
 Case = tuple[str, dict[str, str]]  # a preset and overrides of its settings
@@ -75,6 +78,7 @@ class Reference:
         self.t = {name: t.to(self.dtype) for name, t in tensors.items()}
         self.parts: dict[str, Any] = {part.kind: part for part in parts}
         self.gates: dict[str, dict[tuple[int, ...], Tensor]] = {}
+        read_vera(self.parts, self.t, self.config)
         self.t = {name: self.unskipped(name, tensor) for name, tensor in self.t.items()}
 
     def numbers(self, name: str) -> list[int]:

@@ -23,8 +23,8 @@ LENGTHS = (1, 2, 17, 33, 5)
 _SMALL = {"num_hidden_layers": 2, "n_layers": 2, "num_layers": 2, "num_decoder_layers": 2, "vocab_size": 300}
 ENCODERS = [name for name, file in CONFIG_FILES.items() if not file.get("is_encoder_decoder")]
 TEXT_MODELS = [name for name in CONFIG_FILES if name not in ENCODERS]
-# The smallest of each family, which is the first. Others differ in widths and in the number of layers: the quick tests
-# have every width, and a layer is the code of the layer before.
+# The smallest of each family, which is the first. Others also differ in shared keys (EuroBERT-610m) and in the map
+# after ELECTRA's embeddings, which the quick tests have with two layers, as they have every width.
 FULL_SIZE = {str(file["model_type"]): name for name, file in reversed(CONFIG_FILES.items())}.values()
 
 

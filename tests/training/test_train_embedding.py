@@ -132,7 +132,7 @@ def test_vectors_of_tokens_learn_pairs(make_run: MakeRun, pairs: Callable[..., D
 
 
 def test_the_flops_loss_leaves_fewer_terms(make_run: MakeRun, pairs: Callable[..., Data]):
-    """A larger weight more so."""
+    """Than training without it."""
     data, terms = pairs(train_scored=False, scored=False), []
     for weight in (0.0, 1.0):
         options = EmbeddingOptions(terms=64, flops_weight=weight)
@@ -205,5 +205,17 @@ def test_a_missing_score_is_named(make_run: MakeRun, pairs: Callable[..., Data],
 
 def test_options_of_embeddings_are_for_them(make_run: MakeRun):
     """Any other task refuses them."""
-    with pytest.raises(TrainingError, match=r"^projection is for embedding; the task type is classification$"):
+    with pytest.raises(
+        TrainingError,
+        match=r"^projection is for embedding and multi-vector-embedding; the task type is classification$",
+    ):
         prepare(make_run("classification", embedding=EmbeddingOptions(projection=8)))
+
+
+def test_the_number_of_terms_is_an_option(make_run: MakeRun, pairs: Callable[..., Data]):
+    """Not a setting, and from 8 on."""
+    data = pairs(train_scored=False, scored=False)
+    with pytest.raises(TrainingError, match=r"^setting 'head_terms' is '20'; give the number of terms by --terms$"):
+        prepare(make_run("sparse-embedding", data=data, overrides={"head_terms": "20"}))
+    with pytest.raises(TrainingError, match=r"^terms is 7; it must be from 8 to 1024$"):
+        prepare(make_run("sparse-embedding", data=data, embedding=EmbeddingOptions(terms=7)))

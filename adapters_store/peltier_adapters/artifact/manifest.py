@@ -151,24 +151,33 @@ class Manifest(Spec):
                 "padded tasks are for encoders in which each token attends to the whole row; "
                 f"{self.backbone.family}'s do not"
             )
-        if task.padded and head.pooling in ("mean", "max"):
+        if task.padded and (head.pooling in ("mean", "max") or (task.embeds and task.has_token_head)):
             raise ValueError(
-                f"a padded task cannot have a head with pooling {head.pooling!r}, which would include the padding"
+                f"a padded {task.type} task cannot have a head with pooling {head.pooling!r}, which would include the "
+                "padding"
             )
 
     def _check_golden(self) -> None:
         wrong = [number for number, golden in enumerate(self.golden) if not self._is_output(golden.output)]
         if wrong:
-            what = (
-                "label and token" if self.task.reads_tokens else "output of the head" if self.task.embeds else "label"
-            )
-            raise ValueError(f"golden example {wrong[0]} does not have one value per {what}")
+            raise ValueError(f"golden example {wrong[0]} does not have {self._golden_values}")
         numbers = {1 if isinstance(golden.input, str) else len(golden.input) for golden in self.golden}
         if numbers != {self.task.num_texts}:
             raise ValueError(f"golden inputs do not fit a task of {self.task.inputs} inputs")
         texts = [golden.text is not None for golden in self.golden]
         if set(texts) != {self.task.type == "text2text"}:
             raise ValueError("golden examples have a text if and only if the task is text2text")
+
+    @property
+    def _golden_values(self) -> str:
+        match self.task.type:
+            case "sparse-embedding":
+                return "the number and the logit of each term"
+            case "multi-vector-embedding":
+                return "one value per output of the head and token"
+            case "embedding":
+                return "one value per output of the head"
+        return "one value per label and token" if self.task.reads_tokens else "one value per label"
 
     def _is_output(self, output: Sequence[float]) -> bool:
         if self.task.has_output_per_token:

@@ -21,7 +21,7 @@ from torch import Tensor
 from peltier_adapters.batch.adaptation import SiteAdaptation
 from peltier_adapters.batch.heads import add_normed
 from peltier_adapters.batch.indices import Indices
-from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.row import Row, have_terms
 from peltier_adapters.batch.shape import Shape
 from peltier_adapters.batch.vocabulary import read_terms
 from peltier_adapters.ops import choice
@@ -175,7 +175,7 @@ class Frame:
                 outputs.append(tokens[start : start + row.num_inputs, : spec.outputs].clone())
             else:
                 outputs.append(own[: spec.outputs])
-        return read_terms(rows, outputs, self._backbone, self._heads)
+        return read_terms(rows, outputs, self._backbone, self._heads) if have_terms(rows) else outputs
 
     def _copy(self, found: Tensor) -> tuple[Tensor, Tensor]:
         """`found` and the logits of all tokens on the host, by one copy, so that the host waits for the device once."""

@@ -14,7 +14,7 @@ from peltier_backbone.text.packing import Packed
 from torch import Tensor
 
 from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.row import Row, have_terms
 from peltier_adapters.batch.vocabulary import read_terms
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
 from peltier_adapters.parts.head import norm_index, plain_norm
@@ -109,7 +109,8 @@ def read_heads(rows: Sequence[Row], pooled: Pooling, backbone: Backbone, backend
     for own, members in zip(pieces if device.type == "cpu" else _copy_to_host(pieces), parts, strict=True):
         outputs = torch.split(own, [len(read) for read in members])
         found |= {read.number: output for read, output in zip(members, outputs, strict=True)}
-    return read_terms(rows, [_cut(row, found[number]) for number, row in enumerate(rows)], backbone, backend)
+    logits = [_cut(row, found[number]) for number, row in enumerate(rows)]
+    return read_terms(rows, logits, backbone, backend) if have_terms(rows) else logits
 
 
 def _copy_to_host(pieces: Sequence[Tensor]) -> Sequence[Tensor]:

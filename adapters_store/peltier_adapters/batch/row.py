@@ -86,6 +86,11 @@ class Row:
         return 0 if self.scored is None else len(self.scored.ids)
 
 
+def have_terms(rows: Sequence[Row]) -> bool:
+    """Whether the answer of one of the rows is terms of the vocabulary."""
+    return any(row.resident is not None and row.resident.head.num_terms is not None for row in rows)
+
+
 @dataclass(frozen=True)
 class RowOutput:
     """The output of one row. `logits` are [outputs] in float32 on the CPU, [tokens, outputs] if its head reads every

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from peltier_adapters.batch.row import Row
 from peltier_adapters.ops.backend import AdapterGroup, Backend
-from peltier_adapters.residency.bank import Resident, head_spec
+from peltier_adapters.residency.bank import Resident
 
 # The logits of so many tokens for a part of the vocabulary, 16 MiB, are in memory at a time.
 _BATCH_TOKENS = 1024
@@ -30,21 +30,16 @@ def read_terms(rows: Sequence[Row], outputs: Sequence[Tensor], backbone: Backbon
     sparse = [
         (number, row.resident)
         for number, row in enumerate(rows)
-        if row.resident is not None and _num_terms(row.resident) is not None
+        if row.resident is not None and row.resident.head.num_terms is not None
     ]
     count = max(_ROW_LOGITS // vocab_size, 1)
     for first in range(0, len(sparse), count):
         some = sparse[first : first + count]
         logits = _logits([outputs[number] for number, _ in some], [one for _, one in some], backbone, backend)
         for (number, resident), own in zip(some, logits, strict=True):
-            values, terms = own.topk(_num_terms(resident) or 0)
+            values, terms = own.topk(resident.head.num_terms or 0)
             found[number] = torch.stack((terms.float(), values), 1).cpu()
     return found
-
-
-def _num_terms(resident: Resident) -> int | None:
-    parts = resident.head.parts
-    return head_spec(resident.head).terms if parts else None
 
 
 def _logits(states: Sequence[Tensor], residents: Sequence[Resident], backbone: Backbone, backend: Backend) -> Tensor:

@@ -41,7 +41,9 @@ class SubstituteProof:
         # A long prefix may leave fewer positions for a text.
         ids = _IDS[: artifact.manifest.task.max_length]
         row = Row(Encoded(ids, (0,) * len(ids)), self._banks.add(artifact), tree=_tree(backbone.config))
-        return forward(backbone, [row])[0].logits.flatten()
+        output = forward(backbone, [row])[0].logits.flatten()
+        backbone.forget_vocabulary()  # as large as the backbone's own, and used by an upload alone
+        return output
 
     def judge(self, artifact: Artifact) -> list[str]:
         """Why the outputs are not the recorded ones; empty if they are, or if the artifact has none."""

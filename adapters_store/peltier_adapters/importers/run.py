@@ -20,7 +20,7 @@ from peltier_adapters.importers.peft import read_peft
 from peltier_adapters.importers.shared.head import MODULES_FILE, read_plain_head, read_sentence_head, vector_head
 from peltier_adapters.importers.shared.imported import ImportedAdapter, SavedHead
 from peltier_adapters.spec.parts import HeadSpec, PoolingKind, part_problems, position_offset
-from peltier_adapters.spec.tasks import INPUTS_OF, SPAN_LABELS, TOKEN_TYPES, TaskSpec, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, INPUTS_OF, SPAN_LABELS, TOKEN_TYPES, TaskSpec, TaskType
 
 _MAX_EXAMPLES = 64
 _SENTENCES = (
@@ -84,6 +84,8 @@ class TaskOptions:
         head = foreign.head.spec
         assert isinstance(head, HeadSpec)
         kind = self.task_type or foreign.task_type or _type_of(head)
+        if kind in EMBEDDING_TYPES and kind != "embedding":
+            raise AdapterError(f"task type {kind} is trained here; adapters of other libraries have no such head")
         if (kind in TOKEN_TYPES) != (head.pooling == "tokens"):
             reads = "every token" if head.pooling == "tokens" else "one vector of an input"
             raise AdapterError(f"task type {kind} does not fit the checkpoint's head, which reads {reads}")

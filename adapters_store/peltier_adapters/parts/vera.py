@@ -17,6 +17,8 @@ from peltier_adapters.spec.parts import VeraSpec
 
 # Of the inner factors where the outer ones begin at 0, as in the paper's experiments (section 4.1).
 _INNER_START = 0.1
+# The elements of the largest matrix that is kept: 1 MiB. Eight pairs of them are at most 16 MiB.
+_MAX_KEPT = 2**18
 
 
 def init(spec: VeraSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
@@ -38,19 +40,26 @@ def build(spec: VeraSpec, tensors: PartTensors, config: BackboneConfig) -> dict[
     for stack in spec.stacks(config):
         own = stack.find(tensors)
         inner, outer = own["inner"], own.get("outer")
-        a, b = (one.to(inner.device) for one in shared_matrices(spec.seed, stack.before, spec.rank, stack.after))
+        matrices = shared_matrices(spec.seed, stack.before, spec.rank, stack.after)
+        a, b = (one.to(inner.device) for one in matrices)
         up = b.expand(*inner.shape[:-1], *b.shape)
         built[f"down{stack.suffix}"] = a * inner[..., None, :]
         built[f"up{stack.suffix}"] = up if outer is None else up * outer[..., None, :]
     return built
 
 
-@lru_cache(maxsize=16)
 def shared_matrices(seed: int, before: int, rank: int, after: int) -> tuple[Tensor, Tensor]:
-    """A [before, r] and B [r, after], uniform with variances 1 / before and 1 / r.
+    """A [before, r] and B [r, after], uniform with variances 1 / before and 1 / r. Small ones are kept, because a
+    training reads them in each step.
 
     The integers of Philox (Salmon et al. 2011) are the same in every release of numpy and on every processor, and a
     float32 holds 24 of their bits exactly."""
+    draw = _draw_matrices if max(before, after) * rank <= _MAX_KEPT else _draw_matrices.__wrapped__
+    return draw(seed, before, rank, after)
+
+
+@lru_cache(maxsize=8)
+def _draw_matrices(seed: int, before: int, rank: int, after: int) -> tuple[Tensor, Tensor]:
     down = _uniform(seed, 0, before * rank).view(before, rank) * (3 / before) ** 0.5
     up = _uniform(seed, 1, after * rank).view(after, rank) * (3 / rank) ** 0.5
     return down, up.T.contiguous()

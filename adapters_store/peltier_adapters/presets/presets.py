@@ -205,7 +205,7 @@ PRESETS: Mapping[str, Preset] = {
             "vera",
             "VeRA, Kopiczko et al. 2024",
             ("vera",),
-            Variant(1e-2, {"targets": "query,value", "rank": 64, "projection_seed": 0, "outer": True}),
+            Variant(1e-2, {"targets": "query,value", "rank": 32, "projection_seed": 0, "outer": True}),
             Variant(1e-2, {}),
         ),
         Preset("prefix", "Prefix tuning", ("prefix",), Variant(2e-4, {**_PREFIX, "gated": False}), Variant(2e-4, {})),

@@ -33,14 +33,16 @@ class Bank:
     """The common properties of adapters with the same parts.
 
     `number` orders banks. A row of these adapters has `prompt_length` soft tokens in front, and its positions move by
-    `position_offset`. `cost` is the work in addition to the backbone's. `program` lists the operations of an adapter,
-    `layout` the places of their weights in its flat tensor, and `first_block` is where they begin in an encoder.
+    `position_offset`. The answer of a head has `num_terms` terms, or None if it is not one of terms. `cost` is the work
+    in addition to the backbone's. `program` lists the operations of an adapter, `layout` the places of their weights in
+    its flat tensor, and `first_block` is where they begin in an encoder.
     """
 
     def __init__(self, number: int, parts: Parts, backbone: Backbone) -> None:
         self.number, self.parts = number, parts
         kinds = {part.kind for part in parts}
         self.has_prefix, self.has_norm = "prefix" in kinds, "norm" in kinds
+        self.num_terms = next((part.terms for part in parts if isinstance(part, HeadSpec)), None)
         self.prompt_length, self.position_offset = prompt_length(parts), position_offset(parts)
         self.cost = AdapterCost.of(parts, backbone.config)
         self.layout = layout_of(parts, backbone.config)

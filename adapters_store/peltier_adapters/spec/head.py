@@ -12,7 +12,8 @@ from peltier_adapters.spec.part_spec import BasePartSpec
 PoolingKind = Literal["pooler", "first", "mean", "max", "tokens"]
 HeadActivation = Literal["tanh", "relu", "gelu"]
 # An answer has an entry for each term, and golden examples have two numbers. SPLADE's documents have about 200 terms.
-MAX_TERMS = 1024
+# A golden example shows that the terms are the right ones by terms that are not the last of them.
+MIN_TERMS, MAX_TERMS = 8, 1024
 
 
 def _is_none(value: object) -> bool:
@@ -43,7 +44,7 @@ class HeadSpec(BasePartSpec):
     normed: Annotated[bool, Field(exclude_if=operator.not_)] = False
     projection: Annotated[bool, Field(exclude_if=bool)] = True
     outputs: Size
-    terms: Annotated[int | None, Field(ge=1, le=MAX_TERMS, exclude_if=_is_none)] = None
+    terms: Annotated[int | None, Field(ge=MIN_TERMS, le=MAX_TERMS, exclude_if=_is_none)] = None
 
     @model_validator(mode="after")
     def _hidden_is_projected(self) -> Self:
@@ -53,6 +54,8 @@ class HeadSpec(BasePartSpec):
             raise ValueError("a head with a norm has a hidden layer with the activation gelu")
         if self.terms is not None and not (self.pooling == "tokens" and self.projection):
             raise ValueError("a head with terms reads every token, and has a projection")
+        if self.terms is not None and self.hidden:
+            raise ValueError("a head with terms has no hidden layer")
         return self
 
     @property

@@ -33,8 +33,8 @@ class Fields:
         return value
 
     def epsilon(self, key: str, default: float) -> float:
-        """The number between 0 and 1 that a norm adds to the variance."""
-        value = self.raw.get(key, default)
+        """The number between 0 and 1 that a norm adds to the variance; `default` if it is absent or null."""
+        value = self._value(key, default)
         if not isinstance(value, float) or not 0 < value < 1:
             raise self.error(f"{key} is {value!r}; it must be a number between 0 and 1")
         return value

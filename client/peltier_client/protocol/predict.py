@@ -53,7 +53,7 @@ class RegressionPrediction(ResponseModel):
 
 
 class RankingPrediction(ResponseModel):
-    """The relevance of a document for a query, between 0 and 1; with `raw_scores` the output of the head."""
+    """The relevance of a document for a query, from 0 to 1; with `raw_scores` the output of the head."""
 
     score: float
     gates: OptionalGates = None

@@ -22,9 +22,9 @@ class TextDocument(RequestModel):
 Documents = Annotated[list[Text | TextDocument], Field(min_length=1), state_rule(_RULE)]
 
 
-# Documents have no other fields, and a ranking task has no embeddings.
+# Documents have no other fields, and this route answers no embeddings.
 RankFields = Annotated[list[Literal["text"]], Field(min_length=1), state_rule('must be ["text"], the only field')]
-NoEmbeddings = Annotated[Literal[False], state_rule("must be false: a ranking task has no embeddings")]
+NoEmbeddings = Annotated[Literal[False], state_rule("must be false: this route answers no embeddings")]
 
 
 class RerankRequest(RequestModel):
@@ -71,7 +71,8 @@ class RankedText(ResponseModel):
 
 
 class RankedDocument(ResponseModel):
-    """A document by its `index` in the request, with its relevance between 0 and 1."""
+    """A document by its `index` in the request, with its relevance: from 0 to 1 for a ranking task, from -1 to 1 for a
+    multi-vector-embedding task."""
 
     index: int
     relevance_score: float
@@ -79,7 +80,7 @@ class RankedDocument(ResponseModel):
 
 
 class RerankUsage(ResponseModel):
-    """The tokens of all pairs of the query and a document."""
+    """The tokens of all pairs of the query and a document, or of the query and the documents if each is read alone."""
 
     total_tokens: int
     truncated_inputs: int = 0

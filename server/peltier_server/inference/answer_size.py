@@ -18,7 +18,8 @@ from peltier_server.inference.prediction import OnePrediction
 
 # The maximum of bytes for a float32 and the comma after it in JSON, such as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
-# The same for an integer of 8 bits.
+_FLOAT32_BYTES = 4
+# The maximum of bytes in JSON for an integer of 8 bits, with its comma.
 _INTEGER_BYTES = 4
 # The bytes of a prediction, and of an answer around its predictions, that are not counted below.
 _PREDICTION_BYTES = 192
@@ -93,7 +94,7 @@ class AnswerSize(NamedTuple):
     """The maximum size of an answer.
 
     The prediction for an input has at most `num_values` values (scores, tokens, dimensions or terms) and
-    `prediction_bytes` bytes, of vectors of tokens in the mean of all inputs. With one value it has at most
+    `prediction_bytes` bytes; for vectors of tokens this is the mean over all inputs. With one value it has at most
     `least_bytes`. If all labels of a multilabel task apply, if each token of a row is an entity, or if a whole context
     is the answer, it has `names_bytes` more.
     """
@@ -146,9 +147,7 @@ class AnswerMeasure:
             return self.of_embeddings(num_inputs, count_dimensions(entry, parameters), parameters)
         if entry.task.type == "multi-vector-embedding":
             # The number of vectors is known once the texts are tokenised.
-            every = _PREDICTION_BYTES + _NUMBER_BYTES
-            least = AnswerSize(num_inputs, 0, "scores", every, every)
-            return least if form.ranks else self.of_vectors(num_inputs, num_inputs, entry.num_dimensions, parameters)
+            return self.of_vectors(entry, num_inputs, 1 if form.ranks else num_inputs, form)
         if entry.task.type == "sparse-embedding":
             return self.of_terms(num_inputs, min(form.top_k or entry.num_dimensions, entry.num_dimensions), parameters)
         return (
@@ -194,9 +193,11 @@ class AnswerMeasure:
         around, one = _PREDICTION_BYTES + self._of_gates(parameters), _TERM_BYTES + self.token_bytes + _NUMBER_BYTES
         return AnswerSize(num_inputs, num_terms, "terms", around + num_terms * one, around + one)
 
-    def of_vectors(self, num_inputs: int, num_vectors: int, num_dimensions: int, parameters: Parameters) -> AnswerSize:
-        """The size of multi-vector embeddings that have so many vectors together."""
-        around, one = _PREDICTION_BYTES + self._of_gates(parameters), num_dimensions * (_NUMBER_BYTES + 1) + 2
+    def of_vectors(self, entry: Entry, num_inputs: int, num_vectors: int, form: AnswerForm) -> AnswerSize:
+        """The size of multi-vector embeddings that have so many vectors together. If they rank documents, the answer
+        has a score for each, and the vectors are those of the query, which are kept until then."""
+        around = _PREDICTION_BYTES + (_NUMBER_BYTES if form.ranks else self._of_gates(form.parameters))
+        one = entry.num_dimensions * (_FLOAT32_BYTES if form.ranks else _NUMBER_BYTES + 1) + 2
         every = around + math.ceil(num_vectors * one / num_inputs)
         return AnswerSize(num_inputs, 0, "vectors", every, around + one)
 

@@ -127,9 +127,24 @@ def _pieces(prediction: Prediction) -> Iterator[bytes]:
     yield b',"predictions":'
     before = b"["
     for one in prediction.predictions:
-        yield before + to_json(one)
+        if isinstance(one, dict) and "vectors" in one:
+            # One text's vectors may be most of the largest answer.
+            rest = {name: value for name, value in one.items() if name != "vectors"}
+            yield before + b'{"vectors":['
+            yield from write_vectors(one["vectors"])
+            yield b"]," + to_json(rest)[1:] if rest else b"]}"
+        else:
+            yield before + to_json(one)
         before = b","
     yield b"]}"
+
+
+def write_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[bytes]:
+    """The JSON of vectors without the brackets around them, a piece for each."""
+    before = b""
+    for vector in vectors:
+        yield before + to_json(vector)
+        before = b","
 
 
 def _listed(results: Sequence[Prediction | ErrorBody], tasks: Sequence[str] | None) -> Iterator[bytes]:

@@ -183,8 +183,8 @@ class Predictor:
     async def score(
         self, target: ResolvedTask, query: str, documents: Sequence[str], parameters: Parameters, budget: AnswerBudget
     ) -> Prediction:
-        """The score of each document for a query, by the vectors of their tokens (`vectors.similarity`)."""
-        self.check_count(len(documents), "documents")
+        """The score of each document for a query, by the vectors of their tokens (`vectors.similarity`). The caller has
+        counted the documents."""
         return await self._attempt(PredictionRequest(target, (*documents, query), parameters, budget, ranks=True))
 
     async def predict_item(  # noqa: PLR0913 - what an item of a mixed request has
@@ -234,9 +234,7 @@ class Predictor:
         context = RequestContext(request.target.context.request_id, known_caller=request.target.context.known_caller)
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
         target = ResolvedTask(request.target.reference, context, entry)
-        copy = PredictionRequest(
-            target, request.inputs, parameters, self.open_answer(context), is_shadow=True, ranks=request.ranks
-        )
+        copy = PredictionRequest(target, request.inputs, parameters, self.open_answer(context), is_shadow=True)
         with self._limits.quarantine.attempt(request.tenant, entry):
             try:
                 return await self._predict(entry, copy)
@@ -306,10 +304,9 @@ class Predictor:
                 self._slots.prefetch(entry.owned, tenant)
             encoded = await self._encode(request, task)
             num_tokens = sum(len(row) for rows in encoded for row in rows)
-            if task.type == "multi-vector-embedding" and not request.ranks:
-                size = budget.change(
-                    size, self._measure.of_vectors(len(encoded), num_tokens, entry.num_dimensions, form.parameters)
-                )
+            if task.type == "multi-vector-embedding":
+                num_vectors = sum(map(len, encoded[-1])) if request.ranks else num_tokens
+                size = budget.change(size, self._measure.of_vectors(entry, len(encoded), num_vectors, form))
             enforcer, num_written = self._limits.preparation.enforcer, _max_written(decoding, encoded)
             spending = nullcontext() if request.is_shadow else enforcer.spend(tenant, num_tokens + num_written)
             async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:

@@ -71,7 +71,7 @@ class InputReader:
 
     def __init__(self, preparation: Preparation, tenant: str) -> None:
         self._preparation, self._tenant = preparation, tenant
-        self._known: dict[TaskSpec, asyncio.Task[list[EncodedInput | InputError]]] = {}
+        self._known: dict[tuple[TaskSpec, tuple[Input, ...]], asyncio.Task[list[EncodedInput | InputError]]] = {}
         self._goes_on = asyncio.Event()
 
     def __enter__(self) -> Self:
@@ -86,17 +86,18 @@ class InputReader:
         self._goes_on.set()
 
     async def read(self, reading: Reading, inputs: Sequence[Input]) -> list[EncodedInput | InputError]:
-        """The rows of the input, or what is wrong with it, after `go_on`. `inputs` and the parameters are always the
-        same."""
+        """The rows of the input, or what is wrong with it, after `go_on`. The parameters are always the same, and so
+        are `inputs`, but for a prompt before them."""
         # Labels and decoding change nothing of how a text is read.
         task = reading.task.model_copy(update={"labels": (), "targets": (), "decoding": None})
-        if task not in self._known:
+        key = (task, tuple(inputs))
+        if key not in self._known:
             known = asyncio.create_task(_encode_all(self._preparation, reading, self._tenant, inputs))
             # Its error is known to those that still wait for it; asyncio would log one that nobody waits for.
             known.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-            self._known[task] = known
+            self._known[key] = known
         # A task that ends early, for example at its deadline, does not end the others.
-        found = await asyncio.shield(self._known[task])
+        found = await asyncio.shield(self._known[key])
         await self._goes_on.wait()
         return found
 

@@ -75,7 +75,8 @@ def _scores_of(task: TaskSpec, asked: PoolingRequest) -> dict[str, Any]:
     kinds = {"embedding": "embed", "classification": "classify"}
     if task.type not in kinds:
         raise InvalidInput(
-            f"model {asked.model!r} is a {task.type} task; only embeddings and classifications are pooled"
+            f"model {asked.model!r} is a {task.type} task; only tasks of the types embedding and classification are "
+            "pooled"
         )
     if asked.task not in (None, kinds[task.type]):
         raise InvalidInput(

@@ -38,8 +38,9 @@ router = scoped_router("predict", "rerank")
 
 
 class TextRerankRequest(RequestModel):
-    """The request of text-embeddings-inference. `adapter_id` is a task reference. With `raw_scores` the scores are the
-    outputs of the head in place of values between 0 and 1. Texts are truncated unless `truncate` is false."""
+    """The request of text-embeddings-inference. `adapter_id` is a task reference. With `raw_scores` the scores of a
+    ranking task are the outputs of its head in place of values from 0 to 1, and those of a multi-vector-embedding task
+    sums of cosines in place of means. Texts are truncated unless `truncate` is false."""
 
     adapter_id: str
     query: Text
@@ -59,7 +60,7 @@ class TextRank(ResponseModel):
 
 
 class RankedDocuments(NamedTuple):
-    """The `prediction` of a query with each document, and each document's index and score, best first."""
+    """The `prediction` of a score for each document, and each document's index and score, best first."""
 
     prediction: Prediction
     ranked: Sequence[tuple[int, float]]
@@ -77,11 +78,12 @@ class Asked(NamedTuple):
 
 def check_document_length(target: ResolvedTask, max_tokens: int | None) -> None:
     """Raises `InvalidInput` if documents are to have fewer tokens than the task reads."""
-    max_length = target.entry.task.max_length
-    if max_tokens is not None and max_tokens < max_length:
+    task = target.entry.task
+    if max_tokens is not None and max_tokens < task.max_length:
+        read = "each text" if task.embeds else "only the query and its document together,"
         raise InvalidInput(
-            f"max_tokens_per_doc is {max_tokens}; this task truncates only the query and its document together, to "
-            f"{max_length} tokens, so it must be at least {max_length}"
+            f"max_tokens_per_doc is {max_tokens}; this task truncates {read} to {task.max_length} tokens, so it must "
+            f"be at least {task.max_length}"
         )
 
 

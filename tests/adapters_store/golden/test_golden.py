@@ -126,6 +126,19 @@ def test_embeddings_are_compared_as_vectors(bert: Backbone, make_artifact: MakeA
         assert bool(_check(bert, artifact, longer)) is not normalized
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_recorded_terms_are_different_entries_of_the_vocabulary(
+    place: int, bert: Backbone, make_artifact: MakeArtifact
+):
+    """A number twice, or one beyond the vocabulary, proves nothing."""
+    artifact = read_artifact(make_artifact(bert, "lora", task_type="sparse-embedding"), bert)
+    assert check_golden(bert, artifact) == []
+    outputs = [list(golden.output) for golden in artifact.manifest.golden]
+    outputs[1][0] = outputs[1][2] if place else float(bert.config.vocab_size)
+    wrong = _recorded(artifact.manifest, *map(tuple, outputs))
+    assert _check(bert, artifact, wrong) == ["golden example 1: its terms are not different entries of the vocabulary"]
+
+
 def test_pairs_prove_themselves(bert: Backbone, make_artifact: MakeArtifact):
     """The golden examples of a pair task are pairs."""
     artifact = read_artifact(make_artifact(bert, "unipelt-ap", inputs="pair"), bert)

@@ -43,6 +43,11 @@ def test_files_for_the_authors_code_are_read():
     assert _read(NOMIC | {"max_position_embeddings": 64, "max_trained_positions": 16}).max_tokens == 16
 
 
+def test_a_file_without_an_epsilon_has_the_default():
+    """That of transformers, under either name of the key."""
+    assert _read({key: value for key, value in NOMIC.items() if key != "layer_norm_eps"}).norm_eps == 1e-12
+
+
 @pytest.mark.parametrize(
     ("own", "angles"),
     [

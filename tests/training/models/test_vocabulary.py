@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
@@ -9,8 +10,9 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.text.packing import Encoded
 from peltier_training.models.model import PairAdapter
-from peltier_training.models.vocabulary import largest_logits
+from peltier_training.models.vocabulary import choose_rows, largest_logits
 
 from tests.support.artifacts import MakeArtifact
 from tests.support.small_tokenizers import TEXTS
@@ -44,6 +46,17 @@ def test_training_starts_at_the_words_of_a_text(bert: Backbone):
     best = logits.argmax(-1).tolist()
     assert sum(term in row.ids for term, row in zip(best, rows, strict=True)) >= 56
     assert 0 < (logits > 0).sum(-1).float().mean() < len(logits[0]) / 2
+
+
+@pytest.mark.parametrize("num_pairs", [1, 100, 200, 500])
+def test_the_start_reads_both_texts_of_pairs(num_pairs: int):
+    """Of rows that are as many and as long as there may be."""
+    rows = [Encoded((5 + place % 2,) * 4, (0,) * 4) for place in range(2 * num_pairs)]
+    chosen = choose_rows(rows)
+    assert {row.ids[0] for row in chosen} == {5, 6}
+    assert len(chosen) <= 256
+    long = [Encoded((5,) * 8192, (0,) * 8192)] * 100
+    assert sum(map(len, choose_rows(long))) == 32_768
 
 
 def test_the_logits_of_training_are_those_of_serving(bert: Backbone, make_artifact: MakeArtifact):

@@ -41,7 +41,9 @@ def test_pretrain_as_a_process(
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    found = json.loads(capsys.readouterr().out)
+    second = capsys.readouterr()
+    assert "Warning" not in second.err
+    found = json.loads(second.out)
     assert (found["finished"], found["steps"]) == (True, 4)
     T5ForConditionalGeneration.from_pretrained(tmp_path / "tiny")
 

@@ -87,7 +87,7 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
         check_settings(settings, config)
         method.compose(settings, config, outputs=outputs)
     elif run.task_type in ("sparse-embedding", "multi-vector-embedding"):
-        raise TrainingError(f"preset {run.preset!r} trains no head of it; {run.task_type} needs an adapter")
+        raise TrainingError(f"preset {run.preset!r} has no head for it; {run.task_type} needs an adapter")
     elif run.dtype == "int8":
         raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
 
@@ -165,13 +165,19 @@ def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
     sentence encoder was trained with; it was trained on single texts, so pairs keep the family's pooling."""
     if run.task_type in TOKEN_HEAD_TYPES:
         chosen = {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
-        terms = {"head_terms": str(run.embedding.terms or DEFAULT_TERMS)}
-        return chosen | terms if run.task_type == "sparse-embedding" else chosen
+        return {**chosen, **_terms(run)} if run.task_type == "sparse-embedding" else chosen
     if run.task_type == "embedding":
         return _embedding_head(run, config)
     if config.generates or config.sentence_pooling is None or len(run.data.text_columns) > 1:
         return {}
     return {} if run.overrides.get("pooling", "auto") != "auto" else {"pooling": config.sentence_pooling}
+
+
+def _terms(run: Run) -> Mapping[str, str]:
+    wanted = str(run.embedding.terms or DEFAULT_TERMS)
+    if (given := run.overrides.get("head_terms", wanted)) != wanted:
+        raise TrainingError(f"setting 'head_terms' is {given!r}; give the number of terms by --terms")
+    return {"head_terms": wanted}
 
 
 def _embedding_head(run: Run, config: BackboneConfig) -> Mapping[str, str]:

@@ -38,7 +38,7 @@ METRICS: dict[TaskType, tuple[str, ...]] = {
     "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
     "ranking": ("mrr", "ndcg@10"),
     "embedding": ("spearman", "pearson", "mrr", "accuracy"),
-    "sparse-embedding": ("spearman", "pearson", "mrr", "accuracy", "terms"),
+    "sparse-embedding": ("spearman", "pearson", "mrr", "accuracy"),
     "multi-vector-embedding": ("spearman", "pearson", "mrr", "accuracy"),
     "span": ("exact_match", "f1"),
     "token-classification": ("f1", "precision", "recall"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Literal
 
-from peltier_adapters.spec.head import MAX_TERMS
+from peltier_adapters.spec.head import MAX_TERMS, MIN_TERMS
 from peltier_adapters.spec.maps import MAX_SIZE
 from peltier_adapters.spec.tasks import (
     EMBEDDING_TYPES,
@@ -194,8 +194,8 @@ class EmbeddingOptions:
             if task_type not in _OPTION_TYPES.get(name, _DENSE):
                 wanted = " and ".join(sorted(_OPTION_TYPES.get(name, _DENSE)))
                 raise TrainingError(f"{name} is for {wanted}; the task type is {task_type}")
-        if self.terms is not None and not 1 <= self.terms <= MAX_TERMS:
-            raise TrainingError(f"terms is {self.terms}; it must be from 1 to {MAX_TERMS}")
+        if self.terms is not None and not MIN_TERMS <= self.terms <= MAX_TERMS:
+            raise TrainingError(f"terms is {self.terms}; it must be from {MIN_TERMS} to {MAX_TERMS}")
         if self.flops_weight is not None and not 0 <= self.flops_weight < math.inf:
             raise TrainingError(f"flops_weight is {self.flops_weight}; it must be a number from 0")
         if self.projection is not None and not 1 <= self.projection <= MAX_SIZE:

@@ -1,6 +1,7 @@
 """The trainable output layer of sparse embeddings, and its start."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -8,8 +9,8 @@ from peltier_backbone.backbone import VOCABULARY_PART, Backbone
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
-# The rows that the start is fitted to, and the rows of a pass over them.
-_START_ROWS, _PASS_ROWS = 256, 32
+# The rows that the start is fitted to, the tokens that all of them have at most, and the rows of a pass over them.
+_START_ROWS, _START_TOKENS, _PASS_ROWS = 256, 32_768, 32
 # Of the mean square of a hidden value, added to the diagonal of the normal equations.
 _RIDGE = 1e-2
 # The largest logit of a row and the number of positive ones, on average over rows. SPLADE's documents have about 200
@@ -63,15 +64,23 @@ def largest_logits(states: Tensor, lengths: Sequence[int], backbone: Backbone) -
     return found
 
 
+def choose_rows(rows: Sequence[Encoded]) -> Sequence[Encoded]:
+    """Rows from all over `rows`, in which first and second texts of pairs take turns: an odd step meets both. They are
+    at most 256, and have at most 32,768 tokens together, but for a first row that has more."""
+    spread = rows[:: len(rows) // _START_ROWS | 1]
+    ends = accumulate(map(len, spread))
+    return [row for row, end in zip(spread, ends, strict=True) if end <= _START_TOKENS] or spread[:1]
+
+
 @torch.no_grad()
 def start_at_tokens(head: Mapping[str, Tensor], rows: Sequence[Encoded], backbone: Backbone) -> None:
     """Set the tensors of a head with terms, by the names of `HeadSpec.shapes`, to what fits some training `rows`.
 
     The projection is the ridge regression of the embedding of each token on its state. So training starts at a bag of
     the words of a text and of words with similar embeddings, as with the head of a masked language model. The bias of a
-    term is minus its mean logit over rows, so terms of all texts count little, less what leaves a row `_START_TERMS`
-    terms."""
-    chosen = rows[:: len(rows) // _START_ROWS + 1]
+    term is minus its mean logit over rows, so terms of all texts count little, minus an offset that leaves a row about
+    `_START_TERMS` terms."""
+    chosen = choose_rows(rows)
     packs = [backbone.pack(list(chosen[first : first + _PASS_ROWS])) for first in range(0, len(chosen), _PASS_ROWS)]
     states = torch.cat([backbone.encode(packed).float() for packed in packs])
     tokens = torch.cat([backbone.bert.tokens(packed.ids).float() for packed in packs])

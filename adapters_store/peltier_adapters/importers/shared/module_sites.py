@@ -109,7 +109,7 @@ def _rotary_bert(config: RotaryBertConfig) -> ModuleSites:
 
 
 def _eurobert(config: EuroBertConfig) -> ModuleSites:
-    """Without keys and values that heads share: an adapter of those acts on fewer than the backbone's map has."""
+    """Omits keys and values that several heads share: their foreign adapter is narrower than the backbone's map."""
     projections: dict[str, ModuleSite] = {}
     norms = {"norm": 2 * config.num_layers}
     targets = {"q": "query", "o": "attention_output"}

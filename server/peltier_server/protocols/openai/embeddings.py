@@ -15,7 +15,7 @@ from pydantic import (
 from pydantic_core import to_json
 
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.prediction import Prediction, write_pieces
+from peltier_server.inference.prediction import Prediction, write_pieces, write_vectors
 
 
 class EmbeddingRequest(RequestModel):
@@ -108,8 +108,6 @@ async def embeddings_json(
 
 
 def _vector(one: dict[str, Any]) -> Any:
-    if "vectors" in one:
-        return one["vectors"]
     if "terms" not in one:
         return one["embedding"]
     return {"indices": [term["index"] for term in one["terms"]], "values": [term["weight"] for term in one["terms"]]}
@@ -119,7 +117,13 @@ def _pieces(asked: EmbeddingRequest, prediction: Prediction) -> Iterator[bytes]:
     before = b'{"object":"list","data":['
     for index, one in enumerate(prediction.predictions):
         assert isinstance(one, dict), "no text is generated"
-        yield before + b'{"object":"embedding","index":%d,"embedding":%s}' % (index, to_json(_vector(one)))
+        yield before + b'{"object":"embedding","index":%d,"embedding":' % index
+        if "vectors" in one:
+            yield b"["
+            yield from write_vectors(one["vectors"])
+            yield b"]}"
+        else:
+            yield to_json(_vector(one)) + b"}"
         before = b","
     num_tokens = prediction.opening.num_tokens
     usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}

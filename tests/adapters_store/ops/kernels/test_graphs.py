@@ -63,12 +63,10 @@ def _assert_equal(found: Sequence[RowOutput], expected: Sequence[RowOutput]) -> 
 def test_every_preset_answers_as_by_torch(
     presets: Sequence[str], bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
 ):
-    """Each in a row of its own, beside rows of none."""
+    """Two adapters of each, each in a row of its own, beside rows of none."""
     residents, graphs, draw = _residents(bert, make_artifact, presets), _graphs(bert), random.Random(presets[0])
     bare = Row(bert.tokenizer.encode("a good film"))
-    # One of the two adapters of each preset.
-    chosen = [draw.choice(residents[place : place + 2]) for place in range(0, len(residents), 2)]
-    rows = [bare, *(_row(bert, one, draw) for one in chosen), bare]
+    rows = [bare, *(_row(bert, one, draw) for one in residents), bare]
     found = forward(bert, rows, graphs=graphs)
     assert len(graphs) == 1
     monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
@@ -77,8 +75,7 @@ def test_every_preset_answers_as_by_torch(
 
 
 def test_any_sequence_of_batches_answers_as_without_graphs(bert: Backbone, make_artifact: MakeArtifact):
-    """Banks, rows, lengths and adapters change from one replay to the next, nothing of the last batch stays, and runs
-    that are empty change nothing."""
+    """Banks, rows, lengths and adapters change from one replay to the next, and nothing of the last batch stays."""
     residents = _residents(bert, make_artifact, COVERING)
     graphs, draw = _graphs(bert), random.Random(1)
     for _ in range(4):
@@ -86,6 +83,16 @@ def test_any_sequence_of_batches_answers_as_without_graphs(bert: Backbone, make_
         rows = [_row(bert, draw.choice(present), draw) for _ in range(draw.randint(1, 8))]
         _assert_equal(forward(bert, rows, graphs=graphs), forward(bert, rows))
     assert len(graphs) > 1
+
+
+def test_runs_that_are_empty_change_nothing(bert: Backbone, make_artifact: MakeArtifact):
+    """A graph of several kinds of adapters is replayed for a batch of one kind."""
+    residents, graphs, draw = _residents(bert, make_artifact, COVERING[:3]), _graphs(bert), random.Random(3)
+    rows = [_row(bert, one, draw) for one in residents]
+    forward(bert, rows, graphs=graphs)
+    fewer = [replace(row, resident=residents[-1]) for row in rows]
+    _assert_equal(forward(bert, fewer, graphs=graphs), forward(bert, fewer))
+    assert len(graphs) == 1
 
 
 @pytest.mark.parametrize("preset", ["bitfit", "lowrank", "unipelt-apl"])

@@ -17,7 +17,7 @@ from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
-from peltier_client import Client
+from peltier_client import Client, PeltierError
 from peltier_client.protocol import PredictResponse
 from torch.nn import functional as F
 
@@ -154,6 +154,10 @@ def test_the_default_prompt_is_for_the_backbone(
         own.upload(artifacts["unit"], name="unit")
         assert own.embed("_backbone", "good") == own.embed("_backbone", "a plot good", prompt_name="document")
         assert own.embed("unit", "good") == own.embed("unit", "good", prompt_name="document")
+        # The two read texts alike but for the prompt.
+        both = own.predict_tasks(["_backbone", "unit"], "good")
+        found = [None if isinstance(one, PeltierError) else one[0].embedding for one in both.values()]
+        assert found == [own.embed("_backbone", "good"), own.embed("unit", "good")]
 
 
 def test_the_native_route_answers_the_same(post: Callable[..., httpx2.Response], client: openai.OpenAI) -> None:
