@@ -3932,7 +3932,8 @@ export interface components {
         };
         /**
          * RankedDocument
-         * @description A document by its `index` in the request, with its relevance between 0 and 1.
+         * @description A document by its `index` in the request, with its relevance: from 0 to 1 for a ranking task, from -1 to 1 for a
+         *     multi-vector-embedding task.
          */
         RankedDocument: {
             /** Index */
@@ -3951,7 +3952,7 @@ export interface components {
         };
         /**
          * RankingPrediction
-         * @description The relevance of a document for a query, between 0 and 1; with `raw_scores` the output of the head.
+         * @description The relevance of a document for a query, from 0 to 1; with `raw_scores` the output of the head.
          */
         RankingPrediction: {
             /** Score */
@@ -4321,7 +4322,7 @@ export interface components {
         };
         /**
          * RerankUsage
-         * @description The tokens of all pairs of the query and a document.
+         * @description The tokens of all pairs of the query and a document, or of the query and the documents if each is read alone.
          */
         RerankUsage: {
             /** Total Tokens */
@@ -4910,8 +4911,9 @@ export interface components {
         };
         /**
          * TextRerankRequest
-         * @description The request of text-embeddings-inference. `adapter_id` is a task reference. With `raw_scores` the scores are the
-         *     outputs of the head in place of values between 0 and 1. Texts are truncated unless `truncate` is false.
+         * @description The request of text-embeddings-inference. `adapter_id` is a task reference. With `raw_scores` the scores of a
+         *     ranking task are the outputs of its head in place of values from 0 to 1, and those of a multi-vector-embedding task
+         *     sums of cosines in place of means. Texts are truncated unless `truncate` is false.
          */
         TextRerankRequest: {
             /** Adapter Id */
