@@ -193,7 +193,7 @@ def ask_and_route(client: Client, num_texts: int) -> None:
     """Asks all classifiers about texts on which none was trained, and applies the policy."""
     print_heading("Ask: one request for each text, `router.*` names all classifiers")
     for row in islice(tell_personal_data("validation"), num_texts):
-        answers = checked(client.predict_tasks("router.*", row["text"], top_k=1))
+        answers = checked(client.predict_tasks("router.*", row["text"]))
         said = [f"{name.removeprefix('router.')} {describe(answer)}" for name, answer in answers.items()]
         print(f"  {' '.join(row['text'].split())}\n    {', '.join(filter(None, said))}\n    -> {route(answers)}")
 

@@ -113,7 +113,7 @@ def test_sagemaker_names_the_task_in_a_header(listening: Listening) -> None:
         ("/predict", {"inputs": "good " * 99, "adapter_id": "film"}, "the input has 101 tokens; this task takes at"),
         ("/classify", {"model": "stars", "input": "a"}, "task 'stars' is of type regression; this address answers"),
         ("/classify", {"model": "film", "input": [1, 2]}, "input: must be a text or a non-empty list of texts, in"),
-        ("/pooling", {"model": "stars", "input": "a"}, "model 'stars' is a regression task; only embeddings and"),
+        ("/pooling", {"model": "stars", "input": "a"}, "model 'stars' is a regression task; only tasks of the types"),
         ("/pooling", {"model": "film", "input": "a", "task": "embed"}, "task is 'embed': model 'film' is a classific"),
         ("/invocations", {"inputs": "a"}, "the header x-amzn-sagemaker-custom-attributes names no task: Custom"),
     ],

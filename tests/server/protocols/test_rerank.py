@@ -178,7 +178,7 @@ def test_repeated_documents_count_in_the_answer(
         ({"model": "rank", "query": "a", "documents": ["b " * 200], "truncation": False}, 422, "at most 64"),
         ({"model": "rank", "query": "a", "documents": ["b"], "max_tokens_per_doc": 63}, 422, "it must be at least 64"),
         ({"model": "rank", "query": "a", "documents": ["b"], "rank_fields": ["title"]}, 422, 'must be ["text"]'),
-        ({"model": "rank", "query": "a", "documents": ["b"], "return_embeddings": True}, 422, "has no embeddings"),
+        ({"model": "rank", "query": "a", "documents": ["b"], "return_embeddings": True}, 422, "answers no embeddings"),
         ({"model": "rank", "query": "a", "documents": ["b"], "truncate": True, "truncation": False}, 422, "the same"),
     ],
 )

@@ -67,7 +67,7 @@ def largest_logits(states: Tensor, lengths: Sequence[int], backbone: Backbone) -
 def choose_rows(rows: Sequence[Encoded]) -> Sequence[Encoded]:
     """Rows from all over `rows`, in which first and second texts of pairs take turns: an odd step meets both. They are
     at most 256, and have at most 32,768 tokens together, but for a first row that has more."""
-    spread = rows[:: len(rows) // _START_ROWS | 1]
+    spread = rows[:: -(-len(rows) // _START_ROWS) | 1]
     ends = accumulate(map(len, spread))
     return [row for row, end in zip(spread, ends, strict=True) if end <= _START_TOKENS] or spread[:1]
 

@@ -157,7 +157,7 @@ def test_the_default_prompt_is_for_the_backbone(
         # The two read texts alike but for the prompt.
         both = own.predict_tasks(["_backbone", "unit"], "good")
         found = [None if isinstance(one, PeltierError) else one[0].embedding for one in both.values()]
-        assert found == [own.embed("_backbone", "good"), own.embed("unit", "good")]
+        assert found == [*own.embed("_backbone", ["good"]), *own.embed("unit", ["good"])]
 
 
 def test_the_native_route_answers_the_same(post: Callable[..., httpx2.Response], client: openai.OpenAI) -> None:
