@@ -46,7 +46,7 @@ KINDS: Mapping[TaskType, tuple[Sequence[str], InputForm, Mapping[str, str]]] = {
     "token-classification": (TAGS, "single", {"pooling": "tokens"}),
     "span": (SPAN_LABELS, "pair", {"pooling": "tokens"}),
     "embedding": ((), "single", {"pooling": "mean", "head_projection": "false"}),
-    "sparse-embedding": ((), "single", {"pooling": "tokens", "head_terms": "256"}),
+    "sparse-embedding": ((), "single", {"pooling": "tokens", "head_terms": "256", "head_hidden": "false"}),
     "multi-vector-embedding": ((), "single", {"pooling": "tokens"}),
     "ranking": (("score",), "pair", {}),
 }

@@ -75,7 +75,7 @@ HEADS = {
     "embedding/max": ("houlsby", {"task_type": "embedding", "overrides": {"pooling": "max"}}),
     "embedding/projected": ("bitfit", {"task_type": "embedding", "overrides": {"head_projection": "true"}}),
     "sparse": ("compacter", {"task_type": "sparse-embedding"}),
-    "sparse/hidden": ("lora", {"task_type": "sparse-embedding", "overrides": {"head_hidden": "true"}}),
+    "vectors/hidden": ("lora", {"task_type": "multi-vector-embedding", "overrides": {"head_hidden": "true"}}),
     "vectors": ("pfeiffer", {"task_type": "multi-vector-embedding"}),
     "ranking": ("adamix", {"task_type": "ranking", "inputs": "pair", "overrides": {"pooling": "mean"}}),
 }  # fmt: skip

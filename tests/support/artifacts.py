@@ -113,7 +113,7 @@ _HEADS = {
     "token-classification": {"pooling": "tokens"},
     "span": {"pooling": "tokens"},
     "embedding": {"pooling": "mean", "head_projection": "false"},
-    "sparse-embedding": {"pooling": "tokens", "head_terms": "24"},
+    "sparse-embedding": {"pooling": "tokens", "head_terms": "24", "head_hidden": "false"},
     "multi-vector-embedding": {"pooling": "tokens"},
 }
 # As ModernBERT's classifiers have it.

@@ -177,7 +177,8 @@ def _terms(run: Run) -> Mapping[str, str]:
     wanted = str(run.embedding.terms or DEFAULT_TERMS)
     if (given := run.overrides.get("head_terms", wanted)) != wanted:
         raise TrainingError(f"setting 'head_terms' is {given!r}; give the number of terms by --terms")
-    return {"head_terms": wanted}
+    # The start of the map is fitted to states, so a hidden layer that a family's own heads have is left out.
+    return {"head_terms": wanted, "head_hidden": run.overrides.get("head_hidden", "false")}
 
 
 def _embedding_head(run: Run, config: BackboneConfig) -> Mapping[str, str]:
