@@ -42,10 +42,7 @@ def sum_of_products(left: str, right: str, note: str) -> Iterator[str]:
 
 def lora(gated: bool) -> Iterator[str]:
     """A product of two thin matrices beside a frozen map."""
-    yield box(Place(90, ROW, 60, 40), "x", "plain")
-    yield arrow(f"M120 {ROW - 10}H180V{ROW - 30}H306")
-    yield box(Place(370, ROW - 30, 124, 34), "W, frozen")
-    yield arrow(f"M432 {ROW - 30}H640V{ROW - 12}")
+    yield from _frozen_map(sum_at=640)
     yield arrow(f"M120 {ROW + 10}H180V{ROW + 34}H252")
     yield funnel(282, ROW + 34, "A", "lora", narrows=True)
     yield text(282, ROW + 86, "in × r", note=True)
@@ -55,17 +52,11 @@ def lora(gated: bool) -> Iterator[str]:
     yield arrow(f"M481 {ROW + 34}H{536 if gated else 532}")
     yield circle(550, ROW + 34, "G" if gated else "c", "gate" if gated else "plain", 13)
     yield arrow(f"M563 {ROW + 34}H640V{ROW + 14}")
-    yield circle(640, ROW, "+")
-    yield arrow(f"M651 {ROW}H720")
-    yield text(730, ROW + 5, "y", anchor="start")
 
 
 def vera() -> Iterator[str]:
     """The product of two matrices that all tasks share, with the task's factors behind each."""
-    yield box(Place(90, ROW, 60, 40), "x", "plain")
-    yield arrow(f"M120 {ROW - 10}H180V{ROW - 30}H306")
-    yield box(Place(370, ROW - 30, 124, 34), "W, frozen")
-    yield arrow(f"M432 {ROW - 30}H720V{ROW - 12}")
+    yield from _frozen_map(sum_at=720)
     yield arrow(f"M120 {ROW + 10}H180V{ROW + 34}H222")
     yield funnel(252, ROW + 34, "A", "frozen", narrows=True)
     yield text(252, ROW + 86, "random, shared", note=True)
@@ -79,9 +70,17 @@ def vera() -> Iterator[str]:
     yield box(Place(626, ROW + 34, 56, 30), "b", "lora")
     yield text(626, ROW + 86, "out factors", note=True)
     yield arrow(f"M654 {ROW + 34}H720V{ROW + 14}")
-    yield circle(720, ROW, "+")
-    yield arrow(f"M731 {ROW}H790")
-    yield text(800, ROW + 5, "y", anchor="start")
+
+
+def _frozen_map(sum_at: int) -> Iterator[str]:
+    """x, the frozen map above its middle, and at `sum_at` the sum of the map's output and another one."""
+    yield box(Place(90, ROW, 60, 40), "x", "plain")
+    yield arrow(f"M120 {ROW - 10}H180V{ROW - 30}H306")
+    yield box(Place(370, ROW - 30, 124, 34), "W, frozen")
+    yield arrow(f"M432 {ROW - 30}H{sum_at}V{ROW - 12}")
+    yield circle(sum_at, ROW, "+")
+    yield arrow(f"M{sum_at + 11} {ROW}H{sum_at + 80}")
+    yield text(sum_at + 90, ROW + 5, "y", anchor="start")
 
 
 def prefix(gated: bool) -> Iterator[str]:
