@@ -97,8 +97,9 @@ async def test_a_busy_server_drops_shadows(shop: Shop, monkeypatch: pytest.Monke
     }  # fmt: skip
 
 
-async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop) -> None:
+async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer is there before its shadow is computed; while rows wait in the queue, no shadow begins."""
+    monkeypatch.setattr(recorder, "_TIMED_SHARE", 0.0)
     await shop.guard(shadow=True)
     service = shop.running.service
     await shop.ask("warm")
