@@ -35,7 +35,6 @@ from peltier_server.routes import (
     audit,
     compare,
     console,
-    feedback,
     files,
     keys,
     live,
@@ -55,7 +54,7 @@ from peltier_server.trainings.worker_process import require_training
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
-    feedback.router,
+    aliases.feedback,
     compare.router,
     openai.router,
     fine_tuning.router,
