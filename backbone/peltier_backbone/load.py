@@ -22,8 +22,7 @@ from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.kernel_names import name_kernels
 from peltier_backbone.linear.linear import choose_linear
-from peltier_backbone.linear.native_quantized_linear import NativeQuantizedLinear
-from peltier_backbone.linear.quantized_linear import QuantizedLinear
+from peltier_backbone.linear.quantized_linear import NativeQuantizedLinear, QuantizedLinear
 from peltier_backbone.linear.table import PlainTable, QuantizedTable
 from peltier_backbone.machine.kernel_cache import bound_kernel_caches
 from peltier_backbone.model import build_model
