@@ -18,8 +18,7 @@ from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.errors import BackboneError
 
 from peltier_adapters.conversion.archive import check_room, unpack
-from peltier_adapters.conversion.companions import copy_companions
-from peltier_adapters.conversion.source import find_snapshot, find_unpacked
+from peltier_adapters.conversion.source import copy_companions, find_snapshot, find_unpacked
 from peltier_adapters.conversion.weight_files import (
     INDEX,
     WeightFile,

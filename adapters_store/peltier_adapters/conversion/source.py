@@ -1,8 +1,15 @@
-"""Where a checkpoint lies: in a directory, or in the hub's cache. Imports no torch."""
+"""The files of a checkpoint beside its weights, in a directory or in the hub's cache. Imports no torch."""
 
+import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from peltier_backbone.errors import BackboneError
+
+# vocab.txt, merges.txt, spiece.model, tokenizer.json, chat_template.jinja, LICENSE, …; indices of shards are made anew.
+_COMPANION = re.compile(r"(?!.*\.index\.json$)(?:[^.].*\.(?:json|txt|model|jinja|md)|(?:LICENSE|NOTICE|COPYING)[^/]*)")
+_MODULE = "[0-9]_*/config.json"
 
 
 def find_snapshot(path: Path) -> Path:
@@ -34,3 +41,23 @@ def _main_revision(cache: Path) -> Path:
     if not (snapshot / "config.json").is_file():
         raise BackboneError(f"{cache}: the revision {revision} of refs/main has no config.json in snapshots")
     return snapshot
+
+
+def copy_companions(directory: Path, target: Path) -> int:
+    """Copy them to the directory `target`, also the configurations of sentence-transformers' modules. Returns their
+    number."""
+    paths = list(_companions(directory))
+    for path in paths:
+        if not path.is_file():
+            raise BackboneError(f"{path} is a link to a file that is not there")
+        copy = target / path.relative_to(directory)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, copy)
+    return len(paths)
+
+
+def _companions(directory: Path) -> Iterator[Path]:
+    for path in sorted(directory.iterdir()):
+        if _COMPANION.fullmatch(path.name) and not path.is_dir():
+            yield path
+    yield from sorted(directory.glob(_MODULE))
