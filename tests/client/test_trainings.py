@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,6 @@ def happening(number: int, kind: str = "progress", **data: object) -> str:
     """An event as it is sent."""
     body = {"id": number, "at": AT, "kind": kind, "message": f"Event {number}.", "data": data}
     return f"id: {number}\nevent: {kind}\ndata: {json.dumps(body)}"
-
-
-@pytest.fixture
-def client(server: Any) -> Iterator[Client]:
-    with Client(server.url, api_key="plt_secret", max_attempts=2) as client:
-        yield client
-
-
-@pytest.fixture
-async def async_client(server: Any) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(server.url, api_key="plt_secret", max_attempts=2) as client:
-        yield client
 
 
 async def test_events_go_on_after_a_broken_connection(
