@@ -1,4 +1,4 @@
-"""The files of a checkpoint beside its weights, in a directory or in the hub's cache. Imports no torch."""
+"""Where a checkpoint lies, in a directory or in the hub's cache, and the files beside its weights. Imports no torch."""
 
 import re
 import shutil
@@ -44,8 +44,8 @@ def _main_revision(cache: Path) -> Path:
 
 
 def copy_companions(directory: Path, target: Path) -> int:
-    """Copy them to the directory `target`, also the configurations of sentence-transformers' modules. Returns their
-    number."""
+    """Copy the files beside the weights (configuration, tokenizer, licence) to the directory `target`, also the
+    configurations of sentence-transformers' modules. Returns their number."""
     paths = list(_companions(directory))
     for path in paths:
         if not path.is_file():

@@ -19,7 +19,8 @@ _GRAIN = 16
 
 @dataclass(frozen=True)
 class EncoderKV:
-    """For each decoder block the keys and values [tokens, 2 * attention] of packed rows, in the encoder's order."""
+    """For each decoder block the keys and values [tokens, 2 * attention] that its cross-attention reads, of packed rows
+    in the encoder's order. They are computed once for each encoded row."""
 
     key_values: tuple[Tensor, ...]
     lengths: tuple[int, ...]

@@ -65,7 +65,8 @@ def vectors_of(inputs: Sequence[Sequence[Encoded]]) -> list[bytes]:
     each token, whose numbers are 0 or 255. This is a random projection of the bag of tokens (Achlioptas 2003,
     Database-friendly random projections), rounded to bytes.
 
-    The vector of a token is the first 32 bits of its hash, by the finaliser of SplitMix64 (Steele et al. 2014).
+    Vectors do not tell the text, and are the same on every device and in every precision. That of a token is the first
+    32 bits of its hash, by the finaliser of SplitMix64 (Steele et al. 2014).
     """
     if not inputs:
         return []
