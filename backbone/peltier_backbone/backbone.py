@@ -14,8 +14,7 @@ from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.weights import bert_weights
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.fingerprint import fingerprint
-from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.linear.linear import Linear, choose_linear
 from peltier_backbone.model import Model

@@ -1,6 +1,7 @@
-"""Loads a backbone by name, as a frozen model that is ready to serve."""
+"""Loads a backbone by name, as a frozen model that is ready to serve, and names the kernels that compute it."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -20,15 +21,13 @@ from peltier_backbone.checkpoint.config import (
 from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.kernel_names import name_kernels
-from peltier_backbone.linear.linear import choose_linear
-from peltier_backbone.linear.native_quantized_linear import NativeQuantizedLinear
-from peltier_backbone.linear.quantized_linear import QuantizedLinear
+from peltier_backbone.linear.linear import LinearKernel, choose_linear
+from peltier_backbone.linear.quantized_linear import NativeQuantizedLinear, QuantizedLinear
 from peltier_backbone.linear.table import PlainTable, QuantizedTable
 from peltier_backbone.machine.kernel_cache import bound_kernel_caches
 from peltier_backbone.model import build_model
 from peltier_backbone.modernbert.weights import canonical_modernbert
-from peltier_backbone.native.choice import load_library, slowdown
+from peltier_backbone.native.choice import TORCH, choose_kernels, load_library, slowdown
 from peltier_backbone.t5.weights import canonical_t5
 from peltier_backbone.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -39,6 +38,8 @@ logger = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.float32}
 # The measurement error of a trial of some milliseconds is below this factor.
 _NOISE_FACTOR = 1.1
+EXACT = "equal to the last bit in every batch"
+ROUNDED = "equal within rounding in every batch"
 
 
 def resolve_device(device: str) -> torch.device:
@@ -118,3 +119,33 @@ def _tokenizer(directory: Path, config: BackboneConfig) -> Tokenizer:
             f"{directory}: the tokenizer has {tokenizer.num_entries} entries, the model embeds {config.vocab_size}"
         )
     return tokenizer
+
+
+def name_kernels(config: Config, device: torch.device, dtype: torch.dtype, linear: LinearKernel) -> dict[str, str]:
+    """The kernels of `linear` maps and of `attention`; on a CPU the `level` of the native kernels and what `torch`
+    computes instead of them, with the reason; and how `answers` of one text compare in different batches."""
+    names = {"linear": linear.name, "attention": _attention_name(config, device, dtype)}
+    if device.type != "cpu":
+        return names | {"answers": ROUNDED}
+    library, by_torch = load_library(), "; ".join(_torch_parts(dtype, linear))
+    names["level"] = TORCH if library is None or linear.name == TORCH else library.name
+    return names | ({"torch": by_torch, "answers": ROUNDED} if by_torch else {"answers": EXACT})
+
+
+def _attention_name(config: Config, device: torch.device, dtype: torch.dtype) -> str:
+    library = choose_kernels(dtype).library if device.type == "cpu" else None
+    if library is not None:
+        return f"native-{library.name}"
+    if config.generates:
+        return "matmul"
+    return "by-row" if device.type == "cpu" else "sdpa-padded"
+
+
+def _torch_parts(dtype: torch.dtype, linear: LinearKernel) -> Iterator[str]:
+    """What torch computes on a CPU, each with the reason. Adapters' heads are in float32."""
+    layers, heads = choose_kernels(dtype), choose_kernels(torch.float32)
+    if layers.library is None:
+        products = "" if "native" in linear.name else "linear maps, "
+        yield f"{products}attention, norms and adapters, because {layers.reason}"
+    if heads.library is None and heads != layers:
+        yield f"heads, because {heads.reason}"

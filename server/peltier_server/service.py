@@ -35,9 +35,8 @@ from peltier_server.queue.prices import Prices
 from peltier_server.residency.idle_unload import IdleUnload
 from peltier_server.residency.leases import AdapterKey, MemoryBudget
 from peltier_server.residency.loader import ProvingLoader, StoreLoader
-from peltier_server.residency.pins import Pins
+from peltier_server.residency.pins import Pins, WarmList
 from peltier_server.residency.slots import Slots
-from peltier_server.residency.warm_list import WarmList
 from peltier_server.rollouts.recorder import Recorder
 from peltier_server.rollouts.rollouts import Rollouts
 from peltier_server.runner.supervisor import WorkerSupervisor

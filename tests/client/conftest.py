@@ -5,12 +5,13 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from peltier_client import AsyncClient, Client
 
 VERSION: dict[str, Any] = {
     "tenant": "default",
@@ -351,6 +352,20 @@ def server() -> Iterator[LittleServer]:
     little = LittleServer()
     yield little
     little.close()
+
+
+@pytest.fixture
+def client(server: LittleServer) -> Iterator[Client]:
+    """A client that tries a second time."""
+    with Client(server.url, api_key="plt_secret", max_attempts=2) as client:
+        yield client
+
+
+@pytest.fixture
+async def async_client(server: LittleServer) -> AsyncIterator[AsyncClient]:
+    """The same for asynchronous code."""
+    async with AsyncClient(server.url, api_key="plt_secret", max_attempts=2) as client:
+        yield client
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Texts as they are written, over a real socket, with both clients."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,18 +17,6 @@ from peltier_client import (
 from tests.client.conftest import PIECES
 
 StreamOf = Callable[..., Any]
-
-
-@pytest.fixture
-def client(server: Any) -> Iterator[Client]:
-    with Client(server.url, api_key="plt_secret", max_attempts=2) as client:
-        yield client
-
-
-@pytest.fixture
-async def async_client(server: Any) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(server.url, api_key="plt_secret", max_attempts=2) as client:
-        yield client
 
 
 def test_pieces_then_the_whole(client: Client, server: Any) -> None:

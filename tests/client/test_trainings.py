@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from peltier_client import (
     TrainingNotFound,
     UnexpectedAnswer,
 )
-from peltier_client.exchange import patience
+from peltier_client.exchange import training_events
 
 StreamOf = Callable[..., Any]
 ROWS = [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]
@@ -45,18 +45,6 @@ def happening(number: int, kind: str = "progress", **data: object) -> str:
     """An event as it is sent."""
     body = {"id": number, "at": AT, "kind": kind, "message": f"Event {number}.", "data": data}
     return f"id: {number}\nevent: {kind}\ndata: {json.dumps(body)}"
-
-
-@pytest.fixture
-def client(server: Any) -> Iterator[Client]:
-    with Client(server.url, api_key="plt_secret", max_attempts=2) as client:
-        yield client
-
-
-@pytest.fixture
-async def async_client(server: Any) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(server.url, api_key="plt_secret", max_attempts=2) as client:
-        yield client
 
 
 async def test_events_go_on_after_a_broken_connection(
@@ -102,7 +90,7 @@ def test_errors_of_the_events_are_raised(
     server.planned.append(stream_of("data: nonsense"))
     with pytest.raises(UnexpectedAnswer, match="does not belong to a training"):
         next(client.trainings.events("trn_1"))
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(training_events, "PATIENCE_SECONDS", 0)
     server.close()
     with pytest.raises(ConnectionFailed):
         next(client.trainings.events("trn_1"))

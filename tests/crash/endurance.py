@@ -42,8 +42,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.kernel_names import EXACT
-from peltier_backbone.load import load_backbone
+from peltier_backbone.load import EXACT, load_backbone
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry

@@ -26,9 +26,8 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.kernel_names import EXACT
 from peltier_backbone.linear.norm import LayerNorm, RMSNorm
-from peltier_backbone.load import load_backbone
+from peltier_backbone.load import EXACT, load_backbone
 from peltier_backbone.native import inner_kernels, survey
 from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.native.library import Library

@@ -130,8 +130,8 @@ def test_a_streamed_text_enters_few_files(
         with _asking(listening.url, body) as ask:
             files = entered.of(ask)
     assert len(_of_server(files)) <= 39, _listed(files)
-    # 39 of the server, and 23 below it.
-    assert len(files) <= 62, _listed(files)
+    # 39 of the server, and 22 below it.
+    assert len(files) <= 61, _listed(files)
 
 
 def test_a_row_and_a_step_enter_few_files(

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
-from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.likeliest import find_likeliest
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.native.rows import StackRows

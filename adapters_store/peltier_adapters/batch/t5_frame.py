@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from peltier_backbone.attention.relative import RelativeBias
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.cache import EncoderKV
 from peltier_backbone.decoding.targets import ancestry
 from peltier_backbone.native.rows import ROW_WORDS
 from torch import Tensor

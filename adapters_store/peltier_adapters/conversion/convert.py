@@ -18,13 +18,14 @@ from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.errors import BackboneError
 
 from peltier_adapters.conversion.archive import check_room, unpack
-from peltier_adapters.conversion.companions import copy_companions
-from peltier_adapters.conversion.source import find_snapshot, find_unpacked
-from peltier_adapters.conversion.weight_files import (
+from peltier_adapters.conversion.checkpoint_files import (
     INDEX,
     WeightFile,
     WeightFiles,
+    copy_companions,
     find_module_weights,
+    find_snapshot,
+    find_unpacked,
     find_weights,
 )
 from peltier_adapters.durable import sync

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
-from peltier_store.registry import aliases, claims, pins, reports, tenants, versions
+from peltier_store.registry import aliases, claims, pins, tenants, versions
 from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.batches import BatchRegistry
 from peltier_store.registry.contents import Contents
@@ -179,7 +179,7 @@ class Registry:
 
     async def report(self, tenant: str, name: str, number: int) -> str | None:
         """The report of a version's training, as it was published; None if the version has none."""
-        return await self._read(reports.find_report, tenant, name, number)
+        return await self._read(versions.find_report, tenant, name, number)
 
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
         """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""

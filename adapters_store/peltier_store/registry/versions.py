@@ -1,13 +1,13 @@
-"""The life of a version: it is published under a number that is never reused. It may be deprecated, deleted and
-undeleted, and is purged after the grace period."""
+"""The life of a version: it is published under a number that is never reused, and may have the report of its training.
+It may be deprecated, deleted and undeleted, and is purged after the grace period."""
 
 from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
 
-from peltier_store.registry import aliases, reports
+from peltier_store.registry import aliases
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import (
@@ -19,7 +19,7 @@ from peltier_store.registry.lookup import (
     require_live,
 )
 from peltier_store.registry.records import Reservation, VersionRecord, check_text
-from peltier_store.registry.tables import AdapterRow, AnswerRow, VersionRow
+from peltier_store.registry.tables import AdapterRow, AnswerRow, ReportRow, VersionRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_adapter, require_room_for_bytes
 from peltier_store.registry.transactions import WriteTransaction
 
@@ -46,7 +46,7 @@ def publish(
     if alias is not None:
         aliases.set_alias(writing, version.tenant, version.name, alias, {version.number: 1.0})
     # That a version is published is in the audit log already.
-    if report is not None and reports.set_report(writing, version, report) and existing is not None:
+    if report is not None and set_report(writing, version, report) and existing is not None:
         writing.audit(version.tenant, "set_report", f"{version.name}@{version.number}")
     return version, existing is None
 
@@ -102,8 +102,7 @@ def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) 
 
 def mark(writing: WriteTransaction, version: VersionRecord, **marks: datetime | str | int | None) -> None:
     """Sets columns of a version's row."""
-    owner = select(AdapterRow.id).where(AdapterRow.tenant == version.tenant, AdapterRow.name == version.name)
-    adapter_id = writing.connection.execute(owner).scalar_one()
+    adapter_id = writing.connection.execute(_owner(version)).scalar_one()
     chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, VersionRow.number == version.number)
     writing.connection.execute(chosen.values(**marks))
     writing.stamp_adapter(adapter_id)
@@ -188,3 +187,35 @@ def _mark_deleted(writing: WriteTransaction, adapter_id: int, condition: ColumnE
         .values(is_public=False, pinned_tier=None, pinned_at=None, pinned_by=None)
     )
     writing.connection.execute(closed)
+
+
+def find_report(connection: Connection, tenant: str, name: str, number: int) -> str | None:
+    """The report of a version, live or deleted; None if it has none."""
+    chosen = select(ReportRow.report).join(AdapterRow, AdapterRow.id == ReportRow.adapter_id)
+    same = (AdapterRow.tenant == tenant, AdapterRow.name == name, ReportRow.number == number)
+    return connection.execute(chosen.where(*same)).scalar_one_or_none()
+
+
+def set_report(writing: WriteTransaction, version: VersionRecord, report: str) -> bool:
+    """Gives the version this report, in place of the one that it has; whether that is a change. Raises QuotaReached."""
+    connection = writing.connection
+    former = find_report(connection, version.tenant, version.name, version.number)
+    if former == report:
+        return False
+    size_bytes = _report_bytes(report)
+    quotas = require_quotas(connection, version.tenant)
+    require_room_for_bytes(connection, quotas, version.tenant, size_bytes - _report_bytes(former))
+    adapter_id = connection.execute(_owner(version)).scalar_one()
+    connection.execute(delete(ReportRow).where(ReportRow.adapter_id == adapter_id, ReportRow.number == version.number))
+    row = {"adapter_id": adapter_id, "number": version.number, "report": report, "size_bytes": size_bytes}
+    connection.execute(insert(ReportRow), row)
+    return True
+
+
+def _report_bytes(report: str | None) -> int:
+    """What a report counts for the quota of stored bytes."""
+    return 0 if report is None else len(report.encode())
+
+
+def _owner(version: VersionRecord) -> Select[int]:
+    return select(AdapterRow.id).where(AdapterRow.tenant == version.tenant, AdapterRow.name == version.name)

@@ -14,15 +14,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.attention.adaptation import Adaptation, Prefix
-from peltier_backbone.attention.groups import Groups
-from peltier_backbone.attention.near_attention import attend_near
-from peltier_backbone.attention.padding import Padding
+from peltier_backbone.attention.padding import Groups, Padding
 from peltier_backbone.text.packing import Packed
 
 # Up to this many tokens, one padded call for rows of equal length is faster on the CPU than one call for each row.
 _MAX_PADDED_TOKENS = 16
 # For these numbers of keys plain products are faster than the fused kernel on the CPU: by a quarter with 25 keys.
 _UNFUSED_NUM_KEYS = range(17, 65)
+# So many queries at a time: the work grows with the length of a row, not with its square.
+_BLOCK = 256
 
 
 class PositionScores(Protocol):
@@ -177,3 +177,20 @@ class SpanAttention:
         ):
             contexts.append(span.attend(own, self._adaptation.prefix(layer, number, given), scores))
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
+
+
+def attend_near(query: Tensor, key: Tensor, value: Tensor, prefix: tuple[Tensor, Tensor] | None, window: int) -> Tensor:
+    """The context of queries that attend to `prefix` keys and values and to the tokens at most `window` away; all are
+    [heads, tokens, head size]."""
+    length, context = query.shape[1], list[Tensor]()
+    for first in range(0, length, _BLOCK):
+        last = min(first + _BLOCK, length)
+        low, high = max(first - window, 0), min(last + window, length)
+        keys, values = key[:, low:high], value[:, low:high]
+        seen = (torch.arange(low, high) - torch.arange(first, last)[:, None]).abs() <= window
+        if prefix is not None:
+            keys, values = torch.cat((prefix[0], keys), 1), torch.cat((prefix[1], values), 1)
+            seen = F.pad(seen, (prefix[0].shape[1], 0), value=True)
+        found = F.scaled_dot_product_attention(query[None, :, first:last], keys[None], values[None], seen)
+        context.append(found[0])
+    return torch.cat(context, 1)

@@ -7,7 +7,7 @@ from torch import Tensor
 from peltier_backbone.attention.prefix_attention import Attended
 from peltier_backbone.attention.ragged_attention import RaggedAttention
 from peltier_backbone.attention.relative import RelativeBias, RowBias
-from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.cache import EncoderKV
 from peltier_backbone.decoding.targets import Targets, ancestry
 
 

@@ -1,11 +1,14 @@
-"""Frozen linear maps in 8 bits: exact integer sums of a token's values and a channel's, then float32."""
+"""Frozen linear maps in 8 bits, in torch and by the native kernels: exact integer sums of a token's values and a
+channel's, then float32."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.linear.linear import FrozenLinear, Linear, PlainLinear
+from peltier_backbone.linear.linear import FrozenLinear, Linear, NativeLinear, PlainLinear
 from peltier_backbone.linear.quantization import QuantizedRows, quantize_rows, quantize_weight
+from peltier_backbone.native.choice import load_library
+from peltier_backbone.native.stack import FrozenMap
 
 # A sum of so many products of 8 bits is exact in float32, in any order.
 _EXACT_INNER = 512
@@ -50,3 +53,31 @@ class QuantizedLinear(FrozenLinear):
         pieces = zip(*(torch.split(one, _EXACT_INNER, 1) for one in (rows.values, self._weight.values)), strict=True)
         sums = [F.linear(values.float(), weight.float()).int() for values, weight in pieces]
         return sum(sums[1:], sums[0])
+
+
+class NativeQuantizedLinear(QuantizedLinear):
+    """See `QuantizedLinear`: the same integer sums in one native call."""
+
+    name = "int8-native"
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        library = load_library()
+        assert library is not None, "`load_backbone` takes the kernel of torch where there is no library"
+        self.packed_by = library
+        own = quantize_weight(weight)
+        self._bias, self._library, self._packed = bias, library, library.pack_int8(own.values, own.scales, bias)
+
+    def multiply(self, x: Tensor) -> Tensor:
+        return self._library.multiply_int8(x, self._packed)
+
+    def place(self) -> FrozenMap | None:
+        return FrozenMap(self._packed.address, None, None, self._packed.inner, self._packed.outer)
+
+    def transpose(self) -> Linear:
+        return NativeLinear(self.dequantize().t())
+
+    def rows(self, ids: Tensor) -> Tensor:
+        return self._library.rows_int8(self._packed, ids)
+
+    def dequantize(self) -> Tensor:
+        return self.rows(torch.arange(self._packed.outer))

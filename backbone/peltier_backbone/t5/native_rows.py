@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.attention.relative import RelativeBias, RowBias
-from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.decoding.tree_view import find_biases
 from peltier_backbone.native.rows import LayerKeys, LineBias, PlacedRow, PlacedRows, StackRows

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.checkpoint.t5_config import T5Config
-from peltier_backbone.decoding.cache import Cache
-from peltier_backbone.decoding.encoder_kv import EncoderKV
+from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.step_view import StepView
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.decoding.tree_view import TreeView

@@ -10,8 +10,12 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.text.byte_fallback import with_byte_fallback
-from peltier_backbone.text.byte_tokens import BYTE_TOKENIZER_FILE, has_byte_tokenizer, read_byte_tokenizer
+from peltier_backbone.text.byte_tokens import (
+    BYTE_TOKENIZER_FILE,
+    has_byte_tokenizer,
+    read_byte_tokenizer,
+    with_byte_fallback,
+)
 from peltier_backbone.text.known_words import KnownWords, reads_words_apart
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.prefix_tokens import is_local, num_open_chars, num_settled

@@ -9,12 +9,10 @@ from typing import Self, Unpack
 
 import httpx2
 
-from peltier_client.asynchronous.batches import AsyncBatches
-from peltier_client.asynchronous.files import AsyncFiles
+from peltier_client.asynchronous.files import AsyncBatches, AsyncFiles
 from peltier_client.asynchronous.sender import AsyncSender
 from peltier_client.asynchronous.text_stream import AsyncTextStream
-from peltier_client.asynchronous.train import begin_training
-from peltier_client.asynchronous.trainings import AsyncTrainings
+from peltier_client.asynchronous.trainings import AsyncTrainings, begin_training
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import (
     DEFAULT_ATTEMPTS,

@@ -1,21 +1,30 @@
-"""Trainings on the server, for asynchronous code."""
+"""Trainings on the server, and one of them from its examples to its end, for asynchronous code."""
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from functools import partial
 from typing import Unpack
 
 import httpx2
 
+from peltier_client.asynchronous.files import AsyncFiles
 from peltier_client.asynchronous.sender import AsyncSender
 from peltier_client.errors import PeltierError, TimedOut
-from peltier_client.exchange.patience import Patience
-from peltier_client.exchange.training_events import EventReader
+from peltier_client.exchange.training_events import EventReader, Patience
 from peltier_client.protocol import Training, TrainingEvent, TrainingStatus
 from peltier_client.resources import trainings
-from peltier_client.resources.trainings import NewTraining
+from peltier_client.resources.trainings import (
+    Examples,
+    NewTraining,
+    TrainingOptions,
+    TrainingSources,
+    read_sources,
+)
+
+logger = logging.getLogger(__name__)
 
 
 class AsyncTrainings:
@@ -108,3 +117,32 @@ class AsyncTrainings:
                         yield event
             except httpx2.RequestError as error:
                 raise self._sender.connection.failure(error) from error
+
+
+async def begin_training(
+    sender: AsyncSender,
+    task: str,
+    examples: Examples,
+    validation: Examples | float | None,
+    options: TrainingOptions,
+) -> Training:
+    """Queue a training, after the upload of what is too long to be sent with it."""
+    sources, files, uploaded = read_sources(examples, validation), AsyncFiles(sender), TrainingSources()
+    try:
+        for key, upload in sources.uploads.items():
+            uploaded[key] = (await files.create(upload.content, upload.name)).id
+            uploaded["owns_files"] = True
+        asked: NewTraining = {**options, **sources.inline, **uploaded}
+        return await AsyncTrainings(sender).create(task, **asked)
+    except PeltierError:
+        ids = (uploaded.get("file_id"), uploaded.get("validation_file_id"))
+        await _delete(files, filter(None, ids))
+        raise
+
+
+async def _delete(files: AsyncFiles, ids: Iterable[str]) -> None:
+    for file_id in ids:
+        try:
+            await files.delete(file_id)
+        except PeltierError as error:
+            logger.warning("the file %s of a training is not deleted: %s", file_id, error)

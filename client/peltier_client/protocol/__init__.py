@@ -5,16 +5,21 @@ from peltier_client.protocol.adapters import (
     Adapter,
     AdapterChange,
     AdapterPage,
+    AdapterPin,
+    AdapterPlacement,
     AdapterSummary,
     AdapterVersion,
     DeprecationRequest,
     Digest,
     PartCounts,
+    PinnedTier,
+    PinRequest,
     TaskOutline,
     TaskSummary,
     UploadedVersion,
     VersionList,
     VersionManifest,
+    VersionPlacement,
     VersionSummary,
 )
 from peltier_client.protocol.administration import (
@@ -91,7 +96,6 @@ from peltier_client.protocol.operations import (
     QuarantinedVersion,
     ReadyResponse,
 )
-from peltier_client.protocol.placement import AdapterPin, AdapterPlacement, PinnedTier, PinRequest, VersionPlacement
 from peltier_client.protocol.predict import (
     MAX_BEAMS,
     MAX_PRIORITY,

@@ -1,7 +1,8 @@
-"""Requests about files."""
+"""Requests about files, and about the batches that read them."""
 
 import gzip
 import zlib
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from urllib.parse import quote
@@ -9,11 +10,21 @@ from urllib.parse import quote
 import httpx2
 
 from peltier_client.errors import InvalidInput
-from peltier_client.exchange.request import Request, page_query, raise_for_error, reader
+from peltier_client.exchange.request import Request, page_query, raise_for_error, reader, to_json
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose
+from peltier_client.protocol import (
+    Batch,
+    BatchEndpoint,
+    BatchList,
+    BatchRequest,
+    File,
+    FileDeleted,
+    FileList,
+    FilePurpose,
+)
 
 _KINDS = (".jsonl", ".csv", ".tsv")
+_BATCH_PAGE_SIZE = 100
 
 
 def create_file(
@@ -72,3 +83,26 @@ def _file(file_id: str) -> str:
     if not file_id:
         raise InvalidInput("the id of the file is empty")
     return f"/v1/files/{quote(file_id, safe='')}"
+
+
+def create_batch(input_file_id: str, endpoint: BatchEndpoint, metadata: Mapping[str, str] | None) -> Request[Batch]:
+    json = to_json(BatchRequest, {"input_file_id": input_file_id, "endpoint": endpoint, "metadata": metadata})
+    return Request("POST", "/v1/batches", reader(Batch), json=json)
+
+
+def get_batch(batch_id: str) -> Request[Batch]:
+    return Request("GET", _batch(batch_id), reader(Batch))
+
+
+def cancel_batch(batch_id: str) -> Request[Batch]:
+    return Request("POST", f"{_batch(batch_id)}/cancel", reader(Batch))
+
+
+def list_batches(cursor: str | None = None) -> Request[BatchList]:
+    """The page of batches after the one with the id `cursor`; None is the newest."""
+    query = {"limit": _BATCH_PAGE_SIZE} | ({"after": cursor} if cursor is not None else {})
+    return Request("GET", "/v1/batches", reader(BatchList), query=query)
+
+
+def _batch(batch_id: str) -> str:
+    return f"/v1/batches/{quote(batch_id, safe='')}"

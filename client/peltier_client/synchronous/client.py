@@ -51,12 +51,10 @@ from peltier_client.resources.administration import AuditOptions, KeyOptions, Qu
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.resources.rollouts import FeedbackOptions, GuardOptions
 from peltier_client.resources.trainings import Examples, TrainingOptions, succeeded
-from peltier_client.synchronous.batches import Batches
-from peltier_client.synchronous.files import Files
+from peltier_client.synchronous.files import Batches, Files
 from peltier_client.synchronous.sender import Sender
 from peltier_client.synchronous.text_stream import TextStream
-from peltier_client.synchronous.train import begin_training
-from peltier_client.synchronous.trainings import Trainings
+from peltier_client.synchronous.trainings import Trainings, begin_training
 
 
 class Client:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.batch.row import RowOutput
-from peltier_adapters.errors import ArtifactError
+from peltier_adapters.errors import ArtifactError, sentences
 from peltier_adapters.golden.golden import (
     create_twin,
     golden_rows,
@@ -20,16 +20,16 @@ from peltier_adapters.golden.golden import (
 )
 from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.residency.bank import Resident
-from peltier_client.errors import ArtifactRefused, InferenceFailed
-from peltier_client.protocol import check_alias, check_name
+from peltier_client.errors import ArtifactRefused, InferenceFailed, InvalidInput
+from peltier_client.protocol import MAX_REPORT_BYTES, TrainingReport, check_alias, check_name
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Registry, RegistryError, VersionRecord
+from pydantic import ValidationError
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Entry
 from peltier_server.catalog.sync import RegistrySync
-from peltier_server.catalog.training_report import check_report
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
@@ -204,3 +204,22 @@ class Publisher:
 def _text_of(manifest: Manifest) -> str:
     # Not pydantic's JSON, which would write a NaN metric as null and refuse to read it.
     return json.dumps(manifest.model_dump(mode="json"))
+
+
+def check_report(data: bytes, digest: str) -> str:
+    """The report as it is stored: its known keys, as JSON. `digest` is that of the artifact.
+
+    Raises `InvalidInput` with every reason if it is too large, no report, or the report of another artifact.
+    """
+    if len(data) > MAX_REPORT_BYTES:
+        raise InvalidInput(f"the report has more than {MAX_REPORT_BYTES} bytes, which is the maximum")
+    try:
+        report = TrainingReport.model_validate_json(data)
+    except ValidationError as error:
+        reasons = sentences(error)
+        raise InvalidInput(f"the report is refused: {reasons[0]}", reasons) from error
+    if report.artifact.digest != digest:
+        raise InvalidInput(
+            f"the report is of the artifact {report.artifact.digest}, and the uploaded artifact is {digest}"
+        )
+    return report.model_dump_json()

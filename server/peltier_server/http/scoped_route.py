@@ -1,4 +1,4 @@
-"""Routes that require a scope, and check it before a byte of the body is read."""
+"""Routes that require a scope, and check it before a byte of the body is read; and those that receive uploads."""
 
 import inspect
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,9 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from peltier_server.auth.keyring import Caller
-from peltier_server.context import context_of
+from peltier_server.context import BodyLimit, context_of
 from peltier_server.errors import error_response
+from peltier_server.http.application import get_context, get_upload_turns
 from peltier_server.http.bodies import Handler, bounded, unique
 from peltier_server.http.error_handlers import ANSWERED, answer_error
 from peltier_server.http.request_middleware import is_open
@@ -195,3 +196,23 @@ def _scopes(dependencies: Iterable[params.Depends]) -> Iterable[Scope]:
 
 def _operation_id(route: APIRoute) -> str:
     return route.name
+
+
+class UploadRoute(ScopedRoute):
+    """Receives as many uploads at once as the `UploadTurns` of the app allow, each of at most `max_bytes`."""
+
+    def max_bytes(self, request: Request) -> int:
+        """The most bytes of a body: here those of an artifact with its report."""
+        return get_upload_turns(request).max_bytes
+
+    def get_route_handler(self) -> Handler:
+        """The framework's handler, which first waits for its turn to receive an upload."""
+        handle = super().get_route_handler()
+
+        async def in_turn(request: Request) -> Response:
+            context = get_context(request)
+            async with get_upload_turns(request).receive(context.tenant):
+                context.body_limit = BodyLimit(self.max_bytes(request))
+                return await handle(request)
+
+        return in_turn

@@ -52,8 +52,7 @@ from peltier_server.http.application import (
     Threads,
     Uploads,
 )
-from peltier_server.http.scoped_route import scoped_router
-from peltier_server.http.upload_route import UploadRoute
+from peltier_server.http.scoped_route import UploadRoute, scoped_router
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)

@@ -1,8 +1,9 @@
-"""Aliases: names for versions, changed and rolled back in one step."""
+"""Aliases: names for versions, changed and rolled back in one step; and feedback for their guarded changes."""
 
 from fastapi import Response
 from peltier_client.errors import (
     AdapterNotFound,
+    AnswerNotFound,
     Conflict,
     Draining,
     Forbidden,
@@ -13,7 +14,16 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
-from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, check_alias
+from peltier_client.protocol import (
+    Alias,
+    AliasChange,
+    AliasHistory,
+    AliasList,
+    AliasRequest,
+    Feedback,
+    FeedbackRequest,
+    check_alias,
+)
 from peltier_store.registry import AliasRecord, StoredRollout
 
 from peltier_server.errors import describe_errors
@@ -21,14 +31,18 @@ from peltier_server.http.application import Accepted, Changing, Context
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.rollouts.rollouts import rollout_on_the_wire
 
-_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
+_ANY = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
+_SHARED = (*_ANY, AdapterNotFound)
 _OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)
+_OF_FEEDBACK = (*_ANY, Unavailable, AnswerNotFound, AdapterNotFound, Conflict)
 
 _PREFIX = "/v1/adapters/{name}/aliases"
 
 # A caller who may predict may read aliases. A caller who may publish may change them.
 router = scoped_router("predict", "aliases", _PREFIX)
 changes = scoped_router("publish", "aliases", _PREFIX)
+# A caller who may predict may also tell the right answers.
+feedback = scoped_router("predict", "feedback", "/v1/feedback")
 
 
 @router.get("", responses=describe_errors(*_SHARED))
@@ -93,6 +107,13 @@ async def stop_rollout(name: str, alias: str, context: Context, service: Changin
 async def delete_alias(name: str, alias: str, context: Context, service: Changing) -> None:
     """Make an alias mean nothing; a rollback brings it back."""
     await service.version_admin.delete_alias(context.caller, name, check_alias(alias))
+
+
+@feedback.post("", responses=describe_errors(*_OF_FEEDBACK))
+async def give_feedback(body: FeedbackRequest, context: Context, service: Changing) -> Feedback:
+    """Tell the right answer to a row of a request that an alias with a guarded change has answered. Any replica takes
+    it, once for each row."""
+    return await service.rollouts.judge(context.tenant, body)
 
 
 def _on_the_wire(alias: AliasRecord, rollout: StoredRollout | None = None) -> Alias:

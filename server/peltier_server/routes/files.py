@@ -28,8 +28,7 @@ from starlette.responses import StreamingResponse
 from peltier_server.context import RequestContext
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, Changing, Context, Limit, Uploads, accept
-from peltier_server.http.scoped_route import ScopedRoute, scoped_router
-from peltier_server.http.upload_route import UploadRoute
+from peltier_server.http.scoped_route import ScopedRoute, UploadRoute, scoped_router
 from peltier_server.http.uploads import FORM_BYTES
 from peltier_server.service import Service
 

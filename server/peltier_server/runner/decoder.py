@@ -16,7 +16,7 @@ from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError,
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.ticket import NewTokens, RowsOutcome, Ticket, report_progress, settle
 from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
-from peltier_server.runner.failure import blame, free_memory
+from peltier_server.runner.isolation import blame, free_memory
 
 logger = logging.getLogger(__name__)
 

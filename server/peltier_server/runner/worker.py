@@ -23,8 +23,7 @@ from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Reduce, Ticket, settle
 from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 from peltier_server.runner.decoder import TextDecoder
-from peltier_server.runner.failure import blame
-from peltier_server.runner.isolation import Bisection
+from peltier_server.runner.isolation import Bisection, blame
 
 logger = logging.getLogger(__name__)
 

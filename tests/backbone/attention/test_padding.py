@@ -5,9 +5,10 @@ import math
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_backbone.attention.padding import Padding
+from peltier_backbone.attention.padding import Groups, Padding
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+_lengths = st.lists(st.integers(1, 80), min_size=1, max_size=40)
 
 
 @given(lengths=LENGTHS)
@@ -36,3 +37,21 @@ def test_the_mask_hides_the_pads(lengths: list[int]):
     mask = Padding(lengths, torch.device("cpu")).mask(torch.float32)
     assert [(row == 0).sum().item() for row in mask] == lengths
     assert set(mask.unique().tolist()) <= {0.0, -math.inf}
+
+
+@given(lengths=_lengths)
+def test_every_row_is_in_one_group_of_similar_lengths(lengths: list[int]):
+    """No row is shorter than two thirds of its group's longest."""
+    groups = list(Groups(lengths, lengths, torch.device("cpu")))
+    assert sorted(int(row) for group in groups for row in group.rows) == list(range(len(lengths)))
+    for group in groups:
+        assert group.padding.width == max(lengths[row] for row in group.rows)
+        assert min(lengths[row] for row in group.rows) >= 2 / 3 * group.padding.width
+
+
+@given(lengths=_lengths)
+def test_what_is_joined_is_in_the_order_of_the_rows(lengths: list[int]):
+    """Each group's padded view holds its own rows' tokens, which come back to their places."""
+    groups = Groups(lengths, lengths, torch.device("cpu"))
+    x = torch.arange(2.0 * sum(lengths)).view(-1, 2)
+    assert torch.equal(groups.join([one.padding.unpad(one.padding.pad(x)) for one in groups]), x)

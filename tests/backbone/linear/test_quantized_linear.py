@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from peltier_backbone.linear.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.linear.quantization import quantize_rows, quantize_weight
-from peltier_backbone.linear.quantized_linear import QuantizedLinear
+from peltier_backbone.linear.quantized_linear import NativeQuantizedLinear, QuantizedLinear
 from torch import Tensor
 from torch.nn import functional as F
 

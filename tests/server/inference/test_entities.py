@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from peltier_adapters.answers.entities import find_entities, join_windows, tag_row
-from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.inputs import LongTexts, at_words, encode_windows
-from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.residency.bank import Resident
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.token_places import words_at_spaces
 from peltier_client.protocol import Parameters, PredictResponse
@@ -31,20 +30,6 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
     return make_artifact(
         bert, "unipelt-apl", name="ner", task_type="token-classification", labels=TAGS, max_length=MAX_LENGTH
     )
-
-
-@pytest.fixture(scope="module")
-def resident(bert: Backbone, artifact: bytes) -> Resident:
-    """The same adapter, outside the server."""
-    return Banks(bert).add(read_artifact(artifact, bert))
-
-
-@pytest.fixture
-async def tagging(running: Running, artifact: bytes, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """A server with a token classification and a classification."""
-    for data in (artifact, make_artifact(bert, "compacter", name="sst2")):
-        assert (await running.upload(data)).status_code == 201
-    return running
 
 
 @pytest.fixture
@@ -71,49 +56,49 @@ def _expected(
 
 @pytest.mark.parametrize("aggregation", ["none", "simple", "first", "average", "max"])
 async def test_entities_have_their_characters(
-    aggregation: str, tagging: Running, bert: Backbone, resident: Resident
+    aggregation: str, published: Running, bert: Backbone, resident: Resident
 ) -> None:
     """The answer is that of the pipeline's rules (`test_entities.py` of the adapters); `first` is the default."""
-    body = (await tagging.predict("ner", [TEXT, "bad"], aggregation=aggregation)).json()
+    body = (await published.predict("ner", [TEXT, "bad"], aggregation=aggregation)).json()
     expected = [_expected(bert, resident, text, aggregation=aggregation) for text in (TEXT, "bad")]
     assert body["predictions"] == [{"entities": one} for one in expected]
     assert any(expected), "the random adapter finds something"
     if aggregation == "first":
-        assert (await tagging.predict("ner", [TEXT, "bad"])).json()["predictions"] == body["predictions"]
+        assert (await published.predict("ner", [TEXT, "bad"])).json()["predictions"] == body["predictions"]
     PredictResponse.model_validate(body)
 
 
-async def test_words_may_be_those_between_spaces(tagging: Running, bert: Backbone, resident: Resident) -> None:
+async def test_words_may_be_those_between_spaces(published: Running, bert: Backbone, resident: Resident) -> None:
     """A list of words is sent as one text, joined by spaces."""
-    found = (await tagging.predict("ner", TEXT, words="spaces")).json()["predictions"][0]["entities"]
+    found = (await published.predict("ner", TEXT, words="spaces")).json()["predictions"][0]["entities"]
     assert found == _expected(bert, resident, TEXT, spaces=True) != _expected(bert, resident, TEXT)
     ends = {end for _, end in words_at_spaces(TEXT)}
     assert {one["end"] for one in found} <= ends
 
 
-async def test_what_truncation_cuts_is_said(tagging: Running, bert: Backbone, resident: Resident) -> None:
+async def test_what_truncation_cuts_is_said(published: Running, bert: Backbone, resident: Resident) -> None:
     """The number of inputs, and the character from which on nothing was read."""
-    answer = await tagging.predict("ner", [TEXT, LONG])
+    answer = await published.predict("ner", [TEXT, LONG])
     whole, cut = answer.json()["predictions"]
     assert "truncated_at" not in whole
     assert (cut["truncated_at"], cut["entities"]) == (61, _expected(bert, resident, LONG))
     assert answer.json()["usage"]["truncated_inputs"] == 1
     assert answer.headers["x-truncated-inputs"] == "1"
-    refused = await tagging.predict("ner", [TEXT, LONG], truncate=False)
+    refused = await published.predict("ner", [TEXT, LONG], truncate=False)
     assert refused.status_code == 422
     assert refused.json()["error"]["message"] == "input 1: the input has 42 tokens; this task takes at most 16"
 
 
-async def test_long_texts_are_read_in_windows(tagging: Running, bert: Backbone, resident: Resident) -> None:
+async def test_long_texts_are_read_in_windows(published: Running, bert: Backbone, resident: Resident) -> None:
     """Nothing is truncated, each row is charged, and other inputs of the request keep their answers."""
-    body = (await tagging.predict("ner", [TEXT, LONG, "bad"], stride=4, truncate=False)).json()
+    body = (await published.predict("ner", [TEXT, LONG, "bad"], stride=4, truncate=False)).json()
     expected = [_expected(bert, resident, text, stride=4) for text in (TEXT, LONG, "bad")]
     assert [one["entities"] for one in body["predictions"]] == expected
     assert body["usage"] == {"tokens": 10 + 3 * 16 + 12 + 3, "truncated_inputs": 0}
     assert max(one["end"] for one in expected[1]) > 64
 
 
-async def test_many_windows_are_not_read_on_the_event_loop(tagging: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_windows_are_not_read_on_the_event_loop(published: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few short texts are; the answer to a long one is written in a thread, in turns with other tenants' work."""
     read, threads = response.read_answers, list[int]()
 
@@ -123,23 +108,23 @@ async def test_many_windows_are_not_read_on_the_event_loop(tagging: Running, mon
 
     monkeypatch.setattr(response, "read_answers", record)
     for text in (TEXT, LONG * 10):
-        assert (await tagging.predict("ner", text, stride=4)).status_code == 200
+        assert (await published.predict("ner", text, stride=4)).status_code == 200
     assert [one == threading.get_ident() for one in threads] == [True, False]
 
 
-async def test_gates_of_windows_are_means(tagging: Running) -> None:
+async def test_gates_of_windows_are_means(published: Running) -> None:
     """Of the rows of the input."""
-    one = (await tagging.predict("ner", LONG, stride=4, return_gates=True)).json()["predictions"][0]
-    short = (await tagging.predict("ner", "bad", return_gates=True)).json()["predictions"][0]
+    one = (await published.predict("ner", LONG, stride=4, return_gates=True)).json()["predictions"][0]
+    short = (await published.predict("ner", "bad", return_gates=True)).json()["predictions"][0]
     assert one["gates"].keys() == short["gates"].keys() > {"prefix"}
     assert all(len(layers) == 3 and 0 < layers[0] < 1 for layers in one["gates"].values())
 
 
-async def test_rows_of_every_kind_share_a_batch(tagging: Running) -> None:
+async def test_rows_of_every_kind_share_a_batch(published: Running) -> None:
     """A mixed request answers as each part alone."""
-    alone = [(await tagging.predict(task, text)).json()["predictions"] for task, text in
+    alone = [(await published.predict(task, text)).json()["predictions"] for task, text in
              (("ner", TEXT), ("sst2", TEXT), ("ner", LONG))]  # fmt: skip
-    body = (await tagging.predict_mixed(
+    body = (await published.predict_mixed(
         {"task": "ner", "input": TEXT}, {"task": "sst2", "input": TEXT}, {"task": "ner", "input": LONG},
         {"task": "ner", "input": TEXT, "parameters": {"top_k": 2}},
     )).json()["results"]  # fmt: skip
@@ -176,21 +161,21 @@ def _rounded(value: Any) -> Any:
     ],
 )
 async def test_parameters_of_other_tasks_are_refused(
-    task: str, parameters: dict[str, Any], sentence: str, tagging: Running
+    task: str, parameters: dict[str, Any], sentence: str, published: Running
 ) -> None:
     """One sentence with the parameter and the rule."""
-    answer = await tagging.predict(task, TEXT, **parameters)
+    answer = await published.predict(task, TEXT, **parameters)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input")
     assert answer.json()["error"]["message"].startswith(sentence)
 
 
-async def test_inputs_of_other_forms_are_refused(tagging: Running) -> None:
+async def test_inputs_of_other_forms_are_refused(published: Running) -> None:
     """A pair is no text, and OpenAI's completions are texts."""
-    answer = await tagging.predict("ner", [["a", "b"]])
+    answer = await published.predict("ner", [["a", "b"]])
     assert answer.json()["error"]["message"].startswith(
         "the input is a pair of texts [text, pair]; this task takes one"
     )
-    answer = await tagging.client.post("/v1/completions", json={"model": "ner", "prompt": TEXT})
+    answer = await published.client.post("/v1/completions", json={"model": "ner", "prompt": TEXT})
     assert answer.status_code == 400
     assert "task 'ner' does not generate texts" in answer.json()["error"]["message"]
 
@@ -206,9 +191,9 @@ async def test_entities_count_as_bytes_of_the_answer(narrow: Running) -> None:
     assert message.endswith(" of at most 4096 are left for the answer: send fewer inputs in a request")
 
 
-async def test_no_entity_answer_is_larger_than_was_counted(tagging: Running) -> None:
+async def test_no_entity_answer_is_larger_than_was_counted(published: Running) -> None:
     """The bytes of the body are at most those that were reserved."""
-    service = tagging.service
+    service = published.service
     target = service.predictor.resolve(RequestContext("1", known_caller=LOCAL), "ner")
     for parameters in (Parameters(aggregation="none", stride=3), Parameters(return_gates=True)):
         found = await service.predictor.predict(target, [LONG, TEXT], parameters)

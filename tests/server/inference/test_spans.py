@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 from peltier_adapters.answers.spans import best_span
-from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.inputs import LongTexts, encode_windows
-from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec
 from peltier_backbone.backbone import Backbone
 from peltier_client.exchange.results import PredictionBody
@@ -24,20 +23,6 @@ LONG = ["is it ?", "good dull film is bad " * 8]
 @pytest.fixture(scope="module")
 def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
     return make_artifact(bert, "unipelt-apl", name="qa", task_type="span", inputs="pair", max_length=24)
-
-
-@pytest.fixture(scope="module")
-def resident(bert: Backbone, artifact: bytes) -> Resident:
-    """The same adapter, outside the server."""
-    return Banks(bert).add(read_artifact(artifact, bert))
-
-
-@pytest.fixture
-async def asked(running: Running, artifact: bytes, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """A server with a span task and a classification."""
-    for data in (artifact, make_artifact(bert, "compacter", name="sst2")):
-        assert (await running.upload(data)).status_code == 201
-    return running
 
 
 @pytest.fixture
@@ -56,35 +41,35 @@ def expected(bert: Backbone, resident: Resident, pair: list[str], *, raw: bool =
     return {**found._asdict(), "score": pytest.approx(found.score, abs=1e-5)}
 
 
-async def test_an_answer_has_its_characters(asked: Running, bert: Backbone, resident: Resident) -> None:
+async def test_an_answer_has_its_characters(published: Running, bert: Backbone, resident: Resident) -> None:
     """The answer is that of the pipeline's rules (`test_spans.py` of the adapters)."""
-    body = (await asked.predict("qa", [PAIR, LONG])).json()
+    body = (await published.predict("qa", [PAIR, LONG])).json()
     assert body["predictions"] == [expected(bert, resident, pair) for pair in (PAIR, LONG)]
     for found, pair in zip(body["predictions"], (PAIR, LONG), strict=True):
         assert found["answer"] == pair[1][found["start"] : found["end"]] != ""
     assert body["usage"]["truncated_inputs"] == 1
     PredictResponse.model_validate(body)
     assert PredictionBody.model_validate(body).predictions[0].answer == body["predictions"][0]["answer"]
-    raw = (await asked.predict("qa", [PAIR], raw_scores=True)).json()["predictions"]
+    raw = (await published.predict("qa", [PAIR], raw_scores=True)).json()["predictions"]
     assert raw == [expected(bert, resident, PAIR, raw=True)]
 
 
-async def test_long_contexts_are_read_in_windows(asked: Running, bert: Backbone, resident: Resident) -> None:
+async def test_long_contexts_are_read_in_windows(published: Running, bert: Backbone, resident: Resident) -> None:
     """The question is in each of them, each is charged, and other inputs of the request keep their answers."""
-    body = (await asked.predict("qa", [PAIR, LONG, PAIR], stride=4, truncate=False)).json()
+    body = (await published.predict("qa", [PAIR, LONG, PAIR], stride=4, truncate=False)).json()
     assert body["predictions"] == [expected(bert, resident, pair, stride=4) for pair in (PAIR, LONG, PAIR)]
     rows = encode_windows(bert, resident.task, (LONG[0], LONG[1]), LongTexts(stride=4))
     short = encode_windows(bert, resident.task, (PAIR[0], PAIR[1]))
     assert len(rows) > 2
     assert body["usage"] == {"tokens": sum(map(len, rows)) + 2 * len(short[0]), "truncated_inputs": 0}
-    gates = (await asked.predict("qa", [LONG], stride=4, return_gates=True)).json()["predictions"][0]["gates"]
+    gates = (await published.predict("qa", [LONG], stride=4, return_gates=True)).json()["predictions"][0]["gates"]
     assert all(0 < layers[0] < 1 for layers in gates.values())
 
 
-async def test_spans_are_items_of_mixed_requests(asked: Running, bert: Backbone, resident: Resident) -> None:
+async def test_spans_are_items_of_mixed_requests(published: Running, bert: Backbone, resident: Resident) -> None:
     """Beside tasks of any other type."""
     requests = [{"task": "qa", "input": PAIR}, {"task": "sst2", "input": "bad"}, {"task": "qa", "input": "bad"}]
-    found = (await asked.client.post("/v1/predict", json={"requests": requests})).json()["results"]
+    found = (await published.client.post("/v1/predict", json={"requests": requests})).json()["results"]
     assert found[0]["predictions"] == [expected(bert, resident, PAIR)]
     assert found[1]["predictions"][0]["label"] in ("a", "b", "negative", "positive", "0", "1")
     assert found[2]["error"]["message"] == "the input is one text; this task takes a pair of texts [text, pair]"
@@ -103,10 +88,10 @@ async def test_spans_are_items_of_mixed_requests(asked: Running, bert: Backbone,
     ],
 )  # fmt: skip
 async def test_what_does_not_fit_is_one_sentence(
-    asked: Running, task: str, inputs: Any, parameters: dict[str, Any], rule: str
+    published: Running, task: str, inputs: Any, parameters: dict[str, Any], rule: str
 ) -> None:
     """422, and nothing is computed."""
-    answer = await asked.predict(task, inputs, **parameters)
+    answer = await published.predict(task, inputs, **parameters)
     assert answer.status_code == 422
     assert answer.json()["error"]["message"].startswith(rule)
 

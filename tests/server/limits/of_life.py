@@ -2,7 +2,7 @@
 
 import pytest
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.http.routing_metrics import RoutingMetrics
+from peltier_server.http.routing_server import RoutingMetrics
 from peltier_server.metrics.series import TenantLabels
 
 from tests.server.limits.probe import Met, probe

@@ -381,7 +381,10 @@ def _(servers: Servers) -> Met:
     return str(drift)
 
 
-@probe("characters of an actor or an action to filter the audit log by", "peltier_server.routes.audit._MAX_WORD_LEN")
+@probe(
+    "characters of an actor or an action to filter the audit log by",
+    "peltier_server.routes.administration._MAX_WORD_LEN",
+)
 def _(servers: Servers) -> Met:
     answers = [servers.bert.client.get("/v1/audit", params={name: 321 * "x"}) for name in ("action", "actor")]
     assert answers[0].status_code == 422

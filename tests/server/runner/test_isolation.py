@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from peltier_client.errors import InferenceFailed, Unavailable
-from peltier_server.runner.failure import blame
+from peltier_server.runner.isolation import blame
 
 from tests.support.levels import NEEDS_ONEDNN
 

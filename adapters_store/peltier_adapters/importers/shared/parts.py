@@ -107,7 +107,7 @@ def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) ->
     targets = tuple(target for target in ALL_LINEAR if target in found)
     skip = min(_place(site, number, config) for site, number in pairs)
     spec = LoraSpec(targets=targets, rank=rank, alpha=float(rank), gated=bool(gated), skip=skip)
-    tensors = (_tensors(spec, stack, pairs, config) for stack in spec.stacks(config))
+    tensors = (_tensors(spec, stack, pairs) for stack in spec.stacks(config))
     return ImportedPart(spec, {name: tensor for own in tensors for name, tensor in own.items()})
 
 
@@ -116,9 +116,7 @@ def _place(site: str, number: int, config: BackboneConfig) -> int:
     return config.place_block(number) if in_blocks else config.place_attention(number)
 
 
-def _tensors(
-    spec: LoraSpec, stack: LoraStack, pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig
-) -> dict[str, Tensor]:
+def _tensors(spec: LoraSpec, stack: LoraStack, pairs: Mapping[ModuleSite, LoraPair]) -> dict[str, Tensor]:
     placed = {}
     for (site, number), pair in pairs.items():
         for (target, which), b in zip(_MAPS[site], pair.b.chunk(len(_MAPS[site])), strict=True):

@@ -8,7 +8,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_server.metrics.drift import CLEAR_DISTANCE, mean_distance
 from peltier_server.rollouts import rollouts
-from peltier_server.rollouts.input_vectors import vectors_of
+from peltier_server.rollouts.answers import vectors_of
 
 from tests.server.conftest import Serve
 

@@ -1,0 +1,187 @@
+"""Tenants with their quotas, API keys, and the audit log: who changed what. For the operator of the whole server."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from peltier_client.errors import (
+    Conflict,
+    Draining,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    NotReady,
+    Unauthorized,
+    Unavailable,
+)
+from peltier_client.protocol import (
+    NAME_PATTERN,
+    AuditPage,
+    AuditRecord,
+    KeyInfo,
+    KeyList,
+    KeyRequest,
+    NewKey,
+    RateUsage,
+    TenantInfo,
+    TenantList,
+    TenantQuotas,
+    TenantRequest,
+    TenantUsage,
+)
+from peltier_store.registry import AuditFilter, Key, Quotas, TenantRecord
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from peltier_server.auth.keyring import LOCAL, metrics_problem
+from peltier_server.errors import describe_errors
+from peltier_server.http.application import MAX_PAGE, Accepted, Changing, Context, Keys, Limit, NameCursor
+from peltier_server.http.scoped_route import scoped_router
+from peltier_server.quotas.enforcer import QuotaEnforcer
+from peltier_server.quotas.rates import Left
+
+_SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
+# Of an actor, `key:` and the prefix of a key or the subject of a token; no action is longer.
+_MAX_WORD_LEN = 320
+_PLAIN = r"^[^\x00]+$"
+
+OfTenant = Annotated[str | None, Query(max_length=64, description="Only keys of this tenant.")]
+Word = Annotated[str, Field(pattern=_PLAIN, max_length=_MAX_WORD_LEN)]
+
+tenants = scoped_router("admin", "tenants", "/v1/tenants")
+keys = scoped_router("admin", "keys", "/v1/keys")
+audit = scoped_router("admin", "operations", "/v1/audit")
+
+
+@tenants.get("", responses=describe_errors(*_SHARED))
+async def list_tenants(keyring: Keys, service: Accepted, limit: Limit = 100, cursor: NameCursor = "") -> TenantList:
+    """The tenants in order of name, with their quotas, a page at a time."""
+    found = keyring.tenants(after=cursor, limit=limit + 1)
+    page = [_tenant_on_the_wire(tenant) for tenant in found[:limit]]
+    return TenantList(tenants=page, next_cursor=page[-1].name if len(found) > limit else None)
+
+
+@tenants.post("", status_code=201, responses=describe_errors(*_SHARED, Conflict))
+async def create_tenant(body: TenantRequest, context: Context, service: Changing) -> TenantInfo:
+    """Make a tenant, whose keys and adapters are its own."""
+    quotas = Quotas(**body.quotas.model_dump())
+    tenant = await service.store.registry.create_tenant(body.name, quotas, actor=context.caller.actor)
+    await service.store.sync.sync_after_write()
+    return _tenant_on_the_wire(tenant)
+
+
+@tenants.get("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
+async def get_tenant(tenant: str, keyring: Keys, service: Accepted) -> TenantInfo:
+    """One tenant with its quotas."""
+    return _tenant_on_the_wire(keyring.tenant(tenant))
+
+
+@tenants.get("/{tenant}/usage", responses=describe_errors(*_SHARED, NotFound, Unavailable))
+async def get_usage(tenant: str, request: Request, keyring: Keys, service: Accepted) -> TenantUsage:
+    """What a tenant uses of its quotas now. The rates are those of this replica, or of all if they count together."""
+    keyring.tenant(tenant)
+    enforcer: QuotaEnforcer = request.app.state.enforcer
+    stored, left = await service.store.registry.usage(tenant), await enforcer.left(tenant)
+    return TenantUsage(
+        requests=_usage(left.get("requests")),
+        tokens=_usage(left.get("tokens")),
+        concurrent_requests=enforcer.in_flight.get(tenant, 0),
+        stored_bytes=stored.stored_bytes,
+        adapters=stored.num_adapters,
+        pinned_adapters=stored.num_pinned,
+    )
+
+
+@tenants.put("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
+async def set_tenant(tenant: str, body: TenantQuotas, context: Context, keyring: Keys, service: Changing) -> TenantInfo:
+    """Replace all quotas of a tenant; what is left out is no longer limited. They hold within a second."""
+    await service.store.registry.update_tenant(tenant, Quotas(**body.model_dump()), actor=context.caller.actor)
+    await service.store.sync.sync_after_write()
+    return _tenant_on_the_wire(keyring.tenant(tenant))
+
+
+def _tenant_on_the_wire(tenant: TenantRecord) -> TenantInfo:
+    return TenantInfo(name=tenant.name, created_at=tenant.created_at, quotas=TenantQuotas(**asdict(tenant.quotas)))
+
+
+def _usage(left: Left | None) -> RateUsage | None:
+    if left is None:
+        return None
+    return RateUsage(used=left.rate.amount - left.amount, limit=left.rate.amount, seconds=left.rate.seconds)
+
+
+@keys.get("", responses=describe_errors(*_SHARED, NotFound))
+async def list_keys(
+    keyring: Keys, service: Accepted, tenant: OfTenant = None, limit: Limit = 100, cursor: NameCursor = ""
+) -> KeyList:
+    """The keys without their secrets, oldest first, a page at a time."""
+    found = keyring.list_keys(tenant, after=cursor, limit=limit + 1)
+    page = [KeyInfo(**_key_fields(key)) for key in found[:limit]]
+    return KeyList(keys=page, next_cursor=page[-1].prefix if len(found) > limit else None)
+
+
+@keys.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound, Conflict))
+async def create_key(
+    body: KeyRequest, response: Response, context: Context, keyring: Keys, service: Changing
+) -> NewKey:
+    """Make a key and show it, this once. With the first key of all, every call begins to need one."""
+    if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
+        raise InvalidInput(f"expires_at is {body.expires_at.isoformat()}: a key must have some time left")
+    if context.caller == LOCAL and "admin" not in body.scopes:
+        raise Conflict("the first key must have the scope admin: it shuts the server, and nobody could make another")
+    if problem := metrics_problem(body.tenant, body.scopes):
+        raise InvalidInput(problem)
+    issued = keyring.credentials.issue()
+    key = await service.store.registry.create_key(
+        body.tenant,
+        prefix=issued.prefix,
+        digest=issued.digest,
+        scopes=body.scopes,
+        note=body.note,
+        expires_at=body.expires_at,
+        actor=context.caller.actor,
+    )
+    await service.store.sync.sync_after_write()
+    response.headers["cache-control"] = "no-store"
+    return NewKey(**_key_fields(key), key=issued.text)
+
+
+@keys.delete(
+    "/{prefix}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, NotFound, Conflict)
+)
+async def revoke_key(prefix: str, context: Context, keyring: Keys, service: Changing) -> None:
+    """Take a key's rights for good: here at once, within a second on every replica."""
+    settings = service.settings
+    if settings.auth.admin_key is None and settings.auth.oidc_issuer is None and keyring.is_last_admin(prefix):
+        raise Conflict(f"key {prefix!r} is the last with the scope admin: make another before it is revoked")
+    await service.store.registry.revoke_key(prefix, actor=context.caller.actor)
+    await service.store.sync.sync_after_write()
+
+
+def _key_fields(key: Key) -> dict[str, Any]:
+    shown = {name: getattr(key, name) for name in KeyInfo.model_fields}
+    return {**shown, "scopes": sorted(key.scopes)}
+
+
+class AuditQuery(BaseModel):
+    """The wanted page of the wanted records."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    limit: int = Field(100, ge=1, le=MAX_PAGE, description="How many entries at most.")
+    cursor: str = Field("", pattern="^[0-9]{0,18}$", description="`next_cursor` of the page before.")
+    tenant: str | None = Field(None, pattern=f"^{NAME_PATTERN}$", description="Only what concerns this tenant.")
+    actor: Word | None = Field(None, description="Only what this actor did, such as `key:abcdefgh`.")
+    action: Word | None = Field(None, description="Only this action, such as `publish` or `revoke_key`.")
+    since: AwareDatetime | None = Field(None, description="Only from this time on.")
+    until: AwareDatetime | None = Field(None, description="Only before this time.")
+
+
+@audit.get("", responses=describe_errors(Unauthorized, Forbidden, InvalidInput, NotReady, Draining, Unavailable))
+async def read_audit(service: Accepted, query: Annotated[AuditQuery, Query()]) -> AuditPage:
+    """Every change of what is published, of aliases, tenants and keys, newest first; for operators."""
+    before_id = int(query.cursor) if query.cursor else None
+    wanted = AuditFilter(query.tenant, query.actor, query.action, query.since, query.until)
+    entries = await service.store.registry.audit(wanted, limit=query.limit + 1, before_id=before_id)
+    records = [AuditRecord(**asdict(entry)) for entry in entries[: query.limit]]
+    return AuditPage(records=records, next_cursor=str(records[-1].id) if len(entries) > query.limit else None)

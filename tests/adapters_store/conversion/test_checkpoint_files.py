@@ -1,0 +1,161 @@
+"""The files of a checkpoint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_adapters.conversion.checkpoint_files import (
+    copy_companions,
+    find_module_weights,
+    find_snapshot,
+    find_unpacked,
+    find_weights,
+)
+from peltier_backbone.errors import BackboneError
+
+REVISION = "0a1b2c3d"
+COPIED = (
+    *("config.json", "generation_config.json", "tokenizer.json", "vocab.txt", "merges.txt", "spiece.model"),
+    *("chat_template.jinja", "LICENSE", "README.md", "1_Pooling/config.json"),
+)
+LEFT = ("model.safetensors.index.json", "pytorch_model.bin", "modeling.py", "tf_model.h5", ".gitattributes", "a/b.json")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A model in the hub's cache, with two revisions."""
+    cache = tmp_path / "models--acme--encoder"
+    for revision in (REVISION, "ffff"):
+        snapshot = cache / "snapshots" / revision
+        snapshot.mkdir(parents=True)
+        (snapshot / "config.json").write_text("{}")
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(f"{REVISION}\n")
+    return cache
+
+
+def test_a_hub_cache_has_the_revision_of_main(cache: Path) -> None:
+    """One of its snapshots is a checkpoint as it is."""
+    assert find_snapshot(cache) == cache / "snapshots" / REVISION
+    assert find_snapshot(cache / "snapshots" / "ffff") == cache / "snapshots" / "ffff"
+
+
+def test_an_unpacked_zip_may_have_a_folder_around(cache: Path) -> None:
+    """A zip of a directory usually has."""
+    assert find_unpacked(cache.parent) == find_unpacked(cache) == cache / "snapshots" / REVISION
+
+
+@pytest.mark.parametrize("revision", ["", "..", "a/b", "/etc", "../../x"])
+def test_a_revision_is_a_name_in_snapshots(revision: str, cache: Path) -> None:
+    """A reference leads nowhere else."""
+    (cache / "refs" / "main").write_text(revision)
+    with pytest.raises(BackboneError, match="which is no revision"):
+        find_snapshot(cache)
+
+
+def test_a_cache_without_the_revision_is_refused(cache: Path) -> None:
+    """By what is missing: the reference, or the snapshot."""
+    (cache / "refs" / "main").write_text("eeee")
+    with pytest.raises(BackboneError, match=r"the revision eeee of refs/main has no config\.json in snapshots"):
+        find_snapshot(cache)
+    (cache / "refs" / "main").unlink()
+    with pytest.raises(BackboneError, match="is a hub cache without refs/main; name one of its snapshots"):
+        find_snapshot(cache)
+
+
+def test_other_paths_are_refused(tmp_path: Path) -> None:
+    """A directory without a configuration, and nothing at all."""
+    with pytest.raises(BackboneError, match=r"it has no config\.json"):
+        find_snapshot(tmp_path)
+    with pytest.raises(BackboneError, match="is no checkpoint: it is neither a directory nor a zip"):
+        find_snapshot(tmp_path / "nowhere")
+
+
+def test_what_readers_need_is_copied_and_no_weights_or_code(tmp_path: Path) -> None:
+    """Through links, as files."""
+    old, new, blob = tmp_path / "old", tmp_path / "new", tmp_path / "blob"
+    new.mkdir()
+    blob.write_text("content")
+    for name in (*COPIED, *LEFT):
+        (old / name).parent.mkdir(exist_ok=True, parents=True)
+        (old / name).symlink_to(blob)
+    assert copy_companions(old, new) == len(COPIED)
+    copies = {path.relative_to(new).as_posix(): path for path in new.rglob("*") if path.is_file()}
+    assert copies.keys() == set(COPIED)
+    assert not any(path.is_symlink() for path in copies.values())
+
+
+def test_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
+    """As in a hub cache whose download was interrupted."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "old/tokenizer.json").symlink_to("missing")
+    with pytest.raises(BackboneError, match=r"tokenizer\.json is a link to a file that is not there"):
+        copy_companions(tmp_path / "old", tmp_path / "new")
+
+
+def _touch(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"1234")
+
+
+def _index(folder: Path, weight_map: Any) -> None:
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def test_safetensors_come_before_pickles(tmp_path: Path) -> None:
+    """A repository that has both has the same weights twice."""
+    _touch(tmp_path, "pytorch_model.bin")
+    (pickled,) = find_weights(tmp_path).files
+    assert (pickled.source.name, pickled.target) == ("pytorch_model.bin", "model.safetensors")
+    _touch(tmp_path, "model.safetensors")
+    assert [file.source.name for file in find_weights(tmp_path).files] == ["model.safetensors"]
+
+
+def test_shards_keep_their_names(tmp_path: Path) -> None:
+    """Except for the suffix and the name of torch."""
+    names = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"]
+    _touch(tmp_path, *names)
+    _index(tmp_path, {"a": names[1], "b": names[0], "c": names[0]})
+    found = find_weights(tmp_path)
+    assert [file.target for file in found.files] == [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    assert found.index is not None
+    assert found.index["a"] == "model-00002-of-00002.safetensors"
+    assert found.num_bytes == 8
+
+
+@pytest.mark.parametrize("name", ["../a.bin", "/etc/a.bin", "a.pkl", 3, "x/a.bin"])
+def test_a_shard_is_a_file_beside_its_index(name: object, tmp_path: Path) -> None:
+    """An index leads to no other file."""
+    _index(tmp_path, {"a": name})
+    with pytest.raises(BackboneError, match=r"a shard is a \.bin or \.safetensors file beside it"):
+        find_weights(tmp_path)
+
+
+@pytest.mark.parametrize("weight_map", [None, [], {}, "a"])
+def test_an_index_has_a_map(weight_map: object, tmp_path: Path) -> None:
+    """Anything else is refused by its file."""
+    _index(tmp_path, weight_map)
+    with pytest.raises(BackboneError, match="is not a readable shard index"):
+        find_weights(tmp_path)
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    """A shard, the file of a link, and all weights."""
+    with pytest.raises(BackboneError, match=r"has no weights: none of model\.safetensors, pytorch_model\.bin"):
+        find_weights(tmp_path)
+    (tmp_path / "pytorch_model.bin").symlink_to("../blobs/1")
+    with pytest.raises(BackboneError, match=r"pytorch_model\.bin is a link to a file that is not there"):
+        find_weights(tmp_path)
+    _index(tmp_path, {"a": "x-1.bin"})
+    with pytest.raises(BackboneError, match=r"names shards that are not there: x-1\.bin"):
+        find_weights(tmp_path)
+
+
+def test_modules_of_sentence_transformers_have_weights_too(tmp_path: Path) -> None:
+    """Those of their folders, of either format."""
+    _touch(tmp_path, "2_Dense/pytorch_model.bin", "1_Pooling/config.json")
+    (found,) = find_module_weights(tmp_path)
+    assert (found.source, found.target) == (tmp_path / "2_Dense/pytorch_model.bin", "2_Dense/model.safetensors")
