@@ -49,6 +49,7 @@ OWN = {
         "ray",
         "min_replicas",
         "max_replicas",
+        "max_workers",
         "target_queued_tokens",
         "upscale_seconds",
         "downscale_seconds",

@@ -315,7 +315,10 @@ class MemorySettings(SettingsGroup):
 class TrainingSettings(SettingsGroup):
     """The files of examples that the server accepts, and the worker beside it."""
 
-    worker: bool = setting(False, "Run one training worker beside the server, at the lowest priority.")
+    worker: bool = setting(
+        False,
+        "Run one training worker beside the server, at the lowest priority; with ray up to max_workers on the cluster.",
+    )
     trainings: Count = setting(1, "Trainings that the worker beside the server has at a time, at most 64.", le=64)
     max_file_bytes: Count = setting(64 * MIB, "Maximum bytes of a file of examples.")
     max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
@@ -350,6 +353,7 @@ class ClusterSettings(SettingsGroup):
     )
     min_replicas: Count = setting(1, "With ray: the least number of replicas.")
     max_replicas: Count = setting(1, "With ray: the most replicas.")
+    max_workers: Count = setting(1, "With ray and worker: the most training workers at a time, each a task of Ray.")
     target_queued_tokens: Count = setting(
         8192, "With ray: replicas are added until each has at most this many tokens in its queue on average."
     )

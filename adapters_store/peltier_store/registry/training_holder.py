@@ -39,6 +39,17 @@ def has_work(connection: Connection, now: datetime) -> bool:
     return connection.execute(expired).first() is not None or bool(_tenants_in_turn(connection, now))
 
 
+def count_work(connection: Connection, now: datetime) -> tuple[int, int]:
+    """How many trainings a worker can claim, with those of workers that died, and how many others workers have."""
+    is_waiting = (TrainingRow.state == "queued") & TrainingRow.tenant.in_(_tenants_in_turn(connection, now))
+    is_held = TrainingRow.state.in_(_WITH_WORKERS) & (TrainingRow.lease_expires_at > now)
+    waiting, held = (
+        connection.execute(select(func.count()).select_from(TrainingRow).where(condition)).scalar_one()
+        for condition in (is_waiting | _is_expired(now), is_held)
+    )
+    return waiting, held
+
+
 def _is_expired(now: datetime) -> ColumnElement[bool]:
     return TrainingRow.state.in_(_WITH_WORKERS) & (TrainingRow.lease_expires_at <= now)
 

@@ -39,6 +39,12 @@ class TrainingRegistry:
         """How many trainings there are in each state that is not final."""
         return await self._transactions.read(count_states)
 
+    async def count_work(self) -> tuple[int, int]:
+        """How many trainings a worker can claim now, and how many others workers have."""
+        return await self._transactions.read(
+            lambda connection: training_holder.count_work(connection, datetime.now(UTC))
+        )
+
     async def pause(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
         """Pauses a training: a queued one at once, a running one when its worker learns of it. Raises TrainingUnknown,
         or RegistryConflict in other states."""

@@ -1,1 +1,3 @@
-"""Replicas on Ray Serve. Needs the extra `ray`; only `peltier serve --ray` and `serve run` import it."""
+"""Replicas on Ray Serve, and training workers as tasks of Ray.
+
+Needs the extra `ray`; only `peltier serve --ray` and `serve run` import it."""

@@ -17,18 +17,14 @@ from ray.serve.context import _get_global_client
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.cluster.autoscaling import QUEUED_TOKENS
+from peltier_server.cluster.worker_tasks import WorkerTasks
 from peltier_server.settings import ClusterSettings, Settings, TrainingSettings
-from peltier_server.trainings.worker_process import (
-    WorkerProcess,
-    require_training,
-    worker_command,
-    worker_environment,
-)
+from peltier_server.trainings.worker_process import require_training
 
 NAME = "peltier"
 # With the value 1 HAProxy takes the place of Ray's own proxies.
 HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
-_REPLICA, _WORKER = "replica", "worker"
+_REPLICA, _WORKERS = "replica", "workers"
 # A replica that was killed is replaced after the next check.
 _CHECK_SECONDS = 2.0
 _CHECK_TIMEOUT_SECONDS = 30.0
@@ -46,8 +42,8 @@ class Replica:
     `directory` is where relative paths of the settings begin.
     """
 
-    def __init__(self, settings: Settings, directory: str, worker: Any = None) -> None:
-        """`worker` is a handle of the `Worker`, which Ray starts because of it."""
+    def __init__(self, settings: Settings, directory: str, workers: Any = None) -> None:
+        """`workers` is a handle of the `Workers`, which Ray starts because of it."""
         wait_passively()
         _listen_on_loopback()
         _change_to(directory)
@@ -92,20 +88,17 @@ class Replica:
         return dict(await handle.broadcast("metrics_page").results_async())
 
 
-class Worker:
-    """Runs `peltier worker` with one thread, and starts it again if it ends. It ends with this process.
-
-    Ray moves it to another node if this one is lost.
-    """
+class Workers:
+    """Starts the tasks of Ray that train. Ray replaces it on another node if its own is lost; its tasks end with it."""
 
     async def __init__(self, settings: Settings, directory: str) -> None:  # type: ignore[misc]  # Ray awaits it
         _listen_on_loopback()
         _change_to(directory)
-        self._process = WorkerProcess([*worker_command(settings), "--threads", "1"], worker_environment(settings))
-        self._process.start()
+        self._tasks = WorkerTasks(settings, directory)
+        self._tasks.start()
 
     async def __del__(self) -> None:
-        await self._process.close()
+        await self._tasks.close()
 
 
 def _change_to(directory: str) -> None:
@@ -154,16 +147,14 @@ def _add_port_on(address: str, add_port: Callable[[Any, str], int], server: Any,
 
 
 def deploy(settings: Settings) -> Any:
-    """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU; the worker,
-    if there is one, a core and on CUDA a GPU."""
+    """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU."""
     compute, directory = settings.compute, os.getcwd()
     num_gpus = int(compute.device == "cuda")
     arguments: list[Any] = [settings.model_copy(update={"training": _without_worker(settings)}), directory]
     if settings.training.worker:
         require_training()
-        options = {"num_cpus": 1, "num_gpus": num_gpus}
-        worker: Any = serve.deployment(Worker, name=_WORKER, num_replicas=1, ray_actor_options=options)
-        arguments.append(worker.bind(settings, directory))
+        workers: Any = serve.deployment(Workers, name=_WORKERS, num_replicas=1, ray_actor_options={"num_cpus": 0})
+        arguments.append(workers.bind(settings, directory))
     deployment: Any = serve.deployment(
         serve.ingress()(Replica),
         name=_REPLICA,

@@ -30,7 +30,9 @@ def run(settings: Settings) -> None:
         raise SettingsError(f"with {HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
     stopped = threading.Event()
     try:
-        wanted = settings.cluster.max_replicas * settings.compute.threads + int(settings.training.worker)
+        cluster = settings.cluster
+        num_workers = cluster.max_workers if settings.training.worker else 0
+        wanted = cluster.max_replicas * settings.compute.threads + num_workers
         join_cluster(max(usable_cores(), wanted))
     except RuntimeError as error:
         raise SettingsError(str(error)) from None

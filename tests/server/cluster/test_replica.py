@@ -24,14 +24,14 @@ def test_the_application_has_the_settings(monkeypatch: pytest.MonkeyPatch) -> No
     assert Path(directory) == Path.cwd()
 
 
-def test_a_worker_is_a_deployment_of_its_own() -> None:
-    """With one core; the replicas themselves start none."""
-    deployment = app({"worker": "true"})._bound_deployment
-    settings, _, worker = deployment.init_args
+def test_workers_are_started_by_a_deployment_of_their_own() -> None:
+    """It takes no core itself; the replicas start no worker."""
+    deployment = app({"worker": "true", "max_workers": "3"})._bound_deployment
+    settings, _, workers = deployment.init_args
     assert not settings.training.worker
-    own = worker._bound_deployment
-    assert (own.ray_actor_options, own.num_replicas) == ({"num_cpus": 1, "num_gpus": 0}, 1)
-    assert own.init_args[0].training.worker
+    own = workers._bound_deployment
+    assert (own.ray_actor_options["num_cpus"], own.num_replicas) == (0, 1)
+    assert own.init_args[0].cluster.max_workers == 3
 
 
 def test_a_wrong_setting_is_refused() -> None:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -281,31 +281,44 @@ def test_a_rolling_update_fails_no_request(fleet: Fleet, tmp_path: Path) -> None
 
 
 def test_a_worker_of_the_cluster_trains(bert_directory: Path, tmp_path: Path) -> None:
-    """In a process of Ray's with a core of its own, on the store of the replicas, which publish what it delivers. Ray
-    starts another if it is killed."""
+    """In a task of Ray's that is there while trainings wait, on the store of the replicas, which publish what it
+    delivers. If its process is killed, Ray runs the task again: the training goes on, and ends once."""
     flags = ["--worker", "--backbone", str(bert_directory), "--store", str(tmp_path / "store")]
     cluster = RayCluster(tmp_path / "log", free_port(), *flags, **SECRET)
     try:
         cluster.wait_until_ready()
-        (first,) = workers(cluster)
-        first.parent().kill()
-        wait_for(lambda: not first.is_running() and bool(workers(cluster)))
+        assert tasks(cluster) == {}
         examples = [{"text": f"{word} film {n}", "label": word} for word in ("good", "bad") for n in range(20)]
-        settings = {"max_length": 32, "epochs": 1}
+        settings = {"max_length": 32, "epochs": 150}
         body = {"task": "moods", "examples": examples, "preset": "bitfit", "settings": settings, "seed": 1}
         made = cluster.client.post("/v1/trainings", json=body).raise_for_status().json()
         shown = partial(cluster.client.get, f"/v1/trainings/{made['id']}")
+        wait_for(lambda: bool(shown().json()["progress"]))
+        ((killed, process),) = tasks(cluster).items()
+        process.kill()
         wait_for(lambda: shown().json()["status"] in {"succeeded", "failed"})
         assert shown().json()["status"] == "succeeded", shown().text
+        log = cluster.client.get(f"/v1/trainings/{made['id']}/events").text
+        assert log.count("has begun the training") == 2, log
+        assert '"checkpoint"' in log or "event: checkpoint" in log, log
+        assert shown().json()["adapter"] == "moods@1"
+        versions = cluster.client.get("/v1/adapters/moods/versions").json()["versions"]
+        assert [one["version"] for one in versions] == [1]
         assert ask(cluster, "moods").json()["predictions"][0].keys() >= {"label"}
+        wait_for(lambda: tasks(cluster) == {})
+        assert killed not in cluster.processes
     finally:
         cluster.end()
 
 
-def workers(cluster: RayCluster) -> list[psutil.Process]:
-    """The processes of `peltier worker` whose parent is a replica of Ray Serve."""
-    below = [child for one in cluster.replicas.values() for child in one.children()]
-    return [one for one in below if "--end-with-input" in one.cmdline()]
+def tasks(cluster: RayCluster) -> dict[int, psutil.Process]:
+    """The processes of Ray that run a worker, by their ids."""
+    found = {}
+    for one in cluster.processes:
+        with suppress(psutil.NoSuchProcess, IndexError):
+            if one.cmdline()[0].startswith("ray::peltier worker"):
+                found[one.pid] = one
+    return found
 
 
 def test_a_replica_that_cannot_load_ends_the_command(tmp_path: Path) -> None:

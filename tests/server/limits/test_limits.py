@@ -44,7 +44,15 @@ NO_BOUNDS = frozenset(
         *("log_format", "log_level", "access_log"),
         *("routing_port", "routing_host", "routing_prefix", "worker", "trainings"),
         # Without Ray they mean nothing, and the queue of each replica has its own bounds.
-        *("ray", "min_replicas", "max_replicas", "target_queued_tokens", "upscale_seconds", "downscale_seconds"),
+        *(
+            "ray",
+            "min_replicas",
+            "max_replicas",
+            "max_workers",
+            "target_queued_tokens",
+            "upscale_seconds",
+            "downscale_seconds",
+        ),
     }
 )
 

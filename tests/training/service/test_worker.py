@@ -116,6 +116,18 @@ async def test_trainings_share_a_process(queue: Queue, make_worker: MakeWorker, 
     assert scratches(scratch) == []
 
 
+async def test_a_worker_for_what_waits_stays_with_its_trainings(queue: Queue, make_worker: MakeWorker):
+    """It takes what arrives meanwhile, and ends after the last one."""
+    endless = await queue.add(jsonl(praise()), ENDLESS)
+    async with running(make_worker(trainings=2)) as task:
+        await until(queue, endless, lambda found: found.progress)
+        later = await queue.add(jsonl(praise(seed=1)))
+        await until(queue, later, lambda found: found.state == "publishing")
+        await queue.registry.trainings.cancel(TENANT, endless.id, actor="a")
+        await task
+    assert (await queue.find(endless)).state == "cancelled"
+
+
 async def test_a_killed_process_ends_no_training(queue: Queue, make_worker: MakeWorker):
     """All that were in it go on, each in a process of its own, from its last checkpoint."""
     trainings = [await queue.add(jsonl(praise(seed=seed)), request(settings={"epochs": 60})) for seed in range(3)]

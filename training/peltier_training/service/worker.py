@@ -23,8 +23,8 @@ _MAX_DEATHS = 2
 
 
 class TrainingWorker:
-    """Trains with `machine` until it is stopped. `once`: until no training waits. With a number of `trainings` above 1
-    so many at a time share a process and its backbone."""
+    """Trains with `machine` until it is stopped. `once`: until no training waits and it has none. With a number of
+    `trainings` above 1 so many at a time share a process and its backbone."""
 
     def __init__(self, place: Place, machine: Machine, *, once: bool = False, trainings: int = 1) -> None:
         self._place, self._machine, self._once, self._trainings = place, machine, once, trainings
@@ -32,6 +32,7 @@ class TrainingWorker:
         self._together = SharedChildren(self._children)
         self._stopping = asyncio.Event()
         self._rates: dict[str, float] = {}
+        self._num_held = 0
 
     def stop(self) -> None:
         """End soon: the training of this worker goes back to the queue with its last checkpoint."""
@@ -60,8 +61,12 @@ class TrainingWorker:
         while not self._stopping.is_set():
             training = await self._claim(place)
             if training is not None:
-                await self._take(training, scratch, place)
-            elif self._once:
+                self._num_held += 1
+                try:
+                    await self._take(training, scratch, place)
+                finally:
+                    self._num_held -= 1
+            elif self._once and not self._num_held:
                 return
             else:
                 await self._rest()

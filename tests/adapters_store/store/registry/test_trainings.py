@@ -133,6 +133,7 @@ async def test_quotas_bound_trainings(registry: Registry) -> None:
     ):
         await add_training(registry)
     await registry.trainings.resume("acme", first.id, actor="ann")
+    assert await registry.trainings.count_work() == (0, 0)
     assert await registry.trainings.claim("w1") is None
 
 
@@ -150,6 +151,18 @@ async def test_tenants_take_turns_and_short_trainings_come_first(registry: Regis
     await add_training(registry)
     last = await add_training(registry, tenant="zenith")
     assert (await claimed(registry)).id == last.id
+
+
+async def test_work_is_counted_for_workers(registry: Registry, dead: Callable[[], None]) -> None:
+    """What one can claim, also of a dead worker, and what others have."""
+    for tenant in ("acme", "acme", "zenith"):
+        await add_training(registry, tenant=tenant)
+    assert await registry.trainings.count_work() == (3, 0)
+    await claimed(registry)
+    assert await registry.trainings.count_work() == (2, 1)
+    dead()
+    await claimed(registry)
+    assert await registry.trainings.count_work() == (2, 1)
 
 
 async def test_a_training_of_a_dead_worker_goes_to_another(registry: Registry, dead: Callable[[], None]) -> None:
