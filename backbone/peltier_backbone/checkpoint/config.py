@@ -1,7 +1,7 @@
 """The fields of a checkpoint's `config.json` that the forward pass needs; imports no torch."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,10 @@ _PARSERS["deberta-v2"] = parse_deberta
 _PARSERS["modernbert"] = parse_modernbert
 _PARSERS["eurobert"] = parse_eurobert
 _PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}
+# Families that users may take for one of those, and what of them no forward pass here computes.
+_REFUSED: Mapping[str, str] = {
+    "t5gemma": "its attention caps scores (attn_logit_softcapping), and a second norm ends each of its sub-layers"
+}
 
 
 def load_config(directory: Path) -> Config:
@@ -76,6 +80,8 @@ def parse_config(raw: dict[str, Any], source: str) -> Config:
     """Build the configuration from a Hugging Face dictionary read from `source`."""
     fields, family = Fields(raw, source), raw.get("model_type")
     parse = _PARSERS.get(family) if isinstance(family, str) else None
+    if isinstance(family, str) and family in _REFUSED:
+        raise fields.error(f"model_type {family!r} is not supported: {_REFUSED[family]}")
     if parse is None:
         raise fields.error(f"model_type is {family!r}; a backbone is one of {', '.join(_PARSERS)}")
     return parse(fields)
