@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
 # How often Ray runs a task again whose process or node was lost. After that the next look at the queue starts another.
-_MAX_RETRIES = 3
+_RETRIES = 3
 # Ray interrupts Python code only, and not a call of the system that waits.
 _POLL_SECONDS = 0.5
 # A worker starts in less time, so after this much Ray has probably no core for it.
@@ -120,7 +120,7 @@ def num_workers(waiting: int, held: int, *, trainings: int, most: int) -> int:
 def as_ray_task(settings: Settings, directory: str) -> Callable[[], Coroutine[Any, Any, None]]:
     """A function that runs `train_waiting` as a task of Ray, which has one core and on CUDA one GPU of the cluster."""
     num_gpus = int(settings.compute.device == "cuda")
-    task: Any = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=_MAX_RETRIES)(train_waiting)
+    task: Any = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=_RETRIES)(train_waiting)
 
     async def run_worker() -> None:
         reference = task.options(name="peltier worker").remote(settings, directory)
