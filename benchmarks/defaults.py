@@ -47,7 +47,7 @@ class Setting(NamedTuple):
     pooling: str
 
 
-class Measured(NamedTuple):
+class EpochMetric(NamedTuple):
     """The metric in percent of the best epoch, on the rows that chose it and on the test rows."""
 
     validation: float
@@ -55,16 +55,16 @@ class Measured(NamedTuple):
 
 
 # What a setting reaches, by seed.
-Seeds = dict[int, Measured]
+Seeds = dict[int, EpochMetric]
 Grid = dict[Cell, dict[Setting, Seeds]]
 
 
-def read_record() -> Iterator[tuple[Cell, Setting, int, Measured]]:
+def read_record() -> Iterator[tuple[Cell, Setting, int, EpochMetric]]:
     """The lines of the record."""
     for line in map(json.loads, RECORD.read_text().splitlines()):
         cell = Cell(line["preset"], line["task"], line["size"])
         setting = Setting(line["learning_rate"], line["epochs"], line["pooling"])
-        yield cell, setting, line["seed"], Measured(100 * max(line["scores"]), 100 * line["value"])
+        yield cell, setting, line["seed"], EpochMetric(100 * max(line["scores"]), 100 * line["value"])
 
 
 def default_setting(cell: Cell) -> Setting:

@@ -313,13 +313,13 @@ class MemorySettings(SettingsGroup):
 
 
 class TrainingSettings(SettingsGroup):
-    """The files of examples that the server accepts, and the worker beside it."""
+    """The files of examples that the server accepts, and the workers beside it."""
 
     worker: bool = setting(
         False,
         "Run one training worker beside the server, at the lowest priority; with ray up to max_workers on the cluster.",
     )
-    trainings: Count = setting(1, "Trainings that the worker beside the server has at a time, at most 64.", le=64)
+    trainings: Count = setting(1, "Trainings that each worker has at a time, at most 64.", le=64)
     max_file_bytes: Count = setting(64 * MIB, "Maximum bytes of a file of examples.")
     max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
 
@@ -346,14 +346,16 @@ class FeedbackSettings(SettingsGroup):
 
 
 class ClusterSettings(SettingsGroup):
-    """The replicas on Ray Serve."""
+    """Replicas on Ray Serve, and training workers as tasks of Ray."""
 
     ray: bool = setting(
         False, "Serve with replicas on Ray Serve: on the cluster at RAY_ADDRESS, or else on this machine."
     )
     min_replicas: Count = setting(1, "With ray: the least number of replicas.")
     max_replicas: Count = setting(1, "With ray: the most replicas.")
-    max_workers: Count = setting(1, "With ray and worker: the most training workers at a time, each a task of Ray.")
+    max_workers: Count = setting(
+        1, "With ray and worker: the most training workers at a time, each a task of Ray, at most 64.", le=64
+    )
     target_queued_tokens: Count = setting(
         8192, "With ray: replicas are added until each has at most this many tokens in its queue on average."
     )

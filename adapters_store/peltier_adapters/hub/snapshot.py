@@ -14,6 +14,8 @@ from typing import Self
 from httpx2 import HTTPError
 from huggingface_hub import HfApi, hf_hub_url
 from huggingface_hub.hf_api import RepoFile
+
+# Public, but not exported for type checkers.
 from huggingface_hub.utils import (  # type: ignore[attr-defined]
     build_hf_headers,
     hf_raise_for_status,

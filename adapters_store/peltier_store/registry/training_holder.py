@@ -40,7 +40,8 @@ def has_work(connection: Connection, now: datetime) -> bool:
 
 
 def count_work(connection: Connection, now: datetime) -> tuple[int, int]:
-    """How many trainings a worker can claim, with those of workers that died, and how many others workers have."""
+    """The number of trainings that a worker can claim, queued or held by a dead worker, and of those that live workers
+    hold."""
     is_waiting = (TrainingRow.state == "queued") & TrainingRow.tenant.in_(_tenants_in_turn(connection, now))
     is_held = TrainingRow.state.in_(_WITH_WORKERS) & (TrainingRow.lease_expires_at > now)
     waiting, held = (

@@ -40,7 +40,8 @@ class TrainingRegistry:
         return await self._transactions.read(count_states)
 
     async def count_work(self) -> tuple[int, int]:
-        """How many trainings a worker can claim now, and how many others workers have."""
+        """The number of trainings that a worker can claim now, queued or held by a dead worker, and of those that live
+        workers hold."""
         return await self._transactions.read(
             lambda connection: training_holder.count_work(connection, datetime.now(UTC))
         )

@@ -1,5 +1,5 @@
 """The self-attention of encoders over packed rows in torch. On the CPU rows attend one by one, without pads; on a GPU
-and in training this module pads them.
+and in training this module pads them. Rows with a window attend to near tokens block by block (`attend_near`).
 
 A `Span` is a run of neighbouring rows that attend in one call. Rows with a prefix form their own spans, so that other
 rows need no memory for the prefix.

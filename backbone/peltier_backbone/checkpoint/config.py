@@ -50,7 +50,7 @@ _PARSERS["deberta-v2"] = parse_deberta
 _PARSERS["modernbert"] = parse_modernbert
 _PARSERS["eurobert"] = parse_eurobert
 _PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}
-# Families that users may take for one of those, and what of them no forward pass here computes.
+# Families that look supported, and what no forward pass here computes.
 _REFUSED: Mapping[str, str] = {
     "t5gemma": "its attention caps scores (attn_logit_softcapping), and a second norm ends each of its sub-layers"
 }
@@ -79,9 +79,9 @@ def load_config(directory: Path) -> Config:
 def parse_config(raw: dict[str, Any], source: str) -> Config:
     """Build the configuration from a Hugging Face dictionary read from `source`."""
     fields, family = Fields(raw, source), raw.get("model_type")
-    parse = _PARSERS.get(family) if isinstance(family, str) else None
     if isinstance(family, str) and family in _REFUSED:
         raise fields.error(f"model_type {family!r} is not supported: {_REFUSED[family]}")
+    parse = _PARSERS.get(family) if isinstance(family, str) else None
     if parse is None:
         raise fields.error(f"model_type is {family!r}; a backbone is one of {', '.join(_PARSERS)}")
     return parse(fields)

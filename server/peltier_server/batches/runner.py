@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import QueueTask
-from peltier_server.batches.requests import BatchLine, BatchRequests, BatchResults
+from peltier_server.batches.lines import BatchLine, BatchRequests, BatchResults
 from peltier_server.catalog.publisher import Store
 from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.http.request_middleware import STORED_CALLER

@@ -17,7 +17,7 @@ from ray.serve.context import _get_global_client
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.cluster.autoscaling import QUEUED_TOKENS
-from peltier_server.cluster.worker_tasks import WorkerTasks
+from peltier_server.cluster.worker_tasks import WorkerTasks, as_ray_task
 from peltier_server.settings import ClusterSettings, Settings, TrainingSettings
 from peltier_server.trainings.worker_process import require_training
 
@@ -94,7 +94,7 @@ class Workers:
     async def __init__(self, settings: Settings, directory: str) -> None:  # type: ignore[misc]  # Ray awaits it
         _listen_on_loopback()
         _change_to(directory)
-        self._tasks = WorkerTasks(settings, directory)
+        self._tasks = WorkerTasks(settings, as_ray_task(settings, directory))
         self._tasks.start()
 
     async def __del__(self) -> None:

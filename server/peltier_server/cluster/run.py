@@ -30,9 +30,8 @@ def run(settings: Settings) -> None:
         raise SettingsError(f"with {HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
     stopped = threading.Event()
     try:
-        cluster = settings.cluster
-        num_workers = cluster.max_workers if settings.training.worker else 0
-        wanted = cluster.max_replicas * settings.compute.threads + num_workers
+        # All replicas fit, and one worker; further workers wait for cores that are there.
+        wanted = settings.cluster.max_replicas * settings.compute.threads + int(settings.training.worker)
         join_cluster(max(usable_cores(), wanted))
     except RuntimeError as error:
         raise SettingsError(str(error)) from None

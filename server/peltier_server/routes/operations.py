@@ -1,8 +1,6 @@
 """The health, description and metrics of the server."""
 
 import json
-import re
-from collections.abc import Mapping
 from importlib.metadata import version as release_of
 
 from fastapi import Request, Response
@@ -26,6 +24,7 @@ from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, AnyTime, Context, KnownCaller, Measured, MetricsPages
 from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.metrics.drift import Drift
+from peltier_server.metrics.merged import CONTENT_TYPE, merge_pages
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
 from peltier_server.settings import Settings
@@ -48,10 +47,6 @@ _LIMITS = (
 
 # Versions that `/health` names.
 MAX_DRIFTING = 20
-# The page of several replicas, in Prometheus' text format.
-_PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_FAMILY = re.compile(r"^# (?:HELP|TYPE) (\S+)")
-_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{)?")
 
 router = scoped_router("predict", "operations")
 # The metrics name every tenant and the adapters in use.
@@ -106,7 +101,7 @@ async def metrics(request: Request) -> Response:
     """Prometheus' page. On Ray it has the metrics of all replicas, with the label `replica`."""
     pages: MetricsPages | None = request.app.state.metrics_pages
     if pages is not None:
-        return Response(merge_pages(await pages()), headers={"content-type": _PAGE_TYPE})
+        return Response(merge_pages(await pages()), headers={"content-type": CONTENT_TYPE})
     kept: Metrics = request.app.state.metrics
     page, content_type = kept.exposition(request.headers.get("accept", ""))
     return Response(page, headers={"content-type": content_type})
@@ -155,27 +150,3 @@ def _describe(backbone: Backbone) -> BackboneInfo:
         device=str(backbone.device),
         dtype=backbone.precision,
     )
-
-
-def merge_pages(pages: Mapping[str, bytes]) -> bytes:
-    """One page in Prometheus' text format with every sample of `pages`, each with the label `replica`, the key of its
-    page. The samples of a metric stand together, as the format requires."""
-    heads, samples = dict[str, list[str]](), dict[str, list[str]]()
-    for replica, page in sorted(pages.items()):
-        family = ""
-        for line in page.decode().splitlines():
-            if found := _FAMILY.match(line):
-                family = found[1]
-                head = heads.setdefault(family, [])
-                if line not in head:
-                    head.append(line)
-            elif line and not line.startswith("#"):
-                samples.setdefault(family, []).append(_labelled(line, replica))
-    return "".join(f"{line}\n" for family in heads for line in (*heads[family], *samples.get(family, ()))).encode()
-
-
-def _labelled(sample: str, replica: str) -> str:
-    name, rest = _SAMPLE.match(sample), ""
-    assert name is not None, "every other line is a sample"
-    rest = sample[name.end() :]
-    return f'{name[1]}{{replica="{replica}"' + (f",{rest}" if name[2] else f"}}{rest}")

@@ -1,4 +1,5 @@
-"""One `peltier worker` beside the server, as a process of its own."""
+"""`peltier worker` beside the server: its command line and environment, which tasks of Ray use too, and the process that
+keeps it running."""
 
 import asyncio
 import logging
@@ -17,10 +18,10 @@ from peltier_server.settings import Settings, SettingsError
 logger = logging.getLogger(__name__)
 
 _LOWEST_PRIORITY = 19
-_FIRST_PAUSE_SECONDS = 1.0
-_MAX_PAUSE_SECONDS = 60.0
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 60.0
 # A worker that gives back its training has written its last checkpoint before.
-_MAX_STOP_SECONDS = 10.0
+MAX_STOP_SECONDS = 10.0
 # Packages of the extra that serving does not need.
 _PACKAGES = ("accelerate", "transformers")
 
@@ -76,7 +77,7 @@ class WorkerProcess:
         await self._task.close()
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        pause = FIRST_PAUSE_SECONDS
         while True:
             started_at = time.monotonic()
             try:
@@ -85,11 +86,11 @@ class WorkerProcess:
             except OSError as error:
                 reason = f"cannot be started: {error.strerror}"
             # One that ran for a while had another reason to end than one that ends at once.
-            has_worked = time.monotonic() - started_at > _MAX_PAUSE_SECONDS
-            pause = _FIRST_PAUSE_SECONDS if has_worked else pause
+            has_worked = time.monotonic() - started_at > MAX_PAUSE_SECONDS
+            pause = FIRST_PAUSE_SECONDS if has_worked else pause
             logger.warning("the worker beside the server %s; it is started again in %g s", reason, pause)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     async def _run_once(self) -> int:
         # In a session of its own: Ctrl-C in a terminal reaches the server alone, which then ends the worker. If the
@@ -112,7 +113,7 @@ async def _end(process: Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
         try:
-            async with asyncio.timeout(_MAX_STOP_SECONDS):
+            async with asyncio.timeout(MAX_STOP_SECONDS):
                 await process.wait()
         except TimeoutError:
             logger.warning("the worker beside the server does not end, so it is killed")

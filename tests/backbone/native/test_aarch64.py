@@ -63,8 +63,8 @@ for _module in (test_int8, test_library, test_multiply, test_program, test_rows)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests of products, and those of this file, run at each level; the others at the highest one. Slow are all but
-    those of this file at the highest level, the self-check among them."""
+    """Tests of products, and those of this file, run at each level; the others at the highest one. All are slow
+    except those of this file, with the self-check, at the highest level."""
     if "linked" in metafunc.fixturenames:
         module = metafunc.function.__module__
         levels = _LEVELS if module in (test_int8.__name__, test_multiply.__name__, __name__) else (_HIGHEST,)

@@ -112,8 +112,8 @@ UNMET = frozenset(
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
         "peltier_server.catalog.purge._MAX_PAUSE_SECONDS",
-        "peltier_server.trainings.worker_process._MAX_PAUSE_SECONDS",
-        "peltier_server.trainings.worker_process._MAX_STOP_SECONDS",
+        "peltier_server.trainings.worker_process.MAX_PAUSE_SECONDS",
+        "peltier_server.trainings.worker_process.MAX_STOP_SECONDS",
     }
 )
 

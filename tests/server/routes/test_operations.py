@@ -11,9 +11,6 @@ from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.native.choice import kernels_in_use
-from peltier_server.metrics.metrics import Metrics
-from peltier_server.routes.operations import merge_pages
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.conftest import Running, Serve
 from tests.support.levels import LEVELS
@@ -83,27 +80,3 @@ async def test_what_nobody_expected_is_a_500_without_a_traceback(running: Runnin
     assert answer.headers["x-request-id"] in answer.json()["error"]["message"]
     assert "ZeroDivisionError" not in answer.text
     assert answer.headers["x-request-id"] in caplog.text
-
-
-def test_the_pages_of_replicas_are_one_page() -> None:
-    """Every sample of each page, with the label `replica`; each metric is declared once."""
-    pages = {}
-    for replica, seconds in (("one", 0.5), ("two", 1.5)):
-        metrics = Metrics()
-        metrics.observe_request("acme", 200, seconds)
-        pages[replica] = metrics.exposition("text/plain")[0]
-    merged = list(text_string_to_metric_families(merge_pages(pages).decode()))
-    names = [family.name for family in merged]
-    assert len(names) == len(set(names))
-    for replica, page in pages.items():
-        own = {
-            (s.name, *s.labels.items()): s.value
-            for f in text_string_to_metric_families(page.decode())
-            for s in f.samples
-        }
-        found = {
-            (s.name, *((k, v) for k, v in s.labels.items() if k != "replica")): s.value
-            for f in merged for s in f.samples if s.labels["replica"] == replica
-        }  # fmt: skip
-        assert found == own
-    assert merge_pages({}) == b""

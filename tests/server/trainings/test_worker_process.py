@@ -43,7 +43,7 @@ def is_alive(pid: int) -> bool:
 @pytest.fixture
 async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., WorkerProcess]]:
     """`start(code, …)` runs this Python as the worker; pauses are short."""
-    monkeypatch.setattr(worker_process, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(worker_process, "FIRST_PAUSE_SECONDS", 0.01)
     started = list[WorkerProcess]()
 
     def run(code: str, *arguments: str) -> WorkerProcess:
@@ -92,7 +92,7 @@ async def test_one_that_does_not_end_is_killed(
     start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """After a while, with the processes that it has started."""
-    monkeypatch.setattr(worker_process, "_MAX_STOP_SECONDS", 0.05)
+    monkeypatch.setattr(worker_process, "MAX_STOP_SECONDS", 0.05)
     note = tmp_path / "child"
     worker = start(_STAYS, str(note))
     await until(note.exists)

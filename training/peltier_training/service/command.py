@@ -37,7 +37,7 @@ def worker(  # noqa: PLR0913 - one parameter a flag
         int,
         typer.Option(min=1, max=64, help="Trainings at a time; several share a process, its backbone and its steps."),
     ] = 1,
-    once: Annotated[bool, typer.Option("--once", help="End when no training waits.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when no training waits and this worker has none.")] = False,
     end_with_input: Annotated[
         bool,
         typer.Option("--end-with-input", help="End when the standard input does, a pipe of the process that owns it."),

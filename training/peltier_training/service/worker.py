@@ -32,7 +32,7 @@ class TrainingWorker:
         self._together = SharedChildren(self._children)
         self._stopping = asyncio.Event()
         self._rates: dict[str, float] = {}
-        self._num_held = 0
+        self._num_busy = 0
 
     def stop(self) -> None:
         """End soon: the training of this worker goes back to the queue with its last checkpoint."""
@@ -57,19 +57,19 @@ class TrainingWorker:
         return [replace(self._place, worker=f"{self._place.worker}.{n}") for n in range(1, self._trainings + 1)]
 
     async def _work(self, scratch: Scratch, place: Place) -> None:
-        """Take one training after another."""
+        """Take one training after another. With `once` all places end together, when no one has or finds any."""
         while not self._stopping.is_set():
-            training = await self._claim(place)
-            if training is not None:
-                self._num_held += 1
-                try:
+            self._num_busy += 1
+            try:
+                training = await self._claim(place)
+                if training is not None:
                     await self._take(training, scratch, place)
-                finally:
-                    self._num_held -= 1
-            elif self._once and not self._num_held:
-                return
-            else:
-                await self._rest()
+                    continue
+            finally:
+                self._num_busy -= 1
+            if self._once and not self._num_busy:
+                self._stopping.set()
+            await self._rest()
 
     async def _claim(self, place: Place) -> StoredTraining | None:
         try:

@@ -23,7 +23,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 WIDTH, HEADS = 768, 12
-# Every capability and both types, in four of their six pairs.
+# Each capability, and each type on two of them: registers depend on the type, and instructions on the capability.
 TARGETS = ((80, torch.bfloat16), (90, torch.float32), (90, torch.bfloat16), (100, torch.float32))
 
 
