@@ -1,5 +1,5 @@
-"""The decoder's keys and values: those of the encoder for cross-attention, and a cache whose buffers grow and whose rows
-join and leave between two steps without a copy of other rows."""
+"""The decoder's keys and values: those of the encoder for cross-attention, and a cache whose buffers grow and whose
+rows join and leave between two steps without a copy of other rows."""
 
 import itertools
 from collections.abc import Iterator, Sequence

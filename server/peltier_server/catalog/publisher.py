@@ -1,4 +1,4 @@
-"""Publishes uploads: checks the artifact and the report of its training, runs its golden examples, stores and records it."""
+"""Publishes uploads: checks the artifact and its training report, runs its golden examples, stores and records it."""
 
 import asyncio
 import json

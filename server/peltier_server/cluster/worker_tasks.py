@@ -41,7 +41,8 @@ class WorkerTasks:
     """Starts a worker for each training that waits, up to `max_workers` at a time. A worker takes one training after
     another from the registry's queue, and ends when none waits.
 
-    If a worker fails, no other one starts for a while, which doubles until a worker succeeds. Belongs to the event loop.
+    If a worker fails, no other one starts for a while, which doubles until a worker succeeds. Belongs to the event
+    loop.
     """
 
     def __init__(self, settings: Settings, run_worker: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -137,11 +138,10 @@ def as_ray_task(settings: Settings, directory: str) -> Callable[[], Coroutine[An
 
 
 def train_waiting(settings: Settings, directory: str) -> None:
-    """Runs `peltier worker` with one thread until no training waits. `directory` is where relative paths of the settings
-    begin.
+    """Runs `peltier worker` with one thread until no training waits.
 
-    If Ray cancels the task or this process is killed, the worker gives its trainings back. Raises RuntimeError if the
-    worker fails.
+    `directory` is where relative paths of the settings begin. If Ray cancels the task or this process is killed, the
+    worker gives its trainings back. Raises RuntimeError if the worker fails.
     """
     command = [*worker_command(settings), "--threads", "1", "--once"]
     where, environment = directory if Path(directory).is_dir() else None, worker_environment(settings)

@@ -1,5 +1,5 @@
-"""`peltier worker` beside the server: its command line and environment, which tasks of Ray use too, and the process that
-keeps it running."""
+"""`peltier worker` beside the server: its command line and environment, which tasks of Ray use too, and the process
+that keeps it running."""
 
 import asyncio
 import logging

@@ -150,8 +150,9 @@ async def test_workers_end_with_their_server(tasks: WorkerTasks, queue: Queue, w
 
 
 async def test_a_missing_core_is_told(
-    tasks: WorkerTasks, queue: Queue, workers: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    tasks: WorkerTasks, queue: Queue, workers: Workers, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
     """Ray lets a task wait without a word. Workers that have begun are no reason to tell."""
     monkeypatch.setattr(worker_tasks, "_START_SECONDS", 0.0)
     queue.waiting, queue.held = 2, 1
