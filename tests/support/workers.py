@@ -27,6 +27,8 @@ _FIRST = (
     "tests/test_docs.py",
     "tests/test_examples.py",
     "tests/adapters_store/test_contract.py",
+    "tests/adapters_store/golden/",
+    "tests/backbone/test_published.py",
     "tests/training/sweep/test_command.py",
     "tests/adapters_store/importers/test_parity.py",
     "tests/crash/",
