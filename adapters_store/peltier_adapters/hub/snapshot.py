@@ -5,7 +5,7 @@ Tokens are huggingface_hub's (`hf auth login`, HF_TOKEN), and so is the address 
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,12 +24,12 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.hub.address import SCHEME, HubCollection, HubRepository, parse_repository
+from peltier_adapters.hub.bounds import BOUNDS
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT_SECONDS = 30.0
 # Redirects of the hub have signatures in their query.
 _QUERY = re.compile(r"\?[^\s'\"]*")
-_MIB = 1024 * 1024
 
 
 class HubError(AdapterError):
@@ -151,36 +151,3 @@ def _hash(data: bytes, like: str) -> str:
     # Git's name of a blob.
     found = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
     return f"git:{found.hexdigest()}"
-
-
-@dataclass(frozen=True)
-class DownloadBounds:
-    """How many files a place that is not trusted may list, and how many and which bytes of it are downloaded. They are
-    checked before the first byte is asked for."""
-
-    listed: int = 10_000
-    files: int = 1_000
-    file_bytes: int = 256 * _MIB
-    bytes: int = 4096 * _MIB
-
-    def check_listed(self, count: int, where: str) -> None:
-        """Raises AdapterError if a listing is too long; callers read at most one entry more than `listed`."""
-        if count > self.listed:
-            raise AdapterError(f"{where} lists more than {self.listed:,} files, the most that are read")
-
-    def check(self, sizes: Mapping[str, int], where: str) -> None:
-        """Raises AdapterError if the files of these sizes, by their paths, are too many or too large."""
-        if len(sizes) > self.files:
-            raise AdapterError(f"{where} has {len(sizes):,} files to download; at most {self.files:,} are allowed")
-        for path, size in sizes.items():
-            if not 0 <= size <= self.file_bytes:
-                raise AdapterError(
-                    f"{where}: the file {path!r} has {size:,} bytes; at most {self.file_bytes:,} are allowed"
-                )
-        if sum(sizes.values()) > self.bytes:
-            raise AdapterError(
-                f"{where} has {sum(sizes.values()):,} bytes to download; at most {self.bytes:,} are allowed"
-            )
-
-
-BOUNDS = DownloadBounds()

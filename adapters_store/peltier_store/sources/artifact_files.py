@@ -11,7 +11,8 @@ from pathlib import Path
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.hub.address import HubCollection, is_hub, parse_address
-from peltier_adapters.hub.snapshot import BOUNDS, HubSnapshot, repositories_of
+from peltier_adapters.hub.bounds import BOUNDS
+from peltier_adapters.hub.snapshot import HubSnapshot, repositories_of
 
 from peltier_store.blobs.errors import as_blob_errors
 from peltier_store.blobs.location import is_remote, local_path, locate

@@ -7,7 +7,8 @@ from huggingface_hub import snapshot_download
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.hub import snapshot
 from peltier_adapters.hub.address import HubCollection, HubRepository
-from peltier_adapters.hub.snapshot import DownloadBounds, HubError, HubSnapshot, repositories_of
+from peltier_adapters.hub.bounds import DownloadBounds
+from peltier_adapters.hub.snapshot import HubError, HubSnapshot, repositories_of
 
 from tests.support.hub_server import TOKEN, Hub
 
