@@ -35,8 +35,11 @@ class Decoder:
     def __call__(self, x: Tensor, rows: CrossRows, adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded tokens `x`, both [tokens, hidden]. Each token is one row of the
         adaptation."""
-        prefixes = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
-        return self.run(x, PrefixedView(rows, prefixes), adaptation)
+        return self.run(x, self.view(rows, len(x), adaptation), adaptation)
+
+    def view(self, rows: CrossRows, num_tokens: int, adaptation: Adaptation) -> View:
+        """Each of `num_tokens` tokens attends as `rows` say, and to the prefix of its adapter."""
+        return PrefixedView(rows, PrefixAttention(adaptation, [1] * num_tokens, self.num_heads))
 
     def run(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
         """The same of tokens that attend as `view` says."""

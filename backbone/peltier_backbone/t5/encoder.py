@@ -45,9 +45,14 @@ class Encoder:
 
     def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded packed rows `x` of `lengths` tokens, both [tokens, hidden]."""
-        attention = RaggedAttention(self.num_heads, lengths, lengths, x, RowBias(self.bias, max(lengths)))
+        return self.run(x, self.view(x, lengths, adaptation), adaptation)
+
+    def view(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> SelfView:
+        """Each token of `x`, packed rows of `lengths` tokens, attends to its row and to the prefix of its adapter."""
+        biases = RowBias(self.bias, max(lengths))
+        attention = RaggedAttention(self.num_heads, lengths, lengths, x, biases)
         prefixes = PrefixAttention(adaptation, lengths, self.num_heads)
-        return self.run(x, PrefixedSelfView(_WholeRows(attention, self.bias), prefixes), adaptation)
+        return PrefixedSelfView(_WholeRows(attention, self.bias), prefixes)
 
     def run(self, x: Tensor, view: SelfView, adaptation: Adaptation) -> Tensor:
         """The same of tokens that attend as `view` says."""

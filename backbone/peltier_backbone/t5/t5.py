@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.attention.view import View
 from peltier_backbone.checkpoint.t5_config import T5Config
 from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.step_view import StepView
@@ -52,8 +53,12 @@ class T5:
 
     def decode(self, targets: Targets, memory: EncoderKV, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Teacher forcing: the decoder's states after its final norm, [nodes, hidden]; row r reads memory row r."""
+        return self.decoder.run(self.embedding(targets.ids), self.view(targets, memory, adaptation), adaptation)
+
+    def view(self, targets: Targets, memory: EncoderKV, adaptation: Adaptation = NO_ADAPTATION) -> View:
+        """What the nodes of `targets` attend to in `decode`."""
         rows = TreeView(targets, memory, self.decoder.bias, self.config.num_heads)
-        return self.decoder(self.embedding(targets.ids), rows, adaptation)
+        return self.decoder.view(rows, len(targets.ids), adaptation)
 
     def arrange(self, slots: Sequence[int], cache: Cache) -> StepView:
         """The rows of the next steps, one for each of the distinct `slots`, until rows join or leave the cache."""

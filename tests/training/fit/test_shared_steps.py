@@ -19,7 +19,7 @@ from peltier_training.fit.shared_steps import Member, SharedSteps, Stopped
 from peltier_training.learners import AdapterLearner
 from peltier_training.train import learn
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, TrainerCallback
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, TrainerCallback
 
 MakeRun = Callable[..., Run]
 Weights = dict[str, Tensor]
@@ -89,16 +89,20 @@ def assert_same(training: Training) -> None:
 
 @pytest.fixture(scope="module")
 def even(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """A checkpoint like that in a folder, with an inner size that is a multiple of 16 as in all published encoders:
+    """A checkpoint like that in a folder, with an inner size that is a multiple of 16 as in all published models:
     torch computes the activation of the last elements of a tensor otherwise."""
 
     @cache
     def make(directory: str) -> str:
         folder = tmp_path_factory.mktemp("even")
         config = AutoConfig.from_pretrained(directory)
-        config.intermediate_size = 96
+        setattr(config, "d_ff" if config.is_encoder_decoder else "intermediate_size", 96)
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModel
         torch.manual_seed(0)
-        AutoModel.from_config(config).save_pretrained(folder)
+        model = kind.from_config(config)
+        if not getattr(config, "scale_decoder_outputs", True):  # the output layer of T5 v1.1 is not the embeddings
+            model.lm_head.weight = torch.nn.Parameter(0.1 * torch.randn_like(model.shared.weight))
+        model.save_pretrained(folder)
         for file in Path(directory).glob("tokenizer*"):
             shutil.copy(file, folder)
         return str(folder)
@@ -148,11 +152,11 @@ def test_a_training_with_others_ends_as_alone(create: Callable[..., Training]):
         assert_same(one)
 
 
-@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+@pytest.mark.parametrize("family", ["roberta", "modernbert", "eurobert"])
 def test_every_encoder_shares_steps(
     create: Callable[..., Training], request: pytest.FixtureRequest, even: Callable[[str], str], family: str
 ):
-    """Also one with other positions, and one with windows of attention."""
+    """Also one with other positions, one with windows of attention, and one with RMS norms."""
     original: Backbone = request.getfixturevalue(family)
     backbone = even(original.name)
     trainings = [create(preset=preset, backbone=backbone) for preset in ("compacter", "lora", "prefix")]
@@ -161,9 +165,30 @@ def test_every_encoder_shares_steps(
         assert_same(one)
 
 
-def test_a_t5_takes_its_steps_in_turn(create: Callable[..., Training], t5: Backbone):
-    """It shares the backbone and the process, and no pass."""
-    trainings = [create("text2text", preset, backbone=t5.name, epochs=1) for preset in ("lora", "bitfit")]
+T5_KINDS: Sequence[tuple[str, str, dict[str, str]]] = (
+    ("text2text", "compacter", {"bottleneck": "8"}),
+    ("text2text", "lora", {"rank": "2"}),
+    ("classification", "unipelt-apl", {"mlp": "16"}),
+    ("text2text", "adamix", {"bottleneck": "8"}),
+    ("text2text", "adamix", {"bottleneck": "8", "routing": "sample"}),
+    ("classification", "bitfit", {}),
+    ("text2text", "prefix", {"mlp": "0"}),
+    ("text2text", "prompt-r", {}),
+    ("classification", "houlsby", {"bottleneck": "8", "first_block": "1"}),
+)
+
+
+@pytest.mark.parametrize("family", ["t5", "t5_gated"])
+def test_texts_of_a_t5_share_steps(
+    create: Callable[..., Training], request: pytest.FixtureRequest, even: Callable[[str], str], family: str
+):
+    """Encoders, decoders and output layers of one pass, with every kind of part, other batches and lengths."""
+    original: Backbone = request.getfixturevalue(family)
+    backbone = even(original.name)
+    trainings = [
+        create(task, preset, backbone=backbone, overrides=own, seed=number, epochs=1, batch_size=6 + number % 4)
+        for number, (task, preset, own) in enumerate(T5_KINDS)
+    ]
     train_together(trainings)
     for one in trainings:
         assert_same(one)

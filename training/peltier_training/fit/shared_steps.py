@@ -1,12 +1,12 @@
 """Trainings of one process that share a backbone and their steps.
 
 Each training runs in a thread of its own, and one thread at a time has the turn. A thread gives the turn away only at
-its steps: when all trainings wait at a step, one pass computes the steps of all (`forward_together`), and one backward
-pass their gradients. Then each goes on with its own optimizer, schedule and order of rows.
+its steps: when all trainings wait at a step, one pass computes the steps of all (`models/mixed_pass.py`), and one
+backward pass their gradients. Then each goes on with its own optimizer, schedule and order of rows.
 
 On a CPU a training ends with the weights that it has alone, to the last bit: frozen products and norms compute each row
 by itself, whatever an adapter adds is computed from tensors of the shapes that it has alone, and gradients are summed
-in the same order. The one exception is the activation of an encoder whose inner size is not a multiple of 16, because
+in the same order. The one exception is the activation of a backbone whose inner size is not a multiple of 16, because
 torch computes the last elements of a tensor, which fill no vector, by other instructions.
 
 Whatever is global in the process, such as the current directory or torch's generator, is a training's own during its
@@ -26,11 +26,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
-from peltier_training.models.model import HeadedAdapter, TrainableAdapter, forward_together
+from peltier_training.models.mixed_pass import forward_together, write_together
+from peltier_training.models.model import HeadedAdapter, TextAdapter, TrainableAdapter
 from peltier_training.models.stream import Stream
 
 # Tokens of a pass over the rows of several trainings, which keeps about 1 MB a token on MiniLM until its backward pass.
@@ -43,11 +45,12 @@ class Stopped(BaseException):
 
 @dataclass
 class Step:
-    """One step of a training: its `rows`, the random numbers of each of its passes over them, and the loss of the
-    outputs of these. `compute` is the whole loss without the others, for a retry and for `adapter`s of a T5."""
+    """One step of a training: its `rows`, with the target texts of a T5, the random numbers of each of its passes over
+    them, and the loss of the outputs of these. `compute` is the whole loss without the others, for a retry."""
 
     adapter: TrainableAdapter
     rows: Sequence[Encoded]
+    targets: Targets | None
     streams: Callable[[], Sequence[Stream]]
     loss_of: Callable[[Sequence[Tensor]], Tensor]
     compute: Callable[[], Tensor]
@@ -57,7 +60,14 @@ class Step:
     @property
     def num_tokens(self) -> int:
         """Of all passes."""
-        return len(self.streams()) * sum(map(len, self.rows))
+        written = 0 if self.targets is None else len(self.targets.ids)
+        return len(self.streams()) * (sum(map(len, self.rows)) + written)
+
+    @property
+    def first_block(self) -> int:
+        """The first block that the pass computes. A T5 computes all."""
+        lower = self.adapter.lower_blocks if isinstance(self.adapter, HeadedAdapter) else None
+        return 0 if lower is None else lower.num
 
     def run_alone(self) -> None:
         """Sets the loss and the gradients of the parameters, or the error."""
@@ -141,10 +151,7 @@ def _divide(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """The steps that share a pass: those of adapters that begin at the same block."""
     groups = defaultdict[int, list[Step]](list)
     for step in steps:
-        if not isinstance(step.adapter, HeadedAdapter):
-            yield [step]
-            continue
-        found = groups[0 if step.adapter.lower_blocks is None else step.adapter.lower_blocks.num]
+        found = groups[step.first_block]
         if found and sum(one.num_tokens for one in [*found, step]) > _PASS_TOKENS:
             yield [*found]
             found.clear()
@@ -170,7 +177,15 @@ def _run_together(steps: Sequence[Step]) -> None:
 
 def _losses(steps: Sequence[Step]) -> list[Tensor]:
     streams = [step.streams() for step in steps]
-    rows = [step.rows for step, own in zip(steps, streams, strict=True) for _ in own]
-    adapters = [cast(HeadedAdapter, step.adapter) for step, own in zip(steps, streams, strict=True) for _ in own]
-    outputs = iter(forward_together(adapters, rows, [one for own in streams for one in own]))
+    passes = [step for step, own in zip(steps, streams, strict=True) for _ in own]
+    outputs = iter(_compute(passes, [one for own in streams for one in own]))
     return [step.loss_of(list(islice(outputs, len(own)))) for step, own in zip(steps, streams, strict=True)]
+
+
+def _compute(passes: Sequence[Step], streams: Sequence[Stream]) -> list[Tensor]:
+    """The outputs of each of the passes, of which a step has one or two."""
+    rows = [step.rows for step in passes]
+    texts = [step.targets for step in passes if step.targets is not None]
+    if texts:
+        return write_together([cast(TextAdapter, step.adapter) for step in passes], rows, texts, streams)
+    return forward_together([cast(HeadedAdapter, step.adapter) for step in passes], rows, streams)

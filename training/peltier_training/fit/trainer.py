@@ -148,6 +148,7 @@ class AdapterTrainer(RunTrainer):
             Step(
                 adapter=self.adapter,
                 rows=inputs["rows"],
+                targets=self._targets(inputs),
                 streams=self._streams,
                 loss_of=lambda outputs: self._loss(inputs, outputs),
                 compute=lambda: self.compute_loss(model, inputs),
@@ -179,11 +180,15 @@ class AdapterTrainer(RunTrainer):
             loss = loss + self._objective.consistency * apart
         return loss
 
+    def _targets(self, inputs: dict[str, Any]) -> Targets | None:
+        """The target texts of a T5."""
+        return Targets.create(inputs["targets"], None, self.adapter.backbone.device) if "targets" in inputs else None
+
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
         adapter, backbone = self.adapter, self.adapter.backbone
         packed = backbone.pack(inputs["rows"])
         if not isinstance(adapter, HeadedAdapter):
-            return packed, Targets.create(inputs["targets"], None, backbone.device)
+            return packed, self._targets(inputs)
         return packed, None if adapter.lower_blocks is None else adapter.lower_blocks.states(inputs["rows"])
 
 

@@ -6,10 +6,10 @@ Its state dict holds the adapter alone: the backbone is not a module.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, groupby
+from itertools import groupby
 
 import torch
-from peltier_adapters.batch.adaptation import BatchAdaptation, SiteAdaptation
+from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.heads import Pooled
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import Program
@@ -18,7 +18,7 @@ from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_backbone.attention.adaptation import Adaptation, Prefix, Projection, Sublayer
+from peltier_backbone.attention.adaptation import Adaptation, Projection, Sublayer
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.linear.norm import Norm
@@ -68,8 +68,7 @@ class DropoutAdaptation(BatchAdaptation):
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         y = super().project(number, site, x, y)
-        # The output of cross-attention is no `sublayer`.
-        return self.drop(y) if site == "attention_output" and number in self._cross_attentions else y
+        return self.drop(y) if self.drops_projection(number, site) else y
 
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
         return self.drop(super().sublayer(block, site, y, residual))
@@ -78,48 +77,13 @@ class DropoutAdaptation(BatchAdaptation):
         y = super().norm(index, x, base, residual)
         return self.drop(y) if index == self.dropped_norm else y
 
+    def drops_projection(self, number: int, site: Projection) -> bool:
+        """Whether the projection is the output of a cross-attention, which is no `sublayer`."""
+        return site == "attention_output" and number in self._cross_attentions
+
     def drop(self, x: Tensor) -> Tensor:
         """The dropout of x [tokens of the rows, width]."""
         return self._stream.drop(x, self._rate)
-
-
-class MixedAdaptation(SiteAdaptation):
-    """The adaptation of one pass of an encoder over the rows of several trainings, back to back.
-
-    Each member's ops, attention and dropout see its own rows only, in tensors of the shapes that a pass of its own has:
-    on a CPU a row's states do not depend on the other members (`fit/shared_steps.py`)."""
-
-    def __init__(self, members: Sequence[DropoutAdaptation]) -> None:
-        super().__init__(
-            TORCH.group([g for one in members for g in one.groups], [n for one in members for n in one.lengths])
-        )
-        self.trains = torch.is_grad_enabled()
-        self._members, self._sizes = members, [sum(one.lengths) for one in members]
-        self._spans = [
-            (one, number) for one in members for number, _ in enumerate(one.spans(len(one.lengths)))
-        ]  # fmt: skip
-
-    def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
-        starts = accumulate((len(one.lengths) for one in self._members), initial=0)
-        return [
-            (start + first, start + last)
-            for start, one in zip(starts, self._members, strict=False)
-            for first, last in one.spans(len(one.lengths))
-        ]
-
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
-        member, number = self._spans[span]
-        return member.prefix(attention, number, x)
-
-    def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
-        return self._drop(super().sublayer(block, site, y, residual))
-
-    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
-        y = super().norm(index, x, base, residual)
-        return self._drop(y) if index == self._members[0].dropped_norm else y
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return torch.cat([one.drop(own) for one, own in zip(self._members, torch.split(x, self._sizes), strict=True)])
 
 
 @dataclass(frozen=True)
@@ -129,6 +93,16 @@ class Pass:
 
     adaptation: DropoutAdaptation
     head: dict[str, Tensor]
+    stream: Stream
+
+
+@dataclass(frozen=True)
+class TextPass:
+    """One pass of a T5's adapter over some rows and their texts: the adaptations of both stacks, and its random
+    numbers."""
+
+    encoder: DropoutAdaptation
+    decoder: DropoutAdaptation
     stream: Stream
 
 
@@ -187,7 +161,8 @@ class TrainableAdapter(nn.Module):
             groups = [AdapterGroup(len(list(own)), programs[sample]) for sample, own in groupby(samples)]
         return DropoutAdaptation(self.backbone, groups, lengths, self._dropout.backbone * self.training, stream)
 
-    def _drop_output(self, x: Tensor, stream: Stream) -> Tensor:
+    def drop_output(self, x: Tensor, stream: Stream) -> Tensor:
+        """The dropout before the output layer."""
         return stream.drop(x, self._dropout.output * self.training)
 
 
@@ -234,7 +209,7 @@ class HeadedAdapter(TrainableAdapter):
         """The outputs of the pass for `packed`, whose last layer has the states `hidden` [tokens, hidden]."""
         pooled = Pooled(self.backbone.bert, packed, own.adaptation, hidden)(self.head_spec.pooling)
         spec, tensors = self.head_spec, under("head.", own.head)
-        outputs = multiply_all(head.steps(spec, tensors), self._drop_output(pooled, own.stream).float())
+        outputs = multiply_all(head.steps(spec, tensors), self.drop_output(pooled, own.stream).float())
         if spec.terms is None:
             return outputs
         return largest_logits(outputs, packed.lengths, self.backbone) + tensors["vocabulary.bias"]
@@ -245,23 +220,6 @@ def last_states(adapter: HeadedAdapter, packed: Packed, adaptation: Adaptation, 
     if adapter.lower_blocks is None or states is None:
         return adapter.backbone.bert(packed, adaptation)
     return adapter.lower_blocks.finish(states, packed, adaptation)
-
-
-def forward_together(
-    adapters: Sequence[HeadedAdapter], rows: Sequence[Sequence[Encoded]], streams: Sequence[Stream]
-) -> list[Tensor]:
-    """The outputs of each adapter for its own `rows`, from one pass over the rows of all. All have one backbone, and
-    leave the same number of blocks alone."""
-    backbone = adapters[0].backbone
-    packs = [backbone.pack(list(own)) for own in rows]
-    passes = [one.begin(p.lengths, stream) for one, p, stream in zip(adapters, packs, streams, strict=True)]
-    adaptation = MixedAdaptation([one.adaptation for one in passes])
-    lower = [one.lower_blocks.states(own) for one, own in zip(adapters, rows, strict=True) if one.lower_blocks]
-    packed = backbone.pack([row for own in rows for row in own])
-    hidden = last_states(adapters[0], packed, adaptation, torch.cat(lower) if lower else None)
-    parts = torch.split(hidden, [sum(pack.lengths) for pack in packs])
-    members = zip(adapters, passes, packs, parts, strict=True)
-    return [one.finish(own, pack, states) for one, own, pack, states in members]
 
 
 class PairAdapter(HeadedAdapter):
@@ -286,11 +244,15 @@ class TextAdapter(TrainableAdapter):
     logits [nodes, vocabulary]. Dropout is applied before the output layer, where T5 has its last one."""
 
     def forward(self, packed: Packed, targets: Targets) -> Tensor:
-        samples, model, stream = range(len(packed.lengths)), self.backbone.t5, self.stream or Stream()
+        model, own = self.backbone.t5, self.begin(packed.lengths, targets.lengths, self.stream or Stream())
+        memory = model.project_kv(packed, model.encode(packed, own.encoder), own.encoder)
+        hidden = model.decode(targets, memory, own.decoder)
+        return model.logits(self.drop_output(hidden, own.stream), own.decoder)
+
+    def begin(self, lengths: Sequence[int], targets: Sequence[int], stream: Stream) -> TextPass:
+        """A pass over rows of these lengths in tokens, whose texts have the lengths `targets`."""
+        samples = range(len(lengths))
         programs = self._lower(self._drawn(len(samples), stream))
-        encoder = self._adapt(programs, packed.lengths, samples, stream)
-        memory = model.project_kv(packed, model.encode(packed, encoder), encoder)
-        writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
-        decoder = self._adapt(programs, [1] * len(writers), writers, stream)
-        hidden = model.decode(targets, memory, decoder)
-        return model.logits(self._drop_output(hidden, stream), decoder)
+        writers = [sample for sample, length in zip(samples, targets, strict=True) for _ in range(length)]
+        encoder = self._adapt(programs, lengths, samples, stream)
+        return TextPass(encoder, self._adapt(programs, [1] * len(writers), writers, stream), stream)
