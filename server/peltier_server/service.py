@@ -10,6 +10,7 @@ from typing import Self
 from peltier_adapters.batch.warm_up import warm_up
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
+from peltier_backbone.machine.heap import give_back_freed_memory
 from peltier_backbone.native.choice import use_kernels
 from peltier_client.errors import NotFound
 from peltier_store.blobs.blobs import Blobs
@@ -158,6 +159,7 @@ class Service:
                 load_backbone, compute.backbone, device=compute.device, dtype=compute.dtype
             )
             await asyncio.to_thread(warm_up, backbone)
+            give_back_freed_memory()  # of the conversion of the weights, which no batch needs
             _log_kernels(backbone)
             _warn_about_other_backbones(catalog, backbone)
             store = Store(blobs, registry, catalog, sync, preparation.enforcer.bounds_storage)

@@ -15,6 +15,8 @@ _MAX_WEIGHT, _MAX_ACTIVATION = 127, 255
 _MAX_PAIR = 127
 # A sum of so many products of an activation (0 to 255) and a weight (-127 to 127) always fits in 32 bits with its sign.
 MAX_INNER = (2**31 - 1) // (_MAX_WEIGHT * _MAX_ACTIVATION)
+# Quantised at a time: several times their memory is used meanwhile, which for a whole vocabulary is gigabytes.
+_PIECE_WEIGHTS = 2**22
 # A row of a smaller range counts as zeros: one over its scale may not be finite.
 _LEAST_SPAN = 1e-30
 
@@ -51,6 +53,11 @@ def quantize_weight(weight: Tensor) -> QuantizedWeight:
     hold."""
     if weight.shape[1] > MAX_INNER:
         raise BackboneError(f"a map of {weight.shape[1]} inputs cannot be int8; the limit is {MAX_INNER} inputs")
+    pieces = [_quantize(piece) for piece in torch.split(weight, max(_PIECE_WEIGHTS // weight.shape[1], 1))]
+    return QuantizedWeight(torch.cat([one.values for one in pieces]), torch.cat([one.scales for one in pieces]))
+
+
+def _quantize(weight: Tensor) -> QuantizedWeight:
     scales = torch.maximum(weight.abs().amax(1) / _MAX_WEIGHT, _largest_pairs(weight) / _MAX_PAIR)
     values = weight / torch.where(scales > 0, scales, 1)[:, None]
     return QuantizedWeight(values.round().clamp(-_MAX_WEIGHT, _MAX_WEIGHT).to(torch.int8), scales)

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.errors import BackboneError
+from peltier_backbone.linear import quantization
 from peltier_backbone.linear.quantization import MAX_INNER, quantize_rows, quantize_weight
 from torch import Tensor
 from torch.nn import functional as F
@@ -46,6 +47,16 @@ def test_a_weight_is_its_values_to_half_a_step(rows: list[list[float]]):
     largest = quantized.values.int().abs().amax(1)
     assert ((largest == 127) | (_largest_pairs(quantized.values) >= 126) | (weight.abs().amax(1) < 1e-30)).all()
     assert torch.equal(quantize_weight(-weight).values, -quantized.values)
+
+
+def test_a_weight_is_quantized_in_pieces(monkeypatch: pytest.MonkeyPatch):
+    """A weight that is larger than a piece has the values of its channels alone, and no channel is cut."""
+    weight = torch.randn(7, 5)
+    whole = quantize_weight(weight)
+    monkeypatch.setattr(quantization, "_PIECE_WEIGHTS", 12)  # two channels at a time
+    pieces = quantize_weight(weight)
+    assert torch.equal(pieces.values, whole.values)
+    assert torch.equal(pieces.scales, whole.scales)
 
 
 @given(ROWS)
