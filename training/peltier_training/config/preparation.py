@@ -36,9 +36,10 @@ _STEPS_PER_VALIDATION = 40
 _PATIENT_STEPS, _PATIENT_VALIDATIONS = 150, 2
 _WARMUP, _WARMUP_STEPS = 0.06, 30  # with `epochs` a fraction of all steps, without them a number
 _MIN_EVAL_ROWS = 500
-# The papers' narrowest encoder is BERT-base. Narrower encoders learn little at its learning rates.
-_PUBLISHED_WIDTH = 768
-_NARROW_FACTOR, _MAX_NARROW_RATE = 6, 2e-3
+# The papers' narrowest encoder is BERT-base, and their narrowest T5 t5-small. Narrower ones learn little at their
+# learning rates.
+_PUBLISHED_WIDTH, _PUBLISHED_T5_WIDTH = 768, 512
+_NARROW_FACTOR, _MAX_NARROW_RATE, _MAX_NARROW_T5_RATE = 6, 2e-3, 1e-2
 # Prefixes that label tokens learn nothing at 2e-3: UniPELT's F1 on WNUT-17 stays 0 with any number of rows.
 _MAX_PREFIXED_TOKEN_RATE = 1e-3
 # At 2e-3 the map of a vocabulary head soon forgets its start, and no text finds its pair.
@@ -147,17 +148,17 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
 
 def default_rate(preset: str, task_type: TaskType, config: BackboneConfig) -> float:
     """The published rate of the method. On a narrow encoder it is multiplied by six, up to 2e-3, or up to 1e-3 for
-    prefixes that label tokens. A sparse embedding has at most 5e-4."""
+    prefixes that label tokens, and on a narrow T5 up to 1e-2. A sparse embedding has at most 5e-4."""
     method = find_method(preset)
     published = method.variant(config).learning_rate
     if task_type == "sparse-embedding":
         return min(published, _MAX_SPARSE_RATE)
-    if config.generates or config.hidden_size >= _PUBLISHED_WIDTH:
+    if config.hidden_size >= (_PUBLISHED_T5_WIDTH if config.generates else _PUBLISHED_WIDTH):
         return published
-    labels_tokens = task_type in TOKEN_TYPES and not isinstance(method, Baseline) and "prefix" in method.parts
-    return max(
-        published, min(_NARROW_FACTOR * published, _MAX_PREFIXED_TOKEN_RATE if labels_tokens else _MAX_NARROW_RATE)
-    )
+    most = _MAX_NARROW_T5_RATE if config.generates else _MAX_NARROW_RATE
+    if task_type in TOKEN_TYPES and not isinstance(method, Baseline) and "prefix" in method.parts:
+        most = _MAX_PREFIXED_TOKEN_RATE
+    return max(published, min(_NARROW_FACTOR * published, most))
 
 
 def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
