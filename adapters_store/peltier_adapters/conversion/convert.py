@@ -16,6 +16,7 @@ from typing import Any
 
 from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.errors import BackboneError
+from peltier_backbone.text.tokenizer_files import TOKENIZER_FILE, write_tokenizer
 
 from peltier_adapters.conversion.archive import check_room, unpack
 from peltier_adapters.conversion.checkpoint_files import (
@@ -52,7 +53,8 @@ class Conversion:
 
 def convert_checkpoint(checkpoint: Path, output: Path) -> Conversion:
     """Write the checkpoint, a directory, a hub cache or a zip of either, as safetensors to the new directory `output`,
-    with what else a served checkpoint needs. Weights keep their values and dtypes.
+    with what else a served checkpoint needs: also `tokenizer.json`, if it has another tokenizer. Weights keep their
+    values and dtypes.
 
     Raises a `BackboneError`, and then leaves nothing at or beside `output`.
     """
@@ -117,6 +119,8 @@ def _write(directory: Path, new: Path) -> dict[str, Any]:
     weights, modules = find_weights(directory), find_module_weights(directory)
     check_room(new, weights.num_bytes)
     copy_companions(directory, new)
+    if not (new / TOKENIZER_FILE).is_file():
+        write_tokenizer(directory, new)
     for file in modules:
         (new / file.target).parent.mkdir(exist_ok=True)
     answer = _read([*weights.files, *modules], new)

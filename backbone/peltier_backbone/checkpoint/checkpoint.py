@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "config.json", "tokenizer*", "vocab*", "merges.txt"]
 CHECKPOINT_PATTERNS += [
+    "added_tokens.json",
     "special_tokens_map.json",
     "spiece.model",
     "spm.model",

@@ -1,5 +1,5 @@
 """Tokens that are bytes: the tokenizer of ByT5, which has only those of UTF-8 (Xue and others, ByT5, arXiv 2105.13626,
-section 3.1), and bytes for characters that a SentencePiece model has no piece for, as mT5's has."""
+section 3.1)."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,6 @@ from tokenizers import Tokenizer as FastTokenizer
 # Its checkpoints have no file with a vocabulary.
 BYTE_TOKENIZER_FILE = "tokenizer_config.json"
 _CLASS = "ByT5Tokenizer"
-_BYTE_PIECES = {f"<0x{byte:02X}>" for byte in range(256)}
 
 
 def has_byte_tokenizer(directory: Path) -> bool:
@@ -52,16 +51,3 @@ def _byte_characters() -> dict[int, str]:
     printable = {ord(character): character for character in alphabet if ord(character) < 256}
     others = (byte for byte in range(256) if byte not in printable)
     return printable | dict(zip(others, alphabet[len(printable) :], strict=True))
-
-
-def with_byte_fallback(fast: FastTokenizer) -> FastTokenizer:
-    """A converted tokenizer that spells characters without a piece by bytes, if its vocabulary has a piece for each
-    byte. SentencePiece does so; the conversion in transformers makes them unknown tokens."""
-    if not fast.get_vocab().keys() >= _BYTE_PIECES:
-        return fast
-    state = json.loads(fast.to_str())
-    if state["model"].get("byte_fallback") is not False:
-        return fast
-    state["model"]["byte_fallback"] = True
-    state["decoder"] = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, state["decoder"]]}
-    return FastTokenizer.from_str(json.dumps(state))

@@ -3,33 +3,20 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
-from peltier_backbone.errors import BackboneError
-from peltier_backbone.text.byte_tokens import (
-    BYTE_TOKENIZER_FILE,
-    has_byte_tokenizer,
-    read_byte_tokenizer,
-    with_byte_fallback,
-)
 from peltier_backbone.text.known_words import KnownWords, reads_words_apart
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.prefix_tokens import is_local, num_open_chars, num_settled
 from peltier_backbone.text.token_places import place_tokens
+from peltier_backbone.text.tokenizer_files import read_tokenizer
 from peltier_backbone.text.windows import RowFrame, WindowedText, window_starts
 
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
-_FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
-_SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
-# Packages by their modules: what converts any file but tokenizer.json, and what SentencePiece models need beside it.
-_CONVERTER = {"transformers": "transformers"}
-_SENTENCEPIECE_PACKAGES = {"sentencepiece": "sentencepiece", "google.protobuf": "protobuf"}
-_ALL_FILES = _FILES + _SENTENCEPIECE_FILES
 # The tokenizer first reads this many characters for each token that fits; most texts have five per token.
 _CHARS_PER_TOKEN = 4
 _GROWTH = 2
@@ -225,44 +212,5 @@ def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
-    """The tokenizer in `directory`: its `tokenizer.json`, else its vocabulary or SentencePiece model as transformers
-    converts it, else the bytes of ByT5."""
-    path, found = directory / "tokenizer.json", [name for name in _ALL_FILES if (directory / name).is_file()]
-    if not found and has_byte_tokenizer(directory):
-        found = [BYTE_TOKENIZER_FILE]
-    if not found:
-        # transformers would make up an empty vocabulary here.
-        raise BackboneError(f"{directory} has no readable tokenizer: none of {', '.join(_ALL_FILES)}")
-    if missing := _missing_packages(found[0]):
-        raise BackboneError(
-            f"{directory} has no readable tokenizer: {found[0]} alone needs {' and '.join(missing)}, which "
-            'pip install "peltier[convert]" installs; transformers saves the same tokenizer as tokenizer.json'
-        )
-    try:
-        if path.is_file():
-            return Tokenizer(FastTokenizer.from_file(str(path)))
-        if found[0] == BYTE_TOKENIZER_FILE:
-            return Tokenizer(read_byte_tokenizer(directory))
-        from transformers import AutoTokenizer, T5Tokenizer
-
-        # Of the T5s, AutoTokenizer does not find umT5's.
-        kind = T5Tokenizer if found[0] == "spiece.model" else AutoTokenizer
-        converted = kind.from_pretrained(directory, local_files_only=True).backend_tokenizer
-        return Tokenizer(with_byte_fallback(converted))
-    except Exception as error:  # tokenizers raises bare Exception, transformers many kinds
-        raise BackboneError(f"{directory} has no readable tokenizer: {error}") from error
-
-
-def _missing_packages(file: str) -> list[str]:
-    """The packages that are missing to read the tokenizer in `file`."""
-    needed = {} if file == "tokenizer.json" else _CONVERTER
-    if file in _SENTENCEPIECE_FILES:
-        needed = _CONVERTER | _SENTENCEPIECE_PACKAGES
-    return [package for module, package in needed.items() if not _is_installed(module)]
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that the module is in
-        return False
+    """The tokenizer of the checkpoint in `directory`. Raises a `BackboneError`."""
+    return Tokenizer(read_tokenizer(directory))

@@ -13,11 +13,13 @@ from peltier_adapters.conversion.convert import convert_checkpoint
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import load_backbone
+from peltier_backbone.text import tokenizer_files
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.adapters_store.conversion.conftest import Pickled
 from tests.support.full_disk import room_for
+from tests.support.published_tokenizers import train_deberta
 
 
 def _states(backbone: Backbone) -> torch.Tensor:
@@ -78,6 +80,21 @@ def test_a_hub_cache_is_read_by_its_main_revision(
     cache = _hub_cache(pickled(bert_directory), tmp_path / "models--acme--encoder")
     assert convert_checkpoint(cache, tmp_path / "out").fingerprint == bert.fingerprint
     assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
+
+
+def test_a_tokenizer_is_written_as_servers_read_it(
+    pickled: Pickled, deberta_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DeBERTa-v3's repositories have only `spm.model`; a server reads OUT without the packages that this file needs."""
+    source = pickled(deberta_directory)
+    (source / "tokenizer.json").unlink()
+    model = train_deberta(source / "spm.model", texts=["a good film", "bad"], vocab_size=30)
+    convert_checkpoint(source, tmp_path / "out")
+    monkeypatch.setattr(tokenizer_files, "find_spec", lambda name: None)
+    served = load_backbone(str(tmp_path / "out")).tokenizer
+    assert served.encode("a  good ﬁlm\u00a0").ids == (1, *model.encode("a good film"), 2)
+    with pytest.raises(BackboneError, match=r"spm\.model alone needs transformers .* `peltier convert` writes"):
+        convert_checkpoint(source, tmp_path / "other")
 
 
 QUERY = "encoder.layer.1.attention.self.query.weight"

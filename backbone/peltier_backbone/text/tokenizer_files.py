@@ -1,0 +1,93 @@
+"""The files of a checkpoint that hold its tokenizer."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as FastTokenizer
+
+from peltier_backbone.errors import BackboneError
+from peltier_backbone.text.byte_tokens import BYTE_TOKENIZER_FILE, has_byte_tokenizer, read_byte_tokenizer
+from peltier_backbone.text.sentencepiece_rules import with_byte_fallback, with_model_normalizer
+
+TOKENIZER_FILE = "tokenizer.json"
+_SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
+_FILES = (TOKENIZER_FILE, "vocab.txt", "vocab.json", *_SENTENCEPIECE_FILES)
+# Packages by their modules: what converts any file but tokenizer.json, and what SentencePiece models need beside it.
+_CONVERTER = {"transformers": "transformers"}
+_SENTENCEPIECE_PACKAGES = {"sentencepiece": "sentencepiece", "google.protobuf": "protobuf"}
+
+
+def read_tokenizer(directory: Path) -> FastTokenizer:
+    """The tokenizer of the checkpoint in `directory`: its `tokenizer.json`, else its vocabulary or SentencePiece model
+    as transformers converts it, else the bytes of ByT5. Raises a `BackboneError`."""
+    found = [name for name in _FILES if (directory / name).is_file()]
+    if not found and has_byte_tokenizer(directory):
+        found = [BYTE_TOKENIZER_FILE]
+    if not found:
+        # transformers would make up an empty vocabulary here.
+        raise BackboneError(f"{directory} has no readable tokenizer: none of {', '.join(_FILES)}")
+    if missing := _missing_packages(found[0]):
+        raise BackboneError(
+            f"{directory} has no readable tokenizer: {found[0]} alone needs {' and '.join(missing)}, which "
+            'pip install "peltier[convert]" installs; `peltier convert` writes a tokenizer.json from it'
+        )
+    try:
+        if found[0] == TOKENIZER_FILE:
+            return FastTokenizer.from_file(str(directory / TOKENIZER_FILE))
+        if found[0] == BYTE_TOKENIZER_FILE:
+            return read_byte_tokenizer(directory)
+        return _convert(directory, found)
+    except Exception as error:  # tokenizers raises bare Exception, transformers many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BackboneError(f"{directory} has no readable tokenizer: {found[0]}: {reason}") from error
+
+
+def write_tokenizer(directory: Path, target: Path) -> None:
+    """Write the tokenizer of the checkpoint in `directory` as `tokenizer.json` to the directory `target`."""
+    read_tokenizer(directory).save(str(target / TOKENIZER_FILE))
+
+
+def _convert(directory: Path, found: list[str]) -> FastTokenizer:
+    """The tokenizer of one of the files `found`, as transformers converts it."""
+    from transformers import AutoTokenizer, T5Tokenizer
+
+    if found[0] == "vocab.json" and not (directory / "merges.txt").is_file():
+        raise ValueError("it needs merges.txt beside it")
+    # Of the T5s, AutoTokenizer does not find umT5's.
+    kind = T5Tokenizer if found[0] == "spiece.model" else AutoTokenizer
+    converted = kind.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+    file = _read_file(converted, found)
+    fast: FastTokenizer = converted.backend_tokenizer
+    if file == "spm.model":
+        fast = with_model_normalizer(fast, directory / file, lower=converted.do_lower_case)
+    return with_byte_fallback(fast)
+
+
+def _read_file(converted: Any, found: list[str]) -> str:
+    """The file that transformers read. It makes up a vocabulary if the class needs another file."""
+    kind, files = type(converted).__name__, converted.vocab_files_names.values()
+    if not hasattr(converted, "backend_tokenizer"):
+        raise ValueError(f"{kind} makes tokens by Python code, which has no {TOKENIZER_FILE}")
+    read = next((name for name in found if name in files), None)
+    if read is None:
+        raise ValueError(
+            f"{kind}, the class that transformers takes, does not read this file; tokenizer_config.json needs the "
+            "right tokenizer_class"
+        )
+    return read
+
+
+def _missing_packages(file: str) -> list[str]:
+    """The packages that are missing to read the tokenizer in `file`."""
+    needed = {} if file == TOKENIZER_FILE else _CONVERTER
+    if file in _SENTENCEPIECE_FILES:
+        needed = _CONVERTER | _SENTENCEPIECE_PACKAGES
+    return [package for module, package in needed.items() if not _is_installed(module)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that the module is in
+        return False
