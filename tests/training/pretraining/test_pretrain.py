@@ -34,7 +34,7 @@ def test_the_output_is_a_transformers_checkpoint(make_pretraining: MakePretraini
     assert sorted(path.name for path in run.output.parent.iterdir()) == ["run", "tiny"]
     model = T5ForConditionalGeneration.from_pretrained(run.output)
     assert model.dtype == torch.bfloat16
-    assert (model.config.vocab_size, model.config.dropout_rate) == (run.shape.vocab_size, 0.1)
+    assert model.config.vocab_size == run.shape.vocab_size
     tokenizer = AutoTokenizer.from_pretrained(run.output)
     answer = model.generate(**tokenizer("the quiet <extra_id_0> river", return_tensors="pt"), max_new_tokens=5)
     assert answer[0, 0] == 0

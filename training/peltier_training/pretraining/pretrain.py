@@ -33,8 +33,6 @@ from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 
 _MAX_TOKENIZER_CHARS = 16_000_000  # of text to train the tokenizer on; enough for thousands of pieces
 _TEXT, _RUN, _TOKENIZER = "text.json", "run.json", "tokenizer.json"
-# Pretraining drops nothing, and tuning does, as in T5 v1.1, whose published configurations have this rate.
-_TUNING_DROPOUT = 0.1
 _GENERATION = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
 
 
@@ -154,7 +152,6 @@ def export(
     partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
     try:
         partial.mkdir()
-        model.config.dropout_rate = _TUNING_DROPOUT
         model.generation_config = GenerationConfig.from_dict(_GENERATION)
         model.bfloat16().save_pretrained(partial)
         write_tokenizer(tokenizer, partial, MAX_TOKENS)
