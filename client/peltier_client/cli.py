@@ -16,6 +16,7 @@ from peltier_client.commands import (
     adapters,
     administration,
     aliases,
+    batches,
     compare,
     doctor,
     placement,
@@ -49,6 +50,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
 
 
 _GROUPS: Mapping[str, typer.Typer] = {
+    "batches": batches.batches,
     "explain": placement.explain,
     "keys": administration.keys,
     "rollout": rollouts.rollout,

@@ -19,7 +19,7 @@ from peltier_client import (
     TrainingNotFound,
     UnexpectedAnswer,
 )
-from peltier_client.exchange import training_events
+from peltier_client.exchange import patience
 
 StreamOf = Callable[..., Any]
 ROWS = [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]
@@ -90,7 +90,7 @@ def test_errors_of_the_events_are_raised(
     server.planned.append(stream_of("data: nonsense"))
     with pytest.raises(UnexpectedAnswer, match="does not belong to a training"):
         next(client.trainings.events("trn_1"))
-    monkeypatch.setattr(training_events, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0)
     server.close()
     with pytest.raises(ConnectionFailed):
         next(client.trainings.events("trn_1"))

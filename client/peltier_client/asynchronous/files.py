@@ -1,6 +1,6 @@
 """Files of examples, of requests and of results, and the batches that read them, for asynchronous code."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from os import PathLike
 
 from peltier_client.asynchronous.sender import AsyncSender
@@ -64,6 +64,19 @@ class AsyncBatches:
     async def get(self, batch_id: str) -> Batch:
         """One batch with its status, or `BatchNotFound`. `client.files.content` reads its files."""
         return await self._sender.send(files.get_batch(batch_id))
+
+    async def wait(
+        self,
+        batch_id: str,
+        timeout: float | None = None,  # noqa: ASYNC109 - the sync form too
+        on_progress: Callable[[Batch], object] | None = None,
+    ) -> Batch:
+        """One batch when it has ended, in whichever way. `on_progress` gets the batch as it is each time it is asked
+        for.
+
+        Raises `TimedOut` after `timeout` seconds, and when the server is away for three minutes.
+        """
+        return await self._sender.wait(files.get_batch(batch_id), f"batch {batch_id}", timeout, on_progress)
 
     async def cancel(self, batch_id: str) -> Batch:
         """Cancel one batch; one that has ended raises `Conflict`."""

@@ -1,20 +1,33 @@
 """The connection pool of asynchronous code, with retries."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import httpx2
 import stamina
 
-from peltier_client.errors import PeltierError
+from peltier_client.errors import PeltierError, TimedOut
 from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
 from peltier_client.exchange.in_flight import AsyncRequestGate
+from peltier_client.exchange.patience import Patience
 from peltier_client.exchange.request import Page, Request
 from peltier_client.exchange.transfer import ReportedBody
 from peltier_client.protocol.session import TENANT_HEADER
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Page)
+
+
+class LongOperation(Protocol):
+    """A training or a batch."""
+
+    @property
+    def has_ended(self) -> bool: ...
+
+
+E = TypeVar("E", bound=LongOperation)
 
 
 class AsyncSender:
@@ -43,6 +56,35 @@ class AsyncSender:
             cursor = page.next_cursor
             if cursor is None:
                 return
+
+    async def wait(
+        self,
+        request: Request[E],
+        name: str,
+        timeout: float | None,  # noqa: ASYNC109 - the sync form too
+        on_progress: Callable[[E], object] | None = None,
+    ) -> E:
+        """The result of `request`, asked for again until it has ended. `name` is what is waited for; `on_progress` gets
+        each answer.
+
+        Raises `TimedOut` after `timeout` seconds, and when the server is away for three minutes.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        pace, patience = Patience(), Patience()
+        while True:
+            try:
+                found = await self.send(request)
+                if on_progress is not None:
+                    on_progress(found)
+                if found.has_ended:
+                    return found
+                patience.renew()
+                pause = pace.pause()
+            except PeltierError as error:
+                pause = patience.pause(error)
+            if end is not None and time.monotonic() + pause > end:
+                raise TimedOut(f"{name} has not ended within {timeout:g} s")
+            await asyncio.sleep(pause)
 
     async def open(self, request: Request[T]) -> tuple[httpx2.Response, T]:
         """A response whose body is not read yet, and the reader of its events; the caller closes the response."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from functools import partial
@@ -12,8 +11,9 @@ import httpx2
 
 from peltier_client.asynchronous.files import AsyncFiles
 from peltier_client.asynchronous.sender import AsyncSender
-from peltier_client.errors import PeltierError, TimedOut
-from peltier_client.exchange.training_events import EventReader, Patience
+from peltier_client.errors import PeltierError
+from peltier_client.exchange.patience import Patience
+from peltier_client.exchange.training_events import EventReader
 from peltier_client.protocol import Training, TrainingEvent, TrainingStatus
 from peltier_client.resources import trainings
 from peltier_client.resources.trainings import (
@@ -87,20 +87,7 @@ class AsyncTrainings:
 
         Raises `TimedOut` after `timeout` seconds, and when the server is away for three minutes.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        pace, patience = Patience(), Patience()
-        while True:
-            try:
-                training = await self.get(training_id)
-                if training.has_ended:
-                    return training
-                patience.renew()
-                pause = pace.pause()
-            except PeltierError as error:
-                pause = patience.pause(error)
-            if end is not None and time.monotonic() + pause > end:
-                raise TimedOut(f"training {training_id} has not ended within {timeout:g} s")
-            await asyncio.sleep(pause)
+        return await self._sender.wait(trainings.get_training(training_id), f"training {training_id}", timeout)
 
     def list(self, status: TrainingStatus | None = None) -> AsyncIterator[Training]:
         """Every training or those with a status, newest first, fetched page by page."""

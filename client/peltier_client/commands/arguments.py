@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from peltier_client.errors import (
     AdapterNotFound,
+    BatchNotFound,
     ConnectionFailed,
     Forbidden,
     InvalidInput,
@@ -82,6 +83,7 @@ _STEPS: Mapping[type[PeltierError], Callable[[PeltierError], str | None]] = {
     Forbidden: _get_the_scope,
     AdapterNotFound: lambda _: "see: peltier list",
     VersionNotFound: _list_versions,
+    BatchNotFound: lambda _: "see: peltier batches list",
     TrainingNotFound: lambda _: "see: peltier trainings list",
 }
 

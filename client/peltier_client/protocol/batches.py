@@ -10,6 +10,7 @@ BatchStatus = Literal[
     "validating", "in_progress", "finalizing", "completed", "failed", "cancelling", "cancelled", "expired"
 ]
 MAX_CUSTOM_ID_CHARS = 512
+_ENDED: frozenset[BatchStatus] = frozenset({"completed", "failed", "cancelled", "expired"})
 
 
 class BatchRequest(RequestModel):
@@ -70,6 +71,11 @@ class Batch(ResponseModel):
     cancelled_at: int | None = None
     request_counts: BatchCounts
     metadata: dict[str, str] | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.status in _ENDED
 
 
 class BatchList(OpenAIPage[Batch]):

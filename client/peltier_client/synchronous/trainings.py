@@ -10,8 +10,9 @@ from typing import Unpack
 
 import httpx2
 
-from peltier_client.errors import PeltierError, TimedOut
-from peltier_client.exchange.training_events import EventReader, Patience
+from peltier_client.errors import PeltierError
+from peltier_client.exchange.patience import Patience
+from peltier_client.exchange.training_events import EventReader
 from peltier_client.protocol import Training, TrainingEvent, TrainingStatus
 from peltier_client.resources import trainings
 from peltier_client.resources.trainings import (
@@ -87,20 +88,7 @@ class Trainings:
 
         Raises `TimedOut` after `timeout` seconds, and when the server is away for three minutes.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        pace, patience = Patience(), Patience()
-        while True:
-            try:
-                training = self.get(training_id)
-                if training.has_ended:
-                    return training
-                patience.renew()
-                pause = pace.pause()
-            except PeltierError as error:
-                pause = patience.pause(error)
-            if end is not None and time.monotonic() + pause > end:
-                raise TimedOut(f"training {training_id} has not ended within {timeout:g} s")
-            time.sleep(pause)
+        return self._sender.wait(trainings.get_training(training_id), f"training {training_id}", timeout)
 
     def list(self, status: TrainingStatus | None = None) -> Iterator[Training]:
         """Every training or those with a status, newest first, fetched page by page."""
