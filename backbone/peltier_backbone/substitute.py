@@ -9,13 +9,14 @@ sines. All of that is fixed: recorded outputs depend on it.
 """
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.checkpoint.config import Config
+from peltier_backbone.checkpoint.config import Config, EuroBertConfig
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.linear.linear import Linear, Map
 from peltier_backbone.model import Model, build_model
@@ -32,7 +33,10 @@ _READ_BY_MODEL = ("position_embeddings", "token_type_embeddings", "relative_atte
 
 @torch.inference_mode(mode=False)
 def build_substitute(config: Config, *, has_pooler: bool = True) -> Model:
-    """The substitute for a model of `config`. Only some checkpoints of encoders have a pooler."""
+    """The substitute for a model of `config`. Only some checkpoints of encoders have a pooler. Each head has its
+    own keys and values, because adapters change those of each head."""
+    if isinstance(config, EuroBertConfig):
+        config = replace(config, num_key_heads=config.num_heads)
     return build_model(config, _Weights(has_pooler), _Maps(), _Sines)
 
 

@@ -36,6 +36,7 @@ from peltier_adapters.importers.shared.parts import (
     unfold_prefix,
 )
 from peltier_adapters.importers.shared.scales import Factors, create_scale
+from peltier_adapters.importers.shared.shared_heads import num_sharing, repeat_heads, repeat_shared
 from peltier_adapters.spec.tasks import TaskType
 
 _WRAPPER = "base_model.model."
@@ -75,6 +76,7 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
     config.ignore("auto_mapping", *_NO_EFFECT)
     if backbone.config.family == "modernbert":
         _add_frozen_head(checkpoint, backbone)
+    repeat_shared(checkpoint, backbone.config)
     pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
     config.finish()
     places = find_sites(backbone.config)
@@ -175,7 +177,8 @@ def _fold_magnitudes(
         if place not in pairs:
             raise AdapterError(f"{rest.where}: {match[0]!r} is the magnitude of a map without LoRA")
         pair = pairs[place]
-        scale = _magnitude(rest, match[1], frozen[f"{match[1]}.weight"].float() + pair.scaled_b @ pair.a)
+        weight = repeat_heads(match[1], frozen[f"{match[1]}.weight"].float(), backbone.config)
+        scale = _magnitude(rest, match[1], weight + pair.scaled_b @ pair.a)
         pairs[place] = replace(pair, b=pair.b * scale[:, None])
         factors[place] = Factors(scale, of_input=False)
         if (own := frozen.get(f"{match[1]}.bias")) is not None:
@@ -272,13 +275,15 @@ def _vera(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Rea
             raise AdapterError(f"{rest.where}: VeRA adapts {match[1]!r}; {_supported(backbone.config)}")
         place = modules[match[1]]
         before, after = map_shape(place[0], backbone.config)
-        if a.shape[1] < before or len(b) < after:
+        own = after // num_sharing(match[1], backbone.config)
+        if a.shape[1] < before or len(b) < own:
             raise AdapterError(
                 f"{rest.where}: {shared[0]!r} has {a.shape[1]} columns and {shared[1]!r} {len(b)} rows; {match[1]!r} "
-                f"needs {before} and {after}"
+                f"needs {before} and {own}"
             )
         outer, inner = rest.take(match[0], after), rest.take(f"{match[1]}{_LAMBDA}d", rank)
-        pairs[place] = LoraPair(a[:, :before], outer[:, None] * b[:after] * inner)
+        up = repeat_heads(match[1], b[:own], backbone.config)
+        pairs[place] = LoraPair(a[:, :before], outer[:, None] * up * inner)
     return [create_lora(pairs, backbone.config)] if pairs else [], rest
 
 

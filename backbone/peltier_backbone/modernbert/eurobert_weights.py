@@ -5,8 +5,9 @@ import torch
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.checkpoint.eurobert_config import EuroBertConfig
 from peltier_backbone.checkpoint.weights import Weights
-from peltier_backbone.linear.linear import LinearKernel
+from peltier_backbone.linear.linear import Linear, LinearKernel
 from peltier_backbone.linear.norm import RMSNorm
+from peltier_backbone.linear.shared_heads import SharedHeads
 from peltier_backbone.linear.table import TableKernel
 from peltier_backbone.modernbert.layer import Layer, RotaryAttention
 from peltier_backbone.modernbert.modernbert import ModernBert
@@ -37,7 +38,7 @@ def _layer(weights: Weights, index: int, config: EuroBertConfig, kernel: LinearK
     attention = RotaryAttention(
         number=index,
         norm=_norm(weights, f"{name}.input_layernorm", config),
-        query_key_value=kernel(_query_key_value(weights, f"{name}.self_attn", config)),
+        query_key_value=_query_key_value(weights, f"{name}.self_attn", config, kernel),
         output=kernel(weights.take(f"{name}.self_attn.o_proj.weight", hidden, hidden)),
         local=False,
     )
@@ -54,14 +55,14 @@ def _layer(weights: Weights, index: int, config: EuroBertConfig, kernel: LinearK
     return Layer(attention, feed_forward)
 
 
-def _query_key_value(weights: Weights, name: str, config: EuroBertConfig) -> torch.Tensor:
-    """One map [3 * hidden, hidden]: the keys and values that some heads share are there once for each head, so that an
-    adapter may change those of one head."""
-    hidden, size, heads = config.hidden_size, config.head_size, config.num_key_heads
-    query = weights.take(f"{name}.q_proj.weight", hidden, hidden)
-    shared = [weights.take(f"{name}.{part}_proj.weight", heads * size, hidden) for part in ("k", "v")]
-    own = [x.reshape(heads, size, hidden).repeat_interleave(config.num_heads // heads, 0) for x in shared]
-    return torch.cat((query, *(x.reshape(hidden, hidden) for x in own)))
+def _query_key_value(weights: Weights, name: str, config: EuroBertConfig, kernel: LinearKernel) -> Linear:
+    """One map [3 * hidden, hidden]. Each head has its own keys and values after it, so an adapter may change those of
+    one head."""
+    hidden, shared = config.hidden_size, config.num_key_heads * config.head_size
+    sizes = (("q", hidden), ("k", shared), ("v", shared))
+    own = kernel(torch.cat([weights.take(f"{name}.{part}_proj.weight", size, hidden) for part, size in sizes]))
+    same = config.num_key_heads == config.num_heads
+    return own if same else SharedHeads(own, config.num_heads, config.num_key_heads)
 
 
 def _norm(weights: Weights, name: str, config: EuroBertConfig) -> RMSNorm:

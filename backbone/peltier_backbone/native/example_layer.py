@@ -22,13 +22,14 @@ _SITES = ("attention", "ffn")
 
 class Sizes(NamedTuple):
     """The sizes of a layer and a batch. Each of `groups` is a number of rows and the width of their bottleneck, 0 for
-    rows without an adapter."""
+    rows without an adapter. `sharing` neighbours among the heads share their keys and values."""
 
     lengths: Sequence[int]
     hidden: int
     heads: int
     inner: int
     groups: Sequence[tuple[int, int]]
+    sharing: int = 1
 
 
 class _Bottleneck(NamedTuple):
@@ -56,7 +57,9 @@ class ExampleLayer:
         self._sizes, hidden, inner = sizes, sizes.hidden, sizes.inner
         self._starts = list(accumulate(sizes.lengths, initial=0))
         self._x = draw(self._starts[-1], hidden).to(dtype)
-        shapes = ((3 * hidden, hidden), (hidden, hidden), (inner, hidden), (hidden, inner))
+        shapes = (
+            (hidden + 2 * hidden // sizes.sharing, hidden), (hidden, hidden), (inner, hidden), (hidden, inner),
+        )  # fmt: skip
         self._weights = [draw(*shape).to(dtype) for shape in shapes]
         self._biases = [draw(len(weight)) for weight in self._weights]
         self._norm = (draw(hidden) + 1).to(dtype), draw(hidden).to(dtype)
@@ -101,11 +104,12 @@ class ExampleLayer:
 
     def _attend(self, qkv: Tensor) -> Tensor:
         """Row by row, in float32, which is faster on a CPU than bfloat16."""
-        heads = qkv.float().view(len(qkv), 3, self._sizes.heads, -1).permute(1, 2, 0, 3)
+        lengths, num, sharing = list(self._sizes.lengths), self._sizes.heads, self._sizes.sharing
+        heads = qkv.float().view(len(qkv), num + 2 * num // sharing, -1).transpose(0, 1)
         rows = []
-        for piece in torch.split(heads, list(self._sizes.lengths), 2):
-            query, key, value = piece.unbind()
-            rows.append(F.scaled_dot_product_attention(query, key, value, scale=self._scale))
+        for piece in torch.split(heads, lengths, 1):
+            query, key, value = torch.split(piece, [num, num // sharing, num // sharing])
+            rows.append(F.scaled_dot_product_attention(query, key, value, scale=self._scale, enable_gqa=sharing > 1))
         return torch.cat(rows, 1).transpose(0, 1).flatten(1).to(qkv.dtype)
 
     def _adapt_and_norm(self, y: Tensor, residual: Tensor) -> Tensor:

@@ -131,13 +131,43 @@ static int end(const run *r, const stack_norm *n) {
     return 0;
 }
 
+/* Rows of queries of `heads` heads, and then of the keys and values of one in `group` heads. */
+typedef struct {
+    matrix x;
+    int64_t heads, size, group;
+} shared_heads;
+
+/* Head h of 2 * heads copies that of number h / group, which no earlier copy has replaced: the last head comes first. */
+static int repeat_share(const void *call, share rows) {
+    const shared_heads *c = call;
+    const size_t bytes = (size_t)c->size * (c->x.half ? 2 : 4);
+    for (int64_t row = rows.first; row < rows.last; row++)
+        for (int64_t h = 2 * c->heads - 1; h > 0; h--)
+            memcpy((void *)at(c->x, row, (c->heads + h) * c->size),
+                   at(c->x, row, (c->heads + h / c->group) * c->size), bytes);
+    return 0;
+}
+
+/* Queries, keys and values of each head, before adapters. Heads that share a key and a value get copies, as an adapter may
+ * change those of one head. */
+static int own_heads(const run *r, const layer *l, matrix query) {
+    const frozen_map *w = &l->query_key_value;
+    const int64_t heads = r->s->heads, size = r->s->size, outer = 3 * heads * size;
+    const int failed = apply(r, w, query, r->input, ACTIVATION_NONE);
+    if (w->outer == outer) return failed;
+    const shared_heads call = {query, heads, size, 2 * heads / (w->outer / size - heads)};
+    return failed | share_out(repeat_share, &call, r->c->tokens, r->c->tokens * outer >= ELEMENTS_WORTH_THREADS);
+}
+
 static int own_attention(const run *r, const layer *l, int64_t number) {
     const stack_call *c = r->c;
     const int64_t size = r->s->heads * r->s->size;
-    const matrix query = room_for(r, &l->query_key_value), keys = {at(query, 0, size), query.stride, query.half};
+    const matrix query = {r->room.data, 3 * size, r->room.half}, keys = {at(query, 0, size), query.stride, query.half};
     const placed_keys beside = {keys.data, at(keys, 0, size), keys.stride, r->s->size, keys.half};
     int failed = begin(r, &l->own_norm);
-    failed |= project(r, SITE_QUERY_KEY_VALUE, l->attention, &l->query_key_value, query, r->input);
+    failed |= own_heads(r, l, query);
+    failed |= adapt(
+        r, SITE_QUERY_KEY_VALUE, l->attention, query, r->input, (matrix){0}, l->query_key_value.inner);
     if (l->turns) {
         const rotate_call call = {query, l->turns, c->positions, c->tokens, 2 * r->s->heads, r->s->size};
         peltier_rotate(&call);

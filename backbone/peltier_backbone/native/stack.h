@@ -19,9 +19,10 @@ typedef struct {
     int64_t index;
 } stack_norm;
 
-/* An encoder's layer has no cross-attention: its `query` has no outputs. With `turns`, queries and keys turn by their
- * positions as in `peltier_rotate`. A `window` is as for `peltier_attend`,
- * and so are the queries and keys of distances. */
+/* An encoder's layer has no cross-attention: its `query` has no outputs. `query_key_value` gives the queries of all heads,
+ * then the keys, then the values: those of each head, or of fewer heads, of which neighbours share each. With `turns`,
+ * queries and keys turn by their positions as in `peltier_rotate`. A `window` is as for `peltier_attend`, and so are the
+ * queries and keys of distances. */
 typedef struct {
     stack_norm own_norm, cross_norm, feed_norm;
     frozen_map query_key_value, output, query, cross_output, expand, contract;

@@ -64,8 +64,8 @@ def _by_head(x: Tensor) -> Tensor:
 
 
 def _encode(library: Library) -> tuple[Tensor, Tensor]:
-    """The first two of four rows have one adapter, the third has another one."""
-    layer = ExampleLayer(Sizes([5, 3, 1, 4], _WIDTH, _HEADS, _INNER, [(2, 7), (1, 3), (1, 0)]))
+    """The first two of four rows have one adapter, the third has another one. Heads share keys and values."""
+    layer = ExampleLayer(Sizes([5, 3, 1, 4], _WIDTH, _HEADS, _INNER, [(2, 7), (1, 3), (1, 0)], sharing=_HEADS))
     return layer.by_library(library).run(), layer.by_torch()
 
 

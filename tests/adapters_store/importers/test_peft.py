@@ -10,9 +10,9 @@ from peltier_adapters.importers.shared.parts import prefix_width
 from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file, save_file
-from transformers import BertForSequenceClassification
+from transformers import BertForSequenceClassification, EuroBertForTokenClassification
 
-from tests.adapters_store.importers.conftest import TEXTS, SavePeft, served
+from tests.adapters_store.importers.conftest import TEXTS, SavePeft, outputs, served
 
 QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
 
@@ -205,3 +205,33 @@ def test_vera_is_a_lora_of_parts_of_its_shared_matrices(save_peft: SavePeft, ber
     save_file({n: t for n, t in tensors.items() if n != "base_model.vera_A"}, path / "adapter_model.safetensors")
     with pytest.raises(AdapterError, match="save the adapter with save_projection=True"):
         read_peft(path, bert)
+
+
+SHARED = "base_model.model.model.layers.1.self_attn"
+
+
+def test_keys_and_values_that_heads_share_are_adapted_for_all_of_them(
+    save_peft: SavePeft, eurobert: Backbone, eurobert_directory: Path
+) -> None:
+    """An imported LoRA of both answers as transformers' EuroBERT with the products in its narrow maps."""
+    torch.manual_seed(3)
+    model = EuroBertForTokenClassification.from_pretrained(eurobert_directory, num_labels=2).eval()
+    drawn = {f"base_model.model.classifier.{name}": one for name, one in model.classifier.state_dict().items()}
+    for part in ("k", "v"):
+        a, b = torch.randn(2, 48) / 7, torch.randn(24, 2)
+        drawn |= {f"{SHARED}.{part}_proj.lora_A.weight": a, f"{SHARED}.{part}_proj.lora_B.weight": b}
+        getattr(model.model.layers[1].self_attn, f"{part}_proj").weight.data += 2 * b @ a
+    path = save_peft(NO_LORA | drawn, task_type="TOKEN_CLS")
+    found = outputs(Import("peft", path, "imported"), eurobert)
+    for text, own in zip(TEXTS, found, strict=True):
+        with torch.inference_mode():
+            expected = model(torch.tensor([eurobert.tokenizer.encode(text).ids])).logits[0]
+        torch.testing.assert_close(own, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_shared_keys_of_another_number_are_refused(save_peft: SavePeft, eurobert: Backbone) -> None:
+    """The error names the tensor and the rows of the backbone's map."""
+    module = f"{SHARED}.k_proj"
+    tensors = {f"{module}.lora_A.weight": torch.ones(2, 48), f"{module}.lora_B.weight": torch.ones(48, 2)}
+    with pytest.raises(AdapterError, match=r"k_proj.lora_B.weight' has 48 rows; it must have 24"):
+        read_peft(save_peft(NO_LORA | tensors, task_type="TOKEN_CLS"), eurobert)

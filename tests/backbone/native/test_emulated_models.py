@@ -46,7 +46,7 @@ def _states(backbone: Backbone, texts: tuple[str, ...] = _TEXTS) -> list[Tensor]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("family", ["bert", "deberta", "modernbert", "t5"])
+@pytest.mark.parametrize("family", ["bert", "deberta", "eurobert", "modernbert", "t5"])
 @torch.inference_mode()
 def test_a_model_is_as_exact_as_by_torch(
     family: str, precision: str, emulated: str, request: pytest.FixtureRequest

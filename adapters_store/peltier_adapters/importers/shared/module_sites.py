@@ -109,12 +109,9 @@ def _rotary_bert(config: RotaryBertConfig) -> ModuleSites:
 
 
 def _eurobert(config: EuroBertConfig) -> ModuleSites:
-    """Omits keys and values that several heads share: their foreign adapter is narrower than the backbone's map."""
     projections: dict[str, ModuleSite] = {}
     norms = {"norm": 2 * config.num_layers}
-    targets = {"q": "query", "o": "attention_output"}
-    if config.num_key_heads == config.num_heads:
-        targets |= {"k": "key", "v": "value"}
+    targets = {"q": "query", "k": "key", "v": "value", "o": "attention_output"}
     for i in range(config.num_layers):
         layer = f"layers.{i}"
         projections |= {f"{layer}.self_attn.{short}_proj": (site, i) for short, site in targets.items()}

@@ -99,7 +99,20 @@ CASES: dict[str, tuple[str, Any]] = {
         "eurobert",
         LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "o_proj", "gate_proj", "up_proj"]),
     ),
-    "eurobert-lora-keys": ("eurobert", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["q_proj", "k_proj"])),
+    "eurobert-lora-keys": ("eurobert", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=[*_LLAMA, "down_proj"])),
+    "eurobert-dora-keys": (
+        "eurobert",
+        LoraConfig(task_type="TOKEN_CLS", r=4, use_dora=True, target_modules=["q_proj", "k_proj", "v_proj"]),
+    ),
+    "eurobert-vera-keys": ("eurobert", VeraConfig(task_type="TOKEN_CLS", r=6, target_modules=["k_proj", "up_proj"])),
+    "eurobert-ia3-keys": (
+        "eurobert",
+        IA3Config(
+            task_type="TOKEN_CLS",
+            target_modules=["k_proj", "v_proj", "down_proj"],
+            feedforward_modules=["down_proj"],
+        ),
+    ),
     "eurobert-lora-texts": ("eurobert", LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["q_proj"])),
     "gte-lora-tokens": ("gte", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=[*_LLAMA, "down_proj"])),
     "jina-lora-tokens": ("jina", LoraConfig(task_type="TOKEN_CLS", r=4, target_modules=["k_proj", "fc1", "fc2"])),
