@@ -1,6 +1,6 @@
-"""A trace of 16 small trainings on MiniLM: together together, in turns, and one after the other.
+"""A trace of 16 small trainings on MiniLM or another backbone: together, in turns, and one after the other.
 
-    .venv/bin/python benchmarks/shared_training.py --data DIR [--epochs 2]
+    .venv/bin/python benchmarks/shared_training.py --data DIR [--epochs 2] [--backbone examples/backbones/t5-mini]
 
 DIR holds `<task>/train.jsonl.gz`. Each way runs in a process of its own, which loads the backbone once. Times are CPU
 seconds of that process after this start. A training ends when its adapter is measured on its validation rows; reports,
@@ -71,10 +71,10 @@ def _swap(preset: tuple[str, Mapping[str, str]], rows: int) -> tuple[str, int, M
     return preset[0], rows, preset[1]
 
 
-def create_run(number: int, request: Request, root: Path, folder: Path, epochs: int) -> Run:
+def create_run(number: int, request: Request, given: argparse.Namespace, folder: Path) -> Run:
     """The run of a training, whose rows are written to `folder`."""
     source = TASKS[request.task]
-    path = root / request.task / "train.jsonl.gz"
+    path = given.data / request.task / "train.jsonl.gz"
     data = Data(path, path, source.columns, source.label)
     examples = list(read_labelled(data, source.type).train.examples)
     folder.mkdir()
@@ -88,11 +88,11 @@ def create_run(number: int, request: Request, root: Path, folder: Path, epochs: 
         task="toy",
         task_type=source.type,
         preset=request.preset,
-        backbone="minilm",
+        backbone=given.backbone,
         data=Data(*files, source.columns, source.label),
         output=folder / "adapter.safetensors",
         directory=folder / "run",
-        hyperparameters=Hyperparameters(seed=number, epochs=epochs),
+        hyperparameters=Hyperparameters(seed=number, epochs=given.epochs),
         overrides=request.overrides,
         device="cpu",
         threads=1,
@@ -102,7 +102,7 @@ def create_run(number: int, request: Request, root: Path, folder: Path, epochs: 
 def run_way(way: str, runs: Sequence[Run]) -> dict[str, Any]:
     """CPU seconds until each training ends, and the peak memory of this process."""
     together = SharedSteps()
-    together.load("minilm", device="cpu", dtype="float32")
+    together.load(runs[0].backbone, device="cpu", dtype="float32")
     if way == "in turns":
         shared_steps._PASS_TOKENS = 0  # no pass has the rows of two trainings
     ends, start = [0.0] * len(runs), time.process_time()
@@ -128,11 +128,12 @@ def _train(run: Run, member: Member) -> None:
     learned.learner.evaluate(learned.validation)
 
 
-def main(data: Path, epochs: int) -> None:
+def main(given: argparse.Namespace) -> None:
     """Run each way in a process of its own, and print the table."""
     table = Table("", "last, CPU s", "mean, CPU s", "peak MB")
     for way in WAYS:
-        command = [sys.executable, __file__, "--data", str(data), "--epochs", str(epochs), "--way", way]
+        options = ["--data", str(given.data), "--epochs", str(given.epochs), "--backbone", given.backbone]
+        command = [sys.executable, __file__, *options, "--way", way]
         output = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
         ).stdout
@@ -150,20 +151,24 @@ def _parse() -> argparse.Namespace:
     parser = create_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--backbone", default="minilm")
     parser.add_argument("--way", choices=WAYS)
-    return parser.parse_args()
+    found = parser.parse_args()
+    found.data = found.data.resolve()
+    if Path(found.backbone).is_dir():
+        found.backbone = str(Path(found.backbone).resolve())
+    return found
 
 
 if __name__ == "__main__":
     given = _parse()
     if given.way is None:
-        main(given.data.resolve(), given.epochs)
+        main(given)
     else:
         os.environ["HF_HUB_OFFLINE"] = "1"
         with tempfile.TemporaryDirectory() as folder:
             runs = [
-                create_run(number, one, given.data, Path(folder) / str(number), given.epochs)
-                for number, one in enumerate(list_trace())
+                create_run(number, one, given, Path(folder) / str(number)) for number, one in enumerate(list_trace())
             ]
             print(json.dumps(run_way(given.way, runs)))
             os.chdir("/")

@@ -22,6 +22,8 @@ def read_tokenizer(directory: Path) -> FastTokenizer:
     """The tokenizer of the checkpoint in `directory`: its `tokenizer.json`, else its vocabulary or SentencePiece model
     as transformers converts it, else the bytes of ByT5. Raises a `BackboneError`."""
     found = [name for name in _FILES if (directory / name).is_file()]
+    if len(found) > 1 and not (directory / "merges.txt").is_file():
+        found = [name for name in found if name != "vocab.json"]  # alone it is no tokenizer
     if not found and has_byte_tokenizer(directory):
         found = [BYTE_TOKENIZER_FILE]
     if not found:

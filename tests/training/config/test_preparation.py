@@ -192,9 +192,12 @@ def test_a_narrow_encoder_has_a_higher_rate(
     assert fill_in(run, bert.config, 200).learning_rate == pytest.approx(narrow)
 
 
-@pytest.mark.parametrize(("preset", "published", "narrow"), [("adamix", 5e-4, 3e-3), ("compacter", 3e-3, 1e-2)])
+@pytest.mark.parametrize(
+    ("preset", "published", "narrow"), [("adamix", 5e-4, 3e-3), ("compacter", 3e-3, 1e-2), ("full", 3e-4, 3e-4)]
+)
 def test_a_narrow_t5_has_a_higher_rate(make_run: MakeRun, t5: Backbone, preset: str, published: float, narrow: float):
-    """The papers' rate on T5s of their width, six times as much on narrower ones, but not raised beyond 1e-2."""
+    """The papers' rate on T5s of their width, six times as much for adapters of narrower ones, but not raised beyond
+    1e-2."""
     run = replace(make_run("text2text", preset=preset), hyperparameters=NOTHING)
     assert fill_in(run, replace(t5.config, hidden_size=512), 200).learning_rate == published
     assert fill_in(run, t5.config, 200).learning_rate == pytest.approx(narrow)

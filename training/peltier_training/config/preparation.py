@@ -36,8 +36,7 @@ _STEPS_PER_VALIDATION = 40
 _PATIENT_STEPS, _PATIENT_VALIDATIONS = 150, 2
 _WARMUP, _WARMUP_STEPS = 0.06, 30  # with `epochs` a fraction of all steps, without them a number
 _MIN_EVAL_ROWS = 500
-# The papers' narrowest encoder is BERT-base, and their narrowest T5 t5-small. Narrower ones learn little at their
-# learning rates.
+# The papers' narrowest encoder is BERT-base, and their narrowest T5 t5-small. Narrower ones learn less at their rates.
 _PUBLISHED_WIDTH, _PUBLISHED_T5_WIDTH = 768, 512
 _NARROW_FACTOR, _MAX_NARROW_RATE, _MAX_NARROW_T5_RATE = 6, 2e-3, 1e-2
 # Prefixes that label tokens learn nothing at 2e-3: UniPELT's F1 on WNUT-17 stays 0 with any number of rows.
@@ -148,16 +147,18 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
 
 def default_rate(preset: str, task_type: TaskType, config: BackboneConfig) -> float:
     """The published rate of the method. On a narrow encoder it is multiplied by six, up to 2e-3, or up to 1e-3 for
-    prefixes that label tokens, and on a narrow T5 up to 1e-2. A sparse embedding has at most 5e-4."""
+    prefixes that label tokens; for an adapter of a narrow T5 up to 1e-2. A sparse embedding has at most 5e-4."""
     method = find_method(preset)
     published = method.variant(config).learning_rate
     if task_type == "sparse-embedding":
         return min(published, _MAX_SPARSE_RATE)
     if config.hidden_size >= (_PUBLISHED_T5_WIDTH if config.generates else _PUBLISHED_WIDTH):
         return published
-    most = _MAX_NARROW_T5_RATE if config.generates else _MAX_NARROW_RATE
-    if task_type in TOKEN_TYPES and not isinstance(method, Baseline) and "prefix" in method.parts:
-        most = _MAX_PREFIXED_TOKEN_RATE
+    if config.generates:
+        most = published if isinstance(method, Baseline) else _MAX_NARROW_T5_RATE
+    else:
+        prefixed = not isinstance(method, Baseline) and "prefix" in method.parts
+        most = _MAX_PREFIXED_TOKEN_RATE if prefixed and task_type in TOKEN_TYPES else _MAX_NARROW_RATE
     return max(published, min(_NARROW_FACTOR * published, most))
 
 

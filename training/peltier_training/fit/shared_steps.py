@@ -4,10 +4,11 @@ Each training runs in a thread of its own, and one thread at a time has the turn
 its steps: when all trainings wait at a step, one pass computes the steps of all (`models/mixed_pass.py`), and one
 backward pass their gradients. Then each goes on with its own optimizer, schedule and order of rows.
 
-On a CPU a training ends with the weights that it has alone, to the last bit: frozen products and norms compute each row
-by itself, whatever an adapter adds is computed from tensors of the shapes that it has alone, and gradients are summed
-in the same order. The one exception is the activation of a backbone whose inner size is not a multiple of 16, because
-torch computes the last elements of a tensor, which fill no vector, by other instructions.
+On a CPU a training ends with the weights that it has alone, with one or two threads to the last bit: frozen products
+and norms compute each row by itself, whatever an adapter adds is computed from tensors of the shapes that it has alone,
+and gradients are summed in the same order. Only activations see the rows of all: torch computes the last elements of a
+tensor, or of a thread's part of it, which fill no vector, by other instructions. No part of published inner sizes,
+multiples of 32, has such a rest with one or two threads; with more threads a tensor may be divided by three.
 
 Whatever is global in the process, such as the current directory or torch's generator, is a training's own during its
 turn.
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -31,12 +32,14 @@ from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
-from peltier_training.models.mixed_pass import forward_together, write_together
+from peltier_training.models.mixed_pass import decode_together, forward_together
 from peltier_training.models.model import HeadedAdapter, TextAdapter, TrainableAdapter
 from peltier_training.models.stream import Stream
 
 # Tokens of a pass over the rows of several trainings, which keeps about 1 MB a token on MiniLM until its backward pass.
 _PASS_TOKENS = 1_024
+# A written token also has logits, their softmax and a gradient, each in float32 for the whole vocabulary.
+_TOKEN_BYTES, _WRITTEN_BYTES = 2**20, 3 * 4
 
 
 class Stopped(BaseException):
@@ -57,11 +60,13 @@ class Step:
     loss: Tensor | None = None
     error: Exception | None = None
 
-    @property
-    def num_tokens(self) -> int:
-        """Of all passes."""
+    @cached_property
+    def num_tokens(self) -> float:
+        """Of all passes. A written token counts as so many as need its memory."""
+        vocabulary = self.adapter.backbone.config.vocab_size
         written = 0 if self.targets is None else len(self.targets.ids)
-        return len(self.streams()) * (sum(map(len, self.rows)) + written)
+        own = sum(map(len, self.rows)) + written * (1 + vocabulary * _WRITTEN_BYTES / _TOKEN_BYTES)
+        return len(self.streams()) * own
 
     @property
     def first_block(self) -> int:
@@ -187,5 +192,5 @@ def _compute(passes: Sequence[Step], streams: Sequence[Stream]) -> list[Tensor]:
     rows = [step.rows for step in passes]
     texts = [step.targets for step in passes if step.targets is not None]
     if texts:
-        return write_together([cast(TextAdapter, step.adapter) for step in passes], rows, texts, streams)
+        return decode_together([cast(TextAdapter, step.adapter) for step in passes], rows, texts, streams)
     return forward_together([cast(HeadedAdapter, step.adapter) for step in passes], rows, streams)

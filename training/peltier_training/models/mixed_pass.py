@@ -108,7 +108,7 @@ def forward_together(
     return [one.finish(own, pack, states) for one, own, pack, states in members]
 
 
-def write_together(
+def decode_together(
     adapters: Sequence[TextAdapter],
     rows: Sequence[Sequence[Encoded]],
     targets: Sequence[Targets],
