@@ -132,6 +132,31 @@ _EUROBERT = {
     "tie_word_embeddings": False,
     "vocab_size": 128256,
 }
+_T5 = {
+    "architectures": ["T5ForConditionalGeneration"],
+    "d_kv": 64,
+    "d_model": 512,
+    "decoder_start_token_id": 0,
+    "dropout_rate": 0.1,
+    "eos_token_id": 1,
+    "initializer_factor": 1.0,
+    "is_encoder_decoder": True,
+    "layer_norm_epsilon": 1e-06,
+    "model_type": "t5",
+    "pad_token_id": 0,
+    "relative_attention_num_buckets": 32,
+    "use_cache": True,
+}
+_T5_GATED = {
+    **_T5,
+    "d_ff": 1024,
+    "feed_forward_proj": "gated-gelu",
+    "num_decoder_layers": 8,
+    "num_heads": 6,
+    "num_layers": 8,
+    "tie_word_embeddings": False,
+}
+
 CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
     "xlm-roberta-base": {
         **_BASE,
@@ -248,6 +273,39 @@ CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
         "num_attention_heads": 12,
     },
     "electra-base-generator": {**_ELECTRA, "architectures": ["ElectraForMaskedLM"], "embedding_size": 768},
+    "t5-small": {
+        **_T5,
+        "d_ff": 2048,
+        "n_positions": 512,
+        "num_heads": 8,
+        "num_layers": 6,
+        "output_past": True,
+        "vocab_size": 32128,
+    },
+    "google/t5-v1_1-small": {**_T5_GATED, "vocab_size": 32128},
+    "google/flan-t5-small": {**_T5_GATED, "n_positions": 512, "output_past": True, "vocab_size": 32128},
+    "google/t5-efficient-tiny": {
+        **_T5,
+        "d_ff": 1024,
+        "d_model": 256,
+        "feed_forward_proj": "relu",
+        "n_positions": 512,
+        "num_decoder_layers": 4,
+        "num_heads": 4,
+        "num_layers": 4,
+        "relative_attention_max_distance": 128,
+        "vocab_size": 32128,
+    },
+    "google/byt5-small": {
+        **_T5_GATED,
+        "d_ff": 3584,
+        "d_model": 1472,
+        "gradient_checkpointing": False,
+        "num_decoder_layers": 4,
+        "num_layers": 12,
+        "tokenizer_class": "ByT5Tokenizer",
+        "vocab_size": 384,
+    },
     "mt5-small": {
         "architectures": ["MT5ForConditionalGeneration"],
         "d_ff": 1024,

@@ -52,7 +52,9 @@ _PARSERS["eurobert"] = parse_eurobert
 _PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}
 # Families that look supported, and what no forward pass here computes.
 _REFUSED: Mapping[str, str] = {
-    "t5gemma": "its attention caps scores (attn_logit_softcapping), and a second norm ends each of its sub-layers"
+    "longt5": "its encoder attends to near tokens only, or to those and to sums of blocks (encoder_attention_type)",
+    "switch_transformers": "its feed-forward layers are mixtures of experts (num_experts)",
+    "t5gemma": "its attention caps scores (attn_logit_softcapping), and a second norm ends each of its sub-layers",
 }
 
 

@@ -102,6 +102,11 @@ def test_positions_of_a_family(family: str, first: int, longest: int):
         ({**NOMIC, "rope_scaling": {"type": "linear"}}, "factor of rope_scaling is None; it must be a positive number"),
         ({**NOMIC, "rope_theta": 0}, "rope_theta is 0; it must be a positive number"),
         ({"model_type": "bart"}, "model_type is 'bart'; a backbone is one of bert, roberta, xlm-roberta, "),
+        ({"model_type": "longt5"}, "model_type 'longt5' is not supported: its encoder attends to near tokens only"),
+        (
+            {"model_type": "switch_transformers"},
+            "'switch_transformers' is not supported: its feed-forward layers are mix",
+        ),
         ({"model_type": "t5gemma"}, "model_type 't5gemma' is not supported: its attention caps scores (attn_logit_"),
         ({"model_type": ["bert"]}, "model_type is ['bert']"),
         ({"model_type": None}, "model_type is None"),
