@@ -54,6 +54,11 @@ class Running:
         body = {"tasks": tasks, "input": text} | ({"parameters": parameters} if parameters else {})
         return await self.client.post("/v1/predict", json=body)
 
+    async def limit(self, **quotas: object) -> None:
+        """Sets the quotas of the default tenant."""
+        answer = await self.client.put("/v1/tenants/default", json=quotas)
+        assert answer.status_code == 200, answer.text
+
     async def scores(self, task: str, text: str) -> list[float]:
         """The scores of one text, in the manifest's order."""
         answer = await self.predict(task, text)

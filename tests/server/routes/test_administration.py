@@ -1,19 +1,34 @@
-"""Keys over HTTP, from the first one to the last."""
+"""Keys, tenants and the audit log over HTTP."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import httpx2
 import pytest
+from peltier_backbone.backbone import Backbone
 from peltier_client import cli
 from peltier_server.catalog.sync import _POLL_SECONDS
 
 from benchmarks.common.postgres_server import run_postgres
 from tests.server.conftest import Listen, Running, Serve, read_again
+
+UNLIMITED = {
+    "requests_per_second": None,
+    "tokens_per_second": None,
+    "max_concurrent_requests": None,
+    "max_stored_bytes": None,
+    "max_adapters": None,
+    "max_pinned_adapters": None,
+    "max_trainings": None,
+    "max_training_rows": None,
+    "max_training_minutes_per_day": None,
+    "weight": 1.0,
+}
 
 
 async def make(running: Running, *scopes: str, key: str | None = None, **given: object) -> httpx2.Response:
@@ -203,3 +218,196 @@ def test_the_command_line_makes_the_first_key(
         assert peltier("list")[0] == 0
         assert peltier("tenants", "set", "default", "--max-adapters", "3")[0] == 0
         assert peltier("tenants", "list")[0] == 0
+
+
+async def test_there_is_one_tenant_from_the_beginning(running: Running) -> None:
+    """Without any limits."""
+    (tenant,) = (await running.client.get("/v1/tenants")).json()["tenants"]
+    assert (tenant["name"], tenant["quotas"]) == ("default", UNLIMITED)
+
+
+async def test_a_tenant_is_made_once(running: Running) -> None:
+    """With the quotas that were asked for."""
+    made = await running.client.post("/v1/tenants", json={"name": "b", "quotas": {"max_adapters": 3}})
+    assert (made.status_code, made.json()["quotas"]) == (201, {**UNLIMITED, "max_adapters": 3})
+    assert (await running.client.get("/v1/tenants/b")).json() == made.json()
+    again = await running.client.post("/v1/tenants", json={"name": "b"})
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
+
+
+async def test_usage_stands_beside_quotas(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """What is stored, and what was taken of a rate that has a quota."""
+    assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
+
+    async def usage() -> dict[str, Any]:
+        answer = await running.client.get("/v1/tenants/default/usage")
+        assert answer.status_code == 200, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+    (adapter,) = (await running.client.get("/v1/adapters")).json()["adapters"]
+    stored = {"adapters": 1, "pinned_adapters": 0, "stored_bytes": adapter["latest"]["size_bytes"]}
+    assert await usage() == {"requests": None, "tokens": None, "concurrent_requests": 0, **stored}
+    await running.limit(requests_per_second=0.1, tokens_per_second=10)
+    assert (await usage())["requests"] == {"used": 0, "limit": 1, "seconds": 10}
+    answer = await running.predict("demo", "good")
+    after = await usage()
+    assert after["requests"]["used"] == 1
+    assert after["tokens"] == {"used": answer.json()["usage"]["tokens"], "limit": 100, "seconds": 10}
+    assert (await running.client.get("/v1/tenants/nobody/usage")).status_code == 404
+
+
+async def test_quotas_are_replaced_whole(running: Running) -> None:
+    """What is left out is no longer limited."""
+    await running.limit(max_adapters=3, tokens_per_second=0.5)
+    await running.limit(weight=2)
+    answer = await running.client.get("/v1/tenants/default")
+    assert answer.json()["quotas"] == {**UNLIMITED, "weight": 2.0}
+
+
+NO_QUOTAS = [
+    {"requests_per_second": 0},
+    {"requests_per_second": -1},
+    {"weight": 0},
+    {"weight": 101},
+    {"weight": None},
+    {"max_adapters": -1},
+    {"max_stored_bytes": 2**63},
+    {"max_adapters": 1.5},
+    {"requests": 5},
+]
+
+
+async def test_what_is_no_quota_is_refused(running: Running) -> None:
+    """And changes nothing."""
+    for quotas in NO_QUOTAS:
+        answer = await running.client.put("/v1/tenants/default", json=quotas)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), quotas
+        assert (await running.client.get("/v1/tenants/default")).json()["quotas"] == UNLIMITED
+
+
+async def test_infinity_is_no_quota(running: Running) -> None:
+    """JSON of some writers has it."""
+    headers = {"content-type": "application/json"}
+    for word in (b"Infinity", b"NaN", b"1e999"):
+        body = b'{"tokens_per_second": %s}' % word
+        answer = await running.client.put("/v1/tenants/default", content=body, headers=headers)
+        assert answer.status_code in (400, 422), answer.text
+
+
+async def test_unknown_tenants_are_not_found(running: Running) -> None:
+    """Neither to read nor to change."""
+    assert (await running.client.get("/v1/tenants/nobody")).status_code == 404
+    assert (await running.client.put("/v1/tenants/nobody", json={})).status_code == 404
+
+
+async def test_tenants_and_keys_are_listed_in_pages(serve: Serve) -> None:
+    """Tenants in order of name, keys oldest first; a cursor that leads nowhere is told."""
+    async with serve(admin_key="k" * 40) as running:
+        running.client.headers["authorization"] = f"Bearer {'k' * 40}"
+        for name in ("b", "c", "a"):
+            assert (await running.client.post("/v1/tenants", json={"name": name})).status_code == 201
+            body = {"tenant": name, "scopes": ["predict"]}
+            assert (await running.client.post("/v1/keys", json=body)).status_code == 201
+        for path, entries, key, names in (
+            ("/v1/tenants", "tenants", "name", ["a", "b", "c", "default"]),
+            ("/v1/keys", "keys", "tenant", ["b", "c", "a"]),
+        ):
+            found, cursor = [], ""
+            while cursor is not None:
+                page = (await running.client.get(path, params={"limit": 2, "cursor": cursor})).json()
+                assert len(page[entries]) <= 2
+                found += [one[key] for one in page[entries]]
+                cursor = page["next_cursor"]
+            assert found == names
+        assert (await running.client.get("/v1/keys", params={"cursor": "nobody"})).status_code == 404
+
+
+@pytest.fixture
+async def busy(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+    """A server on which everything that changes something has been called once."""
+    for seed in (0, 1):
+        await running.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
+    client, a = running.client, "/v1/adapters/a"
+    for call in (
+        client.put(f"{a}/aliases/live", json={"version": 1}),
+        client.put(f"{a}/aliases/live", json={"versions": {"1": 0.5, "2": 0.5}}),
+        client.post(f"{a}/aliases/live/rollback"),
+        client.delete(f"{a}/aliases/live"),
+        client.post(f"{a}/versions/1/deprecate", json={"reason": "old"}),
+        client.patch(a, json={"public": True}),
+        client.delete(f"{a}/versions/1"),
+        client.post(f"{a}/versions/1/undelete"),
+        client.delete(a),
+    ):
+        assert (await call).is_success
+    return running
+
+
+async def test_every_change_is_in_the_log_with_its_actor(busy: Running) -> None:
+    """Newest first; what failed or changed nothing is not there."""
+    await busy.client.delete("/v1/adapters/nope")
+    await busy.upload(b"nonsense")
+    records = (await busy.client.get("/v1/audit")).json()["records"]
+    assert [(record["action"], record["subject"]) for record in reversed(records)] == [
+        ("publish", "a@1"),
+        ("publish", "a@2"),
+        ("set_alias", "a@live"),
+        ("set_alias", "a@live"),
+        ("rollback_alias", "a@live"),
+        ("delete_alias", "a@live"),
+        ("deprecate", "a@1"),
+        ("set_public", "a"),
+        ("delete_version", "a@1"),
+        ("undelete", "a@1"),
+        ("delete_adapter", "a"),
+    ]
+    assert {record["actor"] for record in records} == {"local"}
+    assert {record["tenant"] for record in records} == {"default"}
+    assert records[-4]["detail"] == {"split": {"1": 0.5, "2": 0.5}}
+
+
+async def test_the_log_comes_in_pages(busy: Running) -> None:
+    """The cursor of one leads to the next; a tenant without records has none."""
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = (await busy.client.get("/v1/audit", params={"limit": 4, "cursor": cursor})).json()
+        seen += [record["id"] for record in page["records"]]
+        cursor = page["next_cursor"]
+    assert len(seen) == 11
+    assert seen == sorted(seen, reverse=True)
+    assert (await busy.client.get("/v1/audit", params={"tenant": "default", "limit": 50})).json()["next_cursor"] is None
+    assert (await busy.client.get("/v1/audit", params={"tenant": "other"})).json()["records"] == []
+
+
+async def test_the_log_is_filtered(busy: Running) -> None:
+    """By action, actor and time, also together, and page by page."""
+
+    async def ids(**query: object) -> list[int]:
+        answer = await busy.client.get("/v1/audit", params=query)
+        return [record["id"] for record in answer.json()["records"]]
+
+    records = (await busy.client.get("/v1/audit")).json()["records"]
+    set_aliases = [record["id"] for record in records if record["action"] == "set_alias"]
+    assert await ids(action="set_alias") == set_aliases
+    assert await ids(action="set_alias", limit=1, cursor=set_aliases[0]) == set_aliases[1:]
+    assert await ids(actor="local") == [record["id"] for record in records]
+    assert await ids(actor="key:nobody") == []
+    middle = records[4]
+    assert await ids(since=middle["at"]) == [record["id"] for record in records[:5]]
+    assert await ids(until=middle["at"]) == [record["id"] for record in records[5:]]
+    assert await ids(since=middle["at"], action="set_alias") == []
+
+
+WRONG_QUERIES = ["limit=0", "limit=x", "cursor=x", f"cursor={10**30}", "tenant=%00", "tenant=A%20B"]
+WRONG_QUERIES += ["actor=", "action=a%00", "since=yesterday", "until=2026-11-21T00:00:00"]
+
+
+async def test_wrong_queries_are_refused(running: Running) -> None:
+    """With a sentence."""
+    for query in WRONG_QUERIES:
+        answer = await running.client.get(f"/v1/audit?{query}")
+        assert answer.status_code == 422, query
+        assert answer.json()["error"]["message"], query
