@@ -6,7 +6,7 @@ import numpy
 import pytest
 from peltier_server.context import VersionLabels
 from peltier_server.metrics import series
-from peltier_server.metrics.drift import DriftMetrics, _index, stability_index
+from peltier_server.metrics.drift import DriftMetrics, _index, mean_distance, stability_index
 from peltier_server.metrics.series import VersionWindows, Window
 from prometheus_client import CollectorRegistry
 
@@ -28,6 +28,14 @@ def test_the_index_is_that_of_the_formula() -> None:
     expected = sum((a - b) * math.log(a / b) for a, b in zip(p, q, strict=True))
     assert stability_index({"a": 90, "b": 10}, {"a": 50, "b": 50}) == pytest.approx(expected)
     assert stability_index({"a": 90, "b": 10}, {"a": 900, "b": 100}) < 0.001
+
+
+def test_the_distance_is_that_of_mahalanobis() -> None:
+    """Of the means, by the pooled covariance. With few numbers of different size it is computed by hand."""
+    first = [bytes([10, 100]), bytes([20, 100]), bytes([10, 120]), bytes([20, 120])]
+    recent = [bytes([one[0] + 5, one[1]]) for one in first]
+    assert mean_distance(first, recent) == pytest.approx(25 / (8 * 25 / 6 + 1 / 12))
+    assert mean_distance(first, first) == 0.0
 
 
 def test_a_window_needs_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:

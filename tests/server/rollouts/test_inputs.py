@@ -8,7 +8,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_server.metrics.drift import CLEAR_DISTANCE, mean_distance
 from peltier_server.rollouts import rollouts
-from peltier_server.rollouts.answers import vectors_of
+from peltier_server.rollouts.inputs import vectors_of
 
 from tests.server.conftest import Serve
 
@@ -26,14 +26,6 @@ def test_a_vector_is_the_mean_of_its_tokens() -> None:
     assert vectors_of([windows(7, 7, 8)]) == [both]
     assert first.hex() == "ffff00ff00ffffff00000000ffff00ff0000ffff0000ff0000ff00ffff0000ff"
     assert vectors_of([]) == []
-
-
-def test_the_distance_is_that_of_mahalanobis() -> None:
-    """Of the means, by the pooled covariance. With few numbers of different size it is computed by hand."""
-    first = [bytes([10, 100]), bytes([20, 100]), bytes([10, 120]), bytes([20, 120])]
-    recent = [bytes([one[0] + 5, one[1]]) for one in first]
-    assert mean_distance(first, recent) == pytest.approx(25 / (8 * 25 / 6 + 1 / 12))
-    assert mean_distance(first, first) == 0.0
 
 
 def test_chance_is_no_clear_distance() -> None:
