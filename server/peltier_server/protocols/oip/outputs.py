@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -94,7 +93,10 @@ def choose_outputs(outputs: Sequence[Output], asked: InferRequest) -> list[tuple
 
 
 class InferAnswer:
-    """The tensors of `chosen` outputs for predictions, and the body of the answer in pieces."""
+    """The tensors of `chosen` outputs for predictions, and the body of the answer in pieces.
+
+    If `is_binary`, the tail is written first: the JSON has the bytes that each tensor took there.
+    """
 
     def __init__(
         self, chosen: Sequence[tuple[Output, bool]], predictions: Sequence[OnePrediction], head: dict[str, Any]
@@ -103,6 +105,8 @@ class InferAnswer:
         self._chosen = chosen
         self._rows = [one.model_dump() if isinstance(one, TextPrediction) else one for one in predictions]
         self._head = head
+        # Of each tensor in the tail.
+        self._num_bytes = [0] * len(chosen)
 
     @property
     def is_binary(self) -> bool:
@@ -116,7 +120,7 @@ class InferAnswer:
             tensor = OutputTensor(name=output.name, datatype=output.datatype, shape=output.shape(len(self._rows)))
             before = b"," if number else b""
             if binary:
-                size = {"binary_data_size": self._num_bytes(output)}
+                size = {"binary_data_size": self._num_bytes[number]}
                 yield before + to_json(tensor.model_copy(update={"parameters": size}))
             else:
                 yield before + to_json(tensor).removesuffix(b"}") + b',"data":['
@@ -126,9 +130,11 @@ class InferAnswer:
 
     def tail(self) -> Iterator[bytes]:
         """The bytes after the JSON."""
-        for output, binary in self._chosen:
-            if binary:
-                yield from (_to_bytes(output, output.read(row)) for row in self._rows)
+        for number, (output, binary) in enumerate(self._chosen):
+            for row in self._rows if binary else ():
+                piece = _to_bytes(output, output.read(row))
+                self._num_bytes[number] += len(piece)
+                yield piece
 
     def _values(self, output: Output) -> Iterator[bytes]:
         before = b""
@@ -138,15 +144,10 @@ class InferAnswer:
             yield before + (to_json(value) if output.width is None else to_json(value)[1:-1])
             before = b","
 
-    def _num_bytes(self, output: Output) -> int:
-        if output.datatype == "BYTES":
-            return sum(len(_to_bytes(output, output.read(row))) for row in self._rows)
-        return prod(output.shape(len(self._rows))) * _TYPES[output.datatype].itemsize
-
 
 def _to_bytes(output: Output, value: Any) -> bytes:
     if output.datatype == "BYTES":
-        text = str(value).encode()
+        text = value if isinstance(value, bytes) else str(value).encode()
         return len(text).to_bytes(4, "little") + text
     return np.asarray(value, _TYPES[output.datatype]).tobytes()
 
@@ -157,7 +158,7 @@ def _field(name: str, datatype: Datatype) -> Output:
 
 def _json(name: str) -> Output:
     """A list, whose length differs between rows, as a text in JSON."""
-    return Output(name, "BYTES", lambda found: to_json(found[name]).decode())
+    return Output(name, "BYTES", lambda found: to_json(found[name]))
 
 
 def _scores(task: TaskSpec) -> Output:

@@ -205,10 +205,10 @@ def _head(model: str, body: InferRequest, done: Prediction) -> dict[str, object]
 async def _response(request: Request, target: ResolvedTask, answer: InferAnswer, done: Prediction) -> Response:
     headers = truncation_header(done.opening.num_truncated)
     preparation, tenant = request.app.state.preparation, target.context.tenant
+    tail = await write_pieces(preparation, tenant, answer.tail(), done.max_bytes) if answer.is_binary else b""
     head = await write_pieces(preparation, tenant, answer.json(), done.max_bytes)
     if not answer.is_binary:
         return JSONBytes(head, headers)
-    tail = await write_pieces(preparation, tenant, answer.tail(), done.max_bytes)
     headers = {LENGTH_HEADER: str(len(head)), **headers}
     return Response(head + tail, media_type="application/octet-stream", headers=headers)
 

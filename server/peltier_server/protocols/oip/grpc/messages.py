@@ -122,7 +122,7 @@ def infer_call(request: proto.ModelInferRequest, seconds_left: float | None) -> 
 
 def read_infer(answer: AppAnswer) -> proto.ModelInferResponse:
     length = int(answer.headers.get(LENGTH_HEADER, len(answer.body)))
-    body, tail = json.loads(answer.body[:length]), answer.body[length:]
+    body, tail = json.loads(answer.body[:length]), memoryview(answer.body)[length:]
     response = proto.ModelInferResponse(
         model_name=body["model_name"], model_version=body["model_version"], id=body.get("id", "")
     )
@@ -132,7 +132,7 @@ def read_infer(answer: AppAnswer) -> proto.ModelInferResponse:
     for output in body["outputs"]:
         size = output["parameters"]["binary_data_size"]
         response.outputs.add(name=output["name"], datatype=output["datatype"], shape=output["shape"])
-        response.raw_output_contents.append(tail[start : start + size])
+        response.raw_output_contents.append(bytes(tail[start : start + size]))
         start += size
     return response
 
