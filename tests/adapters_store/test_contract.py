@@ -91,6 +91,10 @@ PRECISIONS += ("modernbert", "modernbert_bfloat16", "modernbert_int8", "mpnet", 
 PRECISIONS += ("deberta", "deberta_bfloat16", "deberta_int8")
 PRECISIONS += ("nomic_bert", "nomic_bert_bfloat16", "nomic_bert_int8")
 PRECISIONS += ("eurobert", "eurobert_bfloat16", "eurobert_int8")
+# NomicBERT has their forward pass.
+OTHER_PRECISIONS = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("gte_bfloat16", "gte_int8", "jina_bfloat16", "jina_int8")
+]
 
 
 def _presets(family: str) -> list[str]:
@@ -271,7 +275,7 @@ def _native(name: str, request: pytest.FixtureRequest) -> Backbone:
 
 
 @pytest.mark.usefixtures("level")
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", [*PRECISIONS, *OTHER_PRECISIONS])
 def test_batches_change_no_bit(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
 ):
@@ -326,7 +330,7 @@ def test_rows_of_one_text_share_without_native_kernels(
 
 
 @pytest.mark.usefixtures("level")
-@pytest.mark.parametrize("name", [*PRECISIONS, "t5_gated", *RELATIVES])
+@pytest.mark.parametrize("name", [*PRECISIONS, *OTHER_PRECISIONS, "t5_gated", *RELATIVES])
 def test_one_call_of_all_layers_agrees_with_torch(
     name: str,
     zoo: Callable[[Backbone], dict[str, Resident]],
