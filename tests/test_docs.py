@@ -33,6 +33,7 @@ PAGES = [
 RUN = {
     "README.md",
     "docs/quickstart.md",
+    "docs/guides/batches.md",
     "docs/guides/train.md",
     "docs/guides/trainings.md",
     "docs/guides/ranking.md",
