@@ -143,6 +143,11 @@ def print_result(
         for_people()
 
 
+def url_option(url: str) -> str:
+    """The option with the server's address for a command that an output names; empty for the default address."""
+    return "" if url == DEFAULT_URL else f" --url {url}"
+
+
 @contextmanager
 def connect(url: str, api_key: str | None) -> Iterator[Client]:
     """A client for one command. Its errors name the next step."""

@@ -5,11 +5,11 @@ import json as json_lines
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 
-from peltier_client.commands.arguments import ApiKey, Json, Url, connect, print_result
+from peltier_client.commands.arguments import ApiKey, Json, Url, connect, print_result, url_option
 from peltier_client.commands.tables import Heading, show, shown_minute
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
@@ -86,7 +86,7 @@ def cancel(batch_id: IdArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None,
     print_result(batch, f"{batch.id} is {batch.status}", json=json)
 
 
-def _endpoint(file: Path) -> Any:
+def _endpoint(file: Path) -> BatchEndpoint:
     """The endpoint of the first request, which is that of all."""
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
         first = lines.readline(_MAX_LINE_BYTES)
@@ -96,7 +96,7 @@ def _endpoint(file: Path) -> Any:
         raise InvalidInput(f"{file}, line 1: it must be a JSON object with custom_id, method, url and body") from None
     if url not in get_args(BatchEndpoint):
         raise InvalidInput(f"{file}, line 1: url is {url!r}; it must be one of {', '.join(get_args(BatchEndpoint))}")
-    return url
+    return cast(BatchEndpoint, url)
 
 
 def _finish(client: Client, batch_id: str, output: Path | None, url: str, *, json: bool) -> None:
@@ -104,8 +104,8 @@ def _finish(client: Client, batch_id: str, output: Path | None, url: str, *, jso
     try:
         batch = client.batches.wait(batch_id, on_progress=_Progress())
     except KeyboardInterrupt:
-        address = "" if url == DEFAULT_URL else f" --url {url}"
-        typer.echo(f"the batch goes on; get its answers with: peltier batches wait {batch_id}{address}", err=True)
+        command = f"peltier batches wait {batch_id}{url_option(url)}"
+        typer.echo(f"the batch goes on; get its answers with: {command}", err=True)
         raise
     results = [client.files.content(one) for one in (batch.output_file_id, batch.error_file_id) if one is not None]
     if output is not None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from peltier_client.commands.arguments import ApiKey, Json, Url, connect, print_result
+from peltier_client.commands.arguments import ApiKey, Json, Url, connect, print_result, url_option
 from peltier_client.commands.training_lines import follow, print_training, print_trainings
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import Training, TrainingStatus
@@ -40,7 +40,7 @@ def show_training(training_id: IdArgument, url: Url = DEFAULT_URL, api_key: ApiK
 def watch(training_id: IdArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Print what happens to a training until it has ended. Ctrl-C leaves it running."""
     with connect(url, api_key) as client:
-        training = succeeded(follow(client, training_id, _address(url)))
+        training = succeeded(follow(client, training_id, url_option(url)))
     print_result(training, lambda: print_training(training), json=json)
 
 
@@ -80,7 +80,3 @@ def _told(training: Training, done: str) -> str:
     if training.wish is not None:
         return f"{training.id} is {training.status}; it is {done} when its worker learns of it"
     return f"{training.id} is {training.status}"
-
-
-def _address(url: str) -> str:
-    return "" if url == DEFAULT_URL else f" --url {url}"
