@@ -12,6 +12,9 @@ from peltier_server.errors import STORE_GONE
 
 logger = logging.getLogger(__name__)
 
+# After a turn that found nothing.
+_PAUSE_SECONDS = 0.25
+
 
 class BackgroundTask:
     """One coroutine from `start` to `close`. Belongs to the event loop."""
@@ -33,8 +36,9 @@ class BackgroundTask:
 
 
 class QueueTask:
-    """Takes turns at a queue in the registry until one finds nothing: after each change of the registry (`wake`), and
-    after `idle_seconds` without one, because the lease of a replica that died ends without a change. Failures are
+    """Takes turns at a queue in the registry until one finds nothing: after changes of the registry (`wake`), and
+    after `idle_seconds` without one, because the lease of a replica that died ends without a change. Most changes are
+    of other things, such as uploads, so a quarter of a second passes after a turn that found nothing. Failures are
     logged as `failure`, and the next turn follows as if nothing had been found. Belongs to the event loop."""
 
     def __init__(self, take_turn: Callable[[], Awaitable[bool]], failure: str, idle_seconds: float) -> None:
@@ -69,6 +73,7 @@ class QueueTask:
             except Exception:
                 # Nothing else would notice if this task ended.
                 logger.exception("%s", self._failure)
+            await asyncio.sleep(_PAUSE_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._idle_seconds):
                     await self._changed.wait()
