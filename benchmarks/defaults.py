@@ -27,8 +27,8 @@ from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 
 FIRST_SEED = 0
-# Settings of a cell in the grid: two rates, two numbers of epochs and two poolings.
-WHOLE_GRID = 8
+# Settings of a cell in the grid: two rates, with two numbers of epochs and two poolings, or with 5,000 rows three and one.
+WHOLE_GRID = {200: 8, 1_000: 8, 5_000: 6}
 
 
 class Cell(NamedTuple):
@@ -117,7 +117,7 @@ def show_sweeps(grid: Grid) -> None:
     for cell, found in grid.items():
         tried = {setting: values[FIRST_SEED] for setting, values in found.items() if FIRST_SEED in values}
         default = tried.get(default_setting(cell))
-        if default is None or len(tried) <= WHOLE_GRID:
+        if default is None or len(tried) <= WHOLE_GRID.get(cell.size, math.inf):
             continue
         top = max(one.validation for one in tried.values())
         possible.append(max(one.test for one in tried.values()) - default.test)
