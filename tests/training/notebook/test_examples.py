@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,8 @@ def test_a_file_is_used_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ({"text": ["a"]}, "the examples are a dict; give a DataFrame"),
         ([("a", "b", "c")], "example 1 is ('a', 'b', 'c'); it must be a mapping, or a tuple of text, label"),
         ([ROWS[0], "a"], "example 2 is 'a'; it must be a mapping"),
+        ([("a", Decimal("1.5"))], "example 1 has Decimal('1.5') as 'label'; a value must be a text, a number, true or"),
+        ([{"text": date(2026, 1, 2), "label": 1}], "example 1 has datetime.date(2026, 1, 2) as 'text'; a value must"),
     ],
 )
 def test_other_examples_are_refused(examples: Any, sentence: str, tmp_path: Path) -> None:

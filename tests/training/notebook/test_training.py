@@ -10,6 +10,8 @@ from peltier_adapters.errors import ArtifactError
 from peltier_backbone.backbone import Backbone
 from peltier_training.errors import TrainingError
 
+from tests.support.server_process import Server
+
 SETTINGS = {"epochs": 1, "batch_size": 16, "max_length": 32, "rank": 2}
 
 
@@ -50,6 +52,25 @@ def test_it_measures_what_it_predicts(adapter: peltier.Adapter, rows: list[dict[
     labels = [answer["label"] for answer in adapter.predict([row["text"] for row in rows])]
     right = sum(label == row["label"] for label, row in zip(labels, rows, strict=True))
     assert adapter.evaluate(rows)["accuracy"] == pytest.approx(right / len(rows))
+
+
+def test_it_is_published_on_a_server(
+    adapter: peltier.Adapter, bert: Backbone, rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """As the next version, with its report, and live under the alias."""
+    server = Server(tmp_path / "log", "--backbone", bert.name, "--store", str(tmp_path / "store"))
+    try:
+        url = server.wait_until_ready().url
+        published = [adapter.publish(url, name=name, alias="production") for name in ("toy", "other")]
+        assert [(one.name, one.version) for one in published] == [("toy", 1), ("other", 1)]
+        stored = server.client.get("/v1/adapters/toy/versions/1/report").json()["report"]
+        assert adapter.report is not None
+        assert stored["resolved"] == json.loads(adapter.report)["resolved"]
+        texts = [row["text"] for row in rows[:3]]
+        answered = server.client.post("/v1/tasks/other@production/predict", json={"inputs": texts}).json()
+        assert [one["label"] for one in answered["predictions"]] == [one["label"] for one in adapter.predict(texts)]
+    finally:
+        server.end()
 
 
 def test_it_shows_itself(adapter: peltier.Adapter) -> None:
@@ -120,3 +141,24 @@ def test_another_backbone_is_refused(adapter: peltier.Adapter, roberta: Backbone
     path = adapter.save(tmp_path / "toy.safetensors")
     with pytest.raises(ArtifactError):
         peltier.load(path, backbone=roberta.name, device="cpu")
+
+
+def test_a_budget_of_steps_ends_a_training(rows: list[dict[str, Any]], bert: Backbone) -> None:
+    """The report has the reason, and the rate that the multiplier gives."""
+    settings, found = SETTINGS | {"epochs": 50}, []
+    for multiplier in (1.0, 0.5):
+        trained = peltier.train(
+            rows, task="toy", preset="lora", settings=settings, learning_rate_multiplier=multiplier,
+            budget={"steps": 4}, backbone=bert.name, device="cpu",
+        )  # fmt: skip
+        assert trained.report is not None
+        found.append(json.loads(trained.report))
+    assert [one["resolved"]["steps"] for one in found] == [4, 4]
+    whole, half = (one["training"]["hyperparameters"]["learning_rate"] for one in found)
+    assert half == pytest.approx(whole / 2)
+
+
+def test_a_budget_of_steps_and_minutes_is_refused(rows: list[dict[str, Any]], bert: Backbone) -> None:
+    """As the service refuses it."""
+    with pytest.raises(TrainingError, match="the budget has steps and minutes; it has one of them"):
+        peltier.train(rows, task="toy", budget={"steps": 4, "minutes": 1}, backbone=bert.name, device="cpu")

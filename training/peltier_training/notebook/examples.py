@@ -19,6 +19,9 @@ class DataFrame(Protocol):
     def __getitem__(self, name: str, /) -> Any: ...
 
 
+# The types of missing values in pandas, which need not be installed.
+_MISSING = ("NAType", "NaTType")
+
 Examples = Path | str | DataFrame | Iterable[Mapping[str, Any]] | Iterable[tuple[Any, ...]]
 
 
@@ -31,7 +34,7 @@ def write_rows(examples: Examples, path: Path, columns: Sequence[str]) -> Path:
         return Path(examples).resolve()
     with path.open("w") as file:
         for number, row in enumerate(_rows(examples), 1):
-            print(json.dumps(_values(row, columns, number), ensure_ascii=False), file=file)
+            file.write(_line(_values(row, columns, number), number))
     return path
 
 
@@ -55,8 +58,28 @@ def _values(row: Any, columns: Sequence[str], number: int) -> dict[str, Any]:
     raise TrainingError(f"example {number} is {shown(row)}; it must be a mapping, or a tuple of {', '.join(columns)}")
 
 
+def _line(values: Mapping[str, Any], number: int) -> str:
+    try:
+        return json.dumps(values, ensure_ascii=False) + "\n"
+    except TypeError:
+        name, value = next((name, value) for name, value in values.items() if not _is_json(value))
+        raise TrainingError(
+            f"example {number} has {shown(value)} as {name!r}; a value must be a text, a number, true or false, or a "
+            "list of these"
+        ) from None
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
 def _plain(value: Any) -> Any:
     """The value for JSON: numpy's numbers and arrays as Python's, and a missing value of a DataFrame as null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
-    return None if isinstance(value, float) and math.isnan(value) else value
+    is_missing = type(value).__name__ in _MISSING or (isinstance(value, float) and math.isnan(value))
+    return None if is_missing else value

@@ -14,6 +14,7 @@ from peltier_training.config.preparation import prepare
 from peltier_training.notebook.adapter import Adapter
 from peltier_training.notebook.examples import Examples, write_rows
 from peltier_training.report.page import report_paths
+from peltier_training.service.budget import Deadline, within_steps
 from peltier_training.service.preflight import Preflight
 from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining, create_run
 from peltier_training.service.split import split_file
@@ -28,7 +29,10 @@ def train(  # noqa: PLR0913 - what a training is
     validation: Examples | None = None,
     validation_share: float = DEFAULT_SHARE,
     preset: str | None = None,
+    recipe: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    learning_rate_multiplier: float | None = None,
+    budget: Mapping[str, float] | None = None,
     backbone: str = "minilm",
     seed: int = 0,
     text_columns: Sequence[str] | None = None,
@@ -40,8 +44,9 @@ def train(  # noqa: PLR0913 - what a training is
 
     Examples are a DataFrame of pandas or polars, a `datasets.Dataset`, mappings, tuples of the texts and the label, or
     the name of a file. Without `validation`, `validation_share` of them choose the best epoch. `preset` is a method
-    (default: compacter), and `settings` are its settings and the hyper-parameters, as in `POST /v1/trainings`. The
-    current directory stays as it is, and nothing is written into it. The progress is written to stderr.
+    (default: compacter), and `settings` are its settings and the hyper-parameters, as in `POST /v1/trainings`. A
+    `budget`, {"steps": 500} or {"minutes": 5}, ends the training earlier. The current directory stays as it is, and
+    nothing is written into it. The progress is written to stderr.
 
     Raises a `TrainingError` of one sentence for examples or settings that cannot be used, and if training diverges.
     """
@@ -49,7 +54,10 @@ def train(  # noqa: PLR0913 - what a training is
         "task": task,
         "task_type": task_type,
         "preset": preset,
+        "recipe": recipe,
         "settings": dict(settings or {}),
+        "learning_rate_multiplier": learning_rate_multiplier,
+        "budget": budget,
         "validation_share": validation_share,
         "seed": seed,
         "text_columns": text_columns,
@@ -73,11 +81,14 @@ def _train(request: RequestedTraining, machine: Machine, rows: Path, validation:
     data = request.data(rows, validation or rows)
     if validation is None:
         data = split_file(data, request.task_type, request.validation_share, request.seed)
-    prepared = prepare(create_run(request, data, machine))
+    asked = create_run(request, data, machine)
+    prepared = within_steps(asked, prepare(asked), request.budget.steps)
     preflight = Preflight(prepared, None)
     preflight.check()
-    finish(learn(prepared))
     run = prepared.run
+    deadline = Deadline(run, request.budget, spent=0.0)
+    learned = learn(prepared, [deadline])
+    finish(replace(learned, history=deadline.explain(learned.history)))
     report, page = (path.read_bytes() for path in report_paths(run.output))
     trained = Adapter(run.output.read_bytes(), run.backbone, run.device)
     return replace(trained, report=report, page=page, preflight=preflight.report())

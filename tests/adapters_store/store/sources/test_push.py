@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import peltier
 import pytest
 from huggingface_hub import ModelCard
 from peltier_adapters.errors import AdapterError
@@ -34,6 +35,20 @@ def test_a_repository_gets_the_artifact_and_its_card(hub: Hub, artifact: Path, m
     files = repository.commits[repository.branches["main"]]
     assert files["demo.safetensors"] == artifact.read_bytes()
     assert ModelCard(files["README.md"].decode()).data.library_name == "peltier"
+
+
+def test_an_adapter_in_python_is_pushed_with_its_card(
+    hub: Hub, artifact: Path, bert: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its file would be."""
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    address = peltier.load(artifact, backbone=bert.name, device="cpu").push("hf://acme/demo", private=True)
+    repository = hub.repositories["acme/demo"]
+    assert repository.is_private
+    assert address == f"hf://acme/demo@{repository.branches['main']}"
+    files = repository.commits[repository.branches["main"]]
+    assert files["demo.safetensors"] == artifact.read_bytes()
+    assert "README.md" in files
 
 
 def test_a_branch_is_made_and_a_card_is_left_alone(hub: Hub, artifact: Path) -> None:
