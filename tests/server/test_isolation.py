@@ -6,7 +6,6 @@ the two must be the same byte for byte once the name is.
 
 import asyncio
 import json
-import statistics
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -381,15 +380,15 @@ async def test_anothers_quota_is_no_ones_business(street: Street) -> None:
 
 
 async def test_existing_takes_as_long_as_missing(street: Street) -> None:
-    """Neither reads the store, a manifest or the queue: medians of many differ by less than noise allows to call."""
+    """Neither reads the store, a manifest or the queue: the least CPU time of many differs by less than noise."""
     times: dict[str, list[float]] = {PRIVATE: [], MISSING: []}
     for _ in range(60):
         for name, taken in times.items():
-            started = time.perf_counter()
+            started = time.process_time()
             await street.ask("b", "POST", f"/v1/tasks/a:{name}/predict", {"inputs": "good"})
-            taken.append(time.perf_counter() - started)
+            taken.append(time.process_time() - started)
             await asyncio.sleep(0)
-    private, missing = (statistics.median(taken) for taken in times.values())
+    private, missing = (min(taken) for taken in times.values())
     assert abs(private - missing) < 0.5 * max(private, missing)
 
 

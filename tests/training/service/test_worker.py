@@ -16,6 +16,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
 from peltier_store.registry import RegistryError, StoredTraining
 from peltier_store.registry.tables import TrainingRow
+from peltier_store.registry.training_holder import claim
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.service import examples, worker
 from peltier_training.service.child import Children
@@ -234,14 +235,14 @@ async def test_a_worker_that_lost_its_lease_stores_nothing(queue: Queue, make_wo
 
 
 async def take_over(queue: Queue, training: StoredTraining, name: str) -> None:
-    """Have another worker claim a training whose lease has expired."""
+    """Have another worker claim a training whose lease has expired, before its holder can renew it."""
 
-    def expire(writing: WriteTransaction) -> None:
+    def claim_expired(writing: WriteTransaction) -> StoredTraining | None:
         row = update(TrainingRow).where(TrainingRow.id == training.id)
         writing.connection.execute(row.values(lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+        return claim(writing, name)
 
-    await queue.registry._transactions.write("", expire)
-    claimed = await queue.registry.trainings.claim(name)
+    claimed = await queue.registry._transactions.write("", claim_expired)
     assert claimed is not None
     assert claimed.id == training.id
 
