@@ -4,9 +4,8 @@
 #include "kernels.h"
 #include "threads.h"
 
-static matrix moved(matrix m, int64_t row, int64_t column) {
-    return (matrix){at(m, row, column), m.stride, m.half};
-}
+/* The number of queries with a window that are computed at a time: with more, each would have more keys outside its own. */
+#define NEAR 48
 
 /* The op of a group's program at the place of prefixes, or NULL if it has no prefix. */
 static const op *prefix_of(int64_t place, const group *g) {
@@ -56,14 +55,12 @@ static head head_of(const attend_call *c, const group *g, int64_t number, int64_
     return h;
 }
 
-/* The block of queries of h that begins at `first`, and the keys that any of these queries sees. */
-static head block_of(const head *h, int64_t first, int64_t window) {
-    const int64_t last = first + QUERIES < h->tokens ? first + QUERIES : h->tokens;
-    const int64_t low = first > window ? first - window : 0, high = last + window < h->seen ? last + window : h->seen;
-    head own = *h;
-    own.query = moved(h->query, first, 0), own.context = moved(h->context, first, 0);
-    own.key = moved(h->key, low, 0), own.value = moved(h->value, low, 0);
-    own.tokens = last - first, own.seen = high - low, own.window = window, own.offset = first - low;
+/* The queries of h from number `first` on, at most NEAR, and the keys that any of them sees. */
+static head near_from(const head *h, int64_t first, int64_t window) {
+    head own = queries_from(h, first, NEAR);
+    const int64_t last = first + own.tokens, low = first > window ? first - window : 0;
+    own.seen = (last + window < h->seen ? last + window : h->seen) - low;
+    own.key = moved(h->key, low, 0), own.value = moved(h->value, low, 0), own.offset -= low, own.window = window;
     return own;
 }
 
@@ -75,15 +72,15 @@ static void attend_near(const job *j, const head *h, scratch s) {
         j->attend(h, s, scale);
         return;
     }
-    for (int64_t first = 0; first < h->tokens; first += QUERIES) {
-        const head own = block_of(h, first, window);
+    for (int64_t first = 0; first < h->tokens; first += NEAR) {
+        const head own = near_from(h, first, window);
         j->attend(&own, s, scale);
     }
 }
 
 /* The largest number of keys, without those of a prefix, that a block of queries sees. */
 static int64_t num_seen(int64_t keys, int64_t window) {
-    return window && keys > 2 * window + QUERIES ? 2 * window + QUERIES : keys;
+    return window && keys > 2 * window + NEAR ? 2 * window + NEAR : keys;
 }
 
 /* The items are the heads of all rows. */

@@ -8,41 +8,63 @@
 #include "softmax.h"
 #include "tiles.h"
 
-/* The number of queries that are computed at a time, so that their logits stay in the cache. */
-#define QUERIES 64
+/* The numbers of queries and of keys that are computed at a time, so that their logits stay in the cache (Dao et al.
+ * 2022). */
+#define QUERIES 96
+#define KEYS 512
 
 /* One head of one row. It has `prefix` keys, which are multiplied by `gate`, then `seen` keys of the row; its values
- * likewise. A bias has a row for each query and an element for each of the `seen` keys; its data are NULL if there is
- * none. If `window` is not 0, query q sees the whole prefix and the other keys whose numbers differ from q + `offset`
- * by at most `window`. Queries and keys of distances are columns, that of distance 0 at the address; their data are NULL if
- * there are none. */
+ * likewise. Query q stands at the key q + `offset` of the row. A bias has a row for each query and an element for each of
+ * the `seen` keys; its data are NULL if there is none. If `window` is not 0, a query sees the whole prefix and the other
+ * keys that are at most `window` from its own. Queries and keys of distances are columns, that of distance 0 at the
+ * address; their data are NULL if there are none. */
 typedef struct {
     matrix distance_queries, distance_keys, query, key, value, prefix_key, prefix_value, context, bias;
     int64_t tokens, seen, prefix, size, window, offset;
     float gate;
 } head;
 
-/* The buffers for one head, in one allocation that begins with `keys`. `shares` has the softmax in bfloat16. With
- * distances, `tokens` has QUERIES queries or keys, and `near` their products with distances. */
+/* The buffers for one head, in one allocation that begins with `keys`: its keys, in blocks, and values, then of QUERIES
+ * queries themselves, logits, the softmax in bfloat16 (`shares`), and results of the blocks of keys so far, their largest
+ * logits and their sums. With distances, `tokens` has QUERIES queries or keys, and `near` their products with distances. */
 typedef struct {
-    float *keys, *values, *queries, *logits, *scales;
-    void *shares;
-    float *tokens, *near;
+    float *keys, *values, *queries, *logits, *shares, *context, *scales, *largest, *sums, *tokens, *near;
 } scratch;
+
+INLINE matrix moved(matrix m, int64_t row, int64_t column) {
+    return (matrix){at(m, row, column), m.stride, m.half};
+}
 
 static int64_t padded(int64_t count) {
     return (count + LANES - 1) / LANES * LANES;
 }
 
+/* The elements from one line of a block of `keys` keys, or less, to the next: an odd number of lines of the cache. Lines at
+ * even distances would share few places in it. */
+static int64_t stride_of(int64_t keys) {
+    const int64_t count = keys < KEYS ? keys : KEYS;
+    return ((count + LINE_FLOATS - 1) / LINE_FLOATS | 1) * LINE_FLOATS;
+}
+
 /* The buffers for heads of `size` elements with at most `keys` keys. Without memory, `keys` of the result is NULL. */
 static scratch new_scratch(int64_t keys, int64_t size, int distances) {
-    const int64_t most = padded(keys), wide = padded(size + LANES), near = most + QUERIES + 2 * LANES;
-    const int64_t plain = 2 * most * wide + QUERIES * (2 * most + wide + 1);
-    float *memory = new_floats(plain + (distances ? QUERIES * (wide + near) : 0));
-    if (!memory) return (scratch){0};
-    float *queries = memory + 2 * most * wide, *logits = queries + QUERIES * wide, *scales = logits + QUERIES * most;
-    float *tokens = memory + plain;
-    return (scratch){memory, memory + most * wide, queries, logits, scales, scales + QUERIES, tokens, tokens + QUERIES * wide};
+    const int64_t stride = stride_of(keys), wide = padded(size + LANES), blocks = (keys + KEYS - 1) / KEYS;
+    const int64_t near = distances ? padded(stride + QUERIES) + LANES : 0;
+    scratch s = {0};
+    const struct {
+        float **buffer;
+        int64_t count;
+    } parts[] = {
+        {&s.keys, blocks * padded(size) * stride}, {&s.values, padded(keys + LINE_FLOATS) * wide},
+        {&s.queries, QUERIES * wide}, {&s.logits, QUERIES * stride}, {&s.shares, QUERIES * stride / 2},
+        {&s.context, QUERIES * wide}, {&s.scales, QUERIES}, {&s.largest, QUERIES}, {&s.sums, QUERIES},
+        {&s.tokens, near ? QUERIES * wide : 0}, {&s.near, QUERIES * near}};
+    const int64_t count = sizeof parts / sizeof *parts;
+    int64_t total = 0;
+    for (int64_t i = 0; i < count; i++) total += parts[i].count;
+    float *next = new_floats(total);
+    for (int64_t i = 0; next && i < count; next += parts[i++].count) *parts[i].buffer = next;
+    return s;
 }
 
 /* Loads elements of a token of one head, and prefetches those of the next head, which follow them. Tokens are too far
@@ -74,14 +96,19 @@ INLINE void store_square(float *to, int64_t stride, lanes square[LANES]) {
     for (int64_t i = 0; i < LANES; i++) store(to + i * stride, 0, LANES, square[i]);
 }
 
-/* Writes the keys as columns, [padded size, padded keys], with zeros after the last key. */
+/* The place of a key's column: blocks of KEYS columns follow each other. */
+INLINE float *column_of(float *to, const head *h, int64_t key, int64_t stride) {
+    return to + key / KEYS * padded(h->size) * stride + key % KEYS;
+}
+
+/* Writes the keys as columns, [blocks, padded size, stride], with zeros after the last key. */
 static void transpose(float *to, const head *h) {
-    const int64_t keys = h->prefix + h->seen, stride = padded(keys);
+    const int64_t keys = h->prefix + h->seen, stride = stride_of(keys);
     for (int64_t first = 0; first < keys; first += LANES)
         for (int64_t d = 0; d < h->size; d += LANES) {
             lanes square[LANES];
             for (int64_t i = 0; i < LANES; i++) square[i] = load_key(h, h->prefix_key, h->key, first + i, d);
-            store_square(to + d * stride + first, stride, square);
+            store_square(column_of(to, h, first, stride) + d * stride, stride, square);
         }
 }
 
@@ -111,19 +138,19 @@ static matrix multiply_distances(const head *h, scratch s, matrix x, int64_t row
     return near;
 }
 
-static matrix copy_tokens(const head *h, scratch s, matrix from, int64_t first, int64_t count, float scale) {
+static matrix copy_tokens(const head *h, scratch s, matrix from, int64_t count, float scale) {
     const matrix tokens = {s.tokens, h->size, 0};
-    copy_rows(tokens, (matrix){at(from, first, 0), from.stride, from.half}, count, h->size, scale);
+    copy_rows(tokens, from, count, h->size, scale);
     return tokens;
 }
 
-/* Adds the products of `count` queries with the keys of distances to `logits`. */
-static void add_distance_keys(const head *h, scratch s, matrix logits, int64_t first, int64_t count, float scale) {
-    const matrix queries = copy_tokens(h, s, h->query, first, count, scale);
-    const matrix near =
-        multiply_distances(h, s, queries, count, h->distance_keys, 1 - first - count, h->seen + count - 1);
-    for (int64_t q = 0; q < count; q++)
-        add_line((float *)at(logits, q, h->prefix), at(near, q, count - 1 - q), h->seen);
+/* Adds the products of the queries with the keys of distances to `logits`. */
+static void add_distance_keys(const head *h, scratch s, matrix logits, float scale) {
+    const matrix queries = copy_tokens(h, s, h->query, h->tokens, scale);
+    const int64_t nearest = 1 - h->offset - h->tokens, count = h->seen + h->tokens - 1;
+    const matrix near = multiply_distances(h, s, queries, h->tokens, h->distance_keys, nearest, count);
+    for (int64_t q = 0; q < h->tokens; q++)
+        add_line((float *)at(logits, q, h->prefix), at(near, q, h->tokens - 1 - q), h->seen);
 }
 
 /* Adds the products `near` of LANES keys or less from number `key` on to the logits of LANES queries or less. */
@@ -138,16 +165,16 @@ INLINE void add_square(matrix logits, matrix near, int64_t queries, int64_t keys
     }
 }
 
-/* Adds the products of keys with the queries of distances to the logits of `count` queries. */
-static void add_distance_queries(const head *h, scratch s, matrix logits, int64_t first, int64_t count, float scale) {
+/* Adds the products of keys with the queries of distances to the logits of the queries. */
+static void add_distance_queries(const head *h, scratch s, matrix logits, float scale) {
     for (int64_t start = 0; start < h->seen; start += QUERIES) {
         const int64_t keys = h->seen - start < QUERIES ? h->seen - start : QUERIES;
-        const matrix tokens = copy_tokens(h, s, h->key, start, keys, scale);
-        const matrix near =
-            multiply_distances(h, s, tokens, keys, h->distance_queries, first - start - keys + 1, count + keys - 1);
-        const matrix own = {at(logits, 0, h->prefix + start), logits.stride, 0};
+        const matrix tokens = copy_tokens(h, s, moved(h->key, start, 0), keys, scale);
+        const int64_t nearest = h->offset - start - keys + 1, count = h->tokens + keys - 1;
+        const matrix near = multiply_distances(h, s, tokens, keys, h->distance_queries, nearest, count);
+        const matrix own = moved(logits, 0, h->prefix + start);
         for (int64_t key = 0; key < keys; key += LANES)
-            for (int64_t query = 0; query < count; query += LANES) add_square(own, near, count, keys, query, key);
+            for (int64_t query = 0; query < h->tokens; query += LANES) add_square(own, near, h->tokens, keys, query, key);
     }
 }
 
@@ -159,7 +186,7 @@ static void hide_far(float *logits, const head *h, int64_t query) {
 }
 
 /* The two products of a head, and the softmax between them: `find` computes logits from queries and keys, `mix` the
- * context from the softmax and values. */
+ * context from the softmax and values. Both have the weight of the first block of keys. */
 typedef struct {
     void (*multiply)(const product *p, int64_t rows);
     product find, mix;
@@ -167,41 +194,97 @@ typedef struct {
     float scale;
 } head_products;
 
+/* The queries of h from number `first` on, at most `most`. */
+static head queries_from(const head *h, int64_t first, int64_t most) {
+    head own = *h;
+    own.tokens = h->tokens - first < most ? h->tokens - first : most;
+    own.query = moved(h->query, first, 0), own.context = moved(h->context, first, 0), own.offset = h->offset + first;
+    if (h->bias.data) own.bias = moved(h->bias, first, 0);
+    return own;
+}
+
+/* The keys of h from number `first` on, at most KEYS. Those of the prefix come first. */
+static head keys_from(const head *h, int64_t first) {
+    const int64_t left = h->prefix + h->seen - first, count = left < KEYS ? left : KEYS;
+    const int64_t prefix = h->prefix < first ? 0 : h->prefix - first, skipped = h->prefix < first ? first - h->prefix : 0;
+    head own = *h;
+    own.prefix = prefix < count ? prefix : count, own.seen = count - own.prefix;
+    own.key = moved(h->key, skipped, 0), own.offset = h->offset - skipped;
+    if (h->bias.data) own.bias = moved(h->bias, 0, skipped);
+    return own;
+}
+
+/* Computes the logits of all queries and keys of h, at most QUERIES and KEYS. */
+static void find_logits(const head *h, scratch s, const head_products *w) {
+    const matrix logits = w->find.y;
+    w->multiply(&w->find, h->tokens);
+    if (h->distance_keys.data) add_distance_keys(h, s, logits, w->scale);
+    if (h->distance_queries.data) add_distance_queries(h, s, logits, w->scale);
+    for (int64_t row = 0; h->bias.data && row < h->tokens; row++) add_bias((float *)at(logits, row, 0), h, row);
+    for (int64_t row = 0; h->window && row < h->tokens; row++) hide_far((float *)at(logits, row, 0), h, row);
+}
+
+static void scale_rows(matrix to, matrix from, const float *scales, int64_t rows, int64_t size) {
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t d = 0; d < size; d += LANES)
+            store((void *)at(to, row, d), to.half, size - d, load(at(from, row, d), from.half, size - d) * scales[row]);
+}
+
+/* Attends to one block of keys after the other. */
+static void attend_blocks(const head *h, scratch s, head_products w) {
+    const matrix context = {s.context, h->size, 0};
+    for (int64_t q = 0; q < h->tokens; q++) s.largest[q] = LOWEST, s.sums[q] = 0.0f;
+    w.soft.largest = s.largest, w.soft.sums = s.sums;
+    w.mix.y = context, w.mix.scale = NULL;
+    const int64_t keys = h->prefix + h->seen, even = w.mix.inner;
+    for (int64_t first = 0; first < keys; first += KEYS) {
+        const head own = keys_from(h, first);
+        w.soft.keys = own.prefix + own.seen;
+        w.find.outer = padded(w.soft.keys), w.mix.inner = even - first < KEYS ? even - first : KEYS;
+        find_logits(&own, s, &w);
+        exponentiate_rows(&w.soft, s.scales, h->tokens);
+        if (first) scale_rows(context, context, s.scales, h->tokens, h->size);
+        w.mix.add = first > 0;
+        w.multiply(&w.mix, h->tokens);
+        w.find.w = moved(w.find.w, padded(h->size), 0);
+        w.mix.w = moved(w.mix.w, KEYS / (w.mix.w.half ? 2 : 1), 0);
+    }
+    for (int64_t q = 0; q < h->tokens; q++) s.scales[q] = 1.0f / s.sums[q];
+    scale_rows(h->context, context, s.scales, h->tokens, h->size);
+}
+
 static void attend_by(const head *h, scratch s, head_products w) {
     for (int64_t first = 0; first < h->tokens; first += QUERIES) {
-        const int64_t count = h->tokens - first < QUERIES ? h->tokens - first : QUERIES;
-        const matrix from = {at(h->query, first, 0), h->query.stride, h->query.half};
-        copy_rows(w.find.x, from, count, h->size, w.scale);
-        w.multiply(&w.find, count);
-        if (h->distance_keys.data) add_distance_keys(h, s, w.find.y, first, count, w.scale);
-        if (h->distance_queries.data) add_distance_queries(h, s, w.find.y, first, count, w.scale);
-        for (int64_t row = 0; h->bias.data && row < count; row++)
-            add_bias((float *)at(w.find.y, row, 0), h, first + row);
-        for (int64_t row = 0; h->window && row < count; row++)
-            hide_far((float *)at(w.find.y, row, 0), h, first + row);
-        exponentiate_rows(&w.soft, (float *)w.mix.scale, count);
-        w.mix.y = (matrix){at(h->context, first, 0), h->context.stride, h->context.half};
-        w.multiply(&w.mix, count);
+        const head own = queries_from(h, first, QUERIES);
+        copy_rows(w.find.x, own.query, own.tokens, h->size, w.scale);
+        if (h->prefix + h->seen > KEYS) {
+            attend_blocks(&own, s, w);
+            continue;
+        }
+        find_logits(&own, s, &w);
+        exponentiate_rows(&w.soft, s.scales, own.tokens);
+        w.mix.y = own.context, w.mix.scale = s.scales;
+        w.multiply(&w.mix, own.tokens);
     }
 }
 
 static void attend(const head *h, scratch s, float scale) {
-    const int64_t keys = h->prefix + h->seen, stride = padded(keys);
+    const int64_t keys = h->prefix + h->seen, stride = stride_of(keys);
     transpose(s.keys, h);
     for (int64_t key = 0; key < keys; key++)
         for (int64_t d = 0; d < h->size; d += LANES)
             store(s.values + key * h->size + d, 0, h->size - d, load_key(h, h->prefix_value, h->value, key, d));
     const matrix logits = {s.logits, stride, 0}, queries = {s.queries, h->size, 0};
     attend_by(h, s, (head_products){
-        .multiply = multiply, .scale = scale, .soft = {s.logits, logits, stride, keys},
-        .find = {.y = logits, .x = queries, .w = {s.keys, stride, 0}, .inner = h->size, .outer = stride},
-        .mix = {.x = logits, .w = {s.values, h->size, 0}, .scale = s.scales, .inner = keys, .outer = h->size}});
+        .multiply = multiply, .scale = scale, .soft = {.logits = s.logits, .to = logits, .stride = stride, .keys = keys},
+        .find = {.y = logits, .x = queries, .w = {s.keys, stride, 0}, .inner = h->size, .outer = padded(keys)},
+        .mix = {.x = logits, .w = {s.values, h->size, 0}, .inner = keys, .outer = h->size}});
 }
 
 #ifdef MULTIPLIES_PAIRS
 /* As `transpose`, with a pair of adjacent elements in place of each float. */
 static void transpose_pairs(float *to, const head *h) {
-    const int64_t keys = h->prefix + h->seen, stride = padded(keys);
+    const int64_t keys = h->prefix + h->seen, stride = stride_of(keys);
     for (int64_t first = 0; first < keys; first += LANES)
         for (int64_t d = 0; d < h->size; d += 2 * LANES) {
             lanes square[LANES];
@@ -211,7 +294,7 @@ static void transpose_pairs(float *to, const head *h) {
                     narrow(load_key(h, h->prefix_key, h->key, first + i, d + LANES))};
                 memcpy(&square[i], pairs, sizeof pairs);
             }
-            store_square(to + d / 2 * stride + first, stride, square);
+            store_square(column_of(to, h, first, stride) + d / 2 * stride, stride, square);
         }
 }
 
@@ -229,14 +312,15 @@ static void pair_values(float *to, const head *h) {
 
 /* As `attend`, by products of bfloat16. */
 static void attend_pairs(const head *h, scratch s, float scale) {
-    const int64_t keys = h->prefix + h->seen, stride = padded(keys), inner = padded(h->size), even = (keys + 1) / 2 * 2;
+    const int64_t keys = h->prefix + h->seen, stride = stride_of(keys), inner = padded(h->size), even = (keys + 1) / 2 * 2;
     transpose_pairs(s.keys, h);
     pair_values(s.values, h);
     const matrix logits = {s.logits, stride, 0}, shares = {s.shares, stride, 1}, queries = {s.queries, inner, 1};
     attend_by(h, s, (head_products){
-        .multiply = multiply_pairs, .scale = scale, .soft = {s.logits, shares, stride, keys},
-        .find = {.y = logits, .x = queries, .w = {s.keys, 2 * stride, 1}, .inner = inner, .outer = stride},
-        .mix = {.x = shares, .w = {s.values, 2 * inner, 1}, .scale = s.scales, .inner = even, .outer = h->size}});
+        .multiply = multiply_pairs, .scale = scale,
+        .soft = {.logits = s.logits, .to = shares, .stride = stride, .keys = keys},
+        .find = {.y = logits, .x = queries, .w = {s.keys, 2 * stride, 1}, .inner = inner, .outer = padded(keys)},
+        .mix = {.x = shares, .w = {s.values, 2 * inner, 1}, .inner = even, .outer = h->size}});
 }
 #endif
 
@@ -262,24 +346,26 @@ INLINE lanes partial_logit(const head *h, int64_t number) {
     return own ? total : total * h->gate;
 }
 
-/* As `attend`, for a single query. It reads keys and values in place. */
+/* As `attend`, for a single query. It reads keys and values in place; the buffer for keys has room for
+ * all logits. */
 static void attend_once(const head *h, scratch s, float scale) {
     const int64_t keys = h->prefix + h->seen;
+    float *logits = s.keys;
     for (int64_t first = 0; first < keys; first += LANES) {
         lanes parts[LANES];
         for (int64_t i = 0; i < LANES; i++) parts[i] = first + i < keys ? partial_logit(h, first + i) : (lanes){0};
-        store(s.logits + first, 0, LANES, sums_of(parts) * scale);
+        store(logits + first, 0, LANES, sums_of(parts) * scale);
     }
-    if (h->bias.data) add_bias(s.logits, h, 0);
+    if (h->bias.data) add_bias(logits, h, 0);
     float share;
-    exponentiate_rows(&(softmax){s.logits, {s.logits, 0, 0}, 0, keys}, &share, 1);
+    exponentiate_rows(&(softmax){.logits = logits, .to = {logits, 0, 0}, .keys = keys}, &share, 1);
     for (int64_t d = 0; d < h->size; d += LANES) {
         const int64_t left = h->size - d;
         lanes total = {0};
-        for (int64_t key = 0; key < h->prefix; key++) total += s.logits[key] * load(at(h->prefix_value, key, d), 0, left);
+        for (int64_t key = 0; key < h->prefix; key++) total += logits[key] * load(at(h->prefix_value, key, d), 0, left);
         total *= h->gate;
         for (int64_t key = 0; key < h->seen; key++)
-            total += s.logits[h->prefix + key] * load(at(h->value, key, d), h->value.half, left);
+            total += logits[h->prefix + key] * load(at(h->value, key, d), h->value.half, left);
         store((void *)at(h->context, 0, d), h->context.half, left, total * share);
     }
 }

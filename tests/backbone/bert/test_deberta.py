@@ -35,7 +35,7 @@ def _save(changes: dict[str, Any], directory: Path, tokenizer: Path) -> DebertaV
     torch.manual_seed(0)
     sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 80}
     config = DebertaV2Config(
-        vocab_size=300, max_position_embeddings=40, initializer_range=0.3, **sizes, **PUBLISHED | changes
+        **{"vocab_size": 300, "max_position_embeddings": 40, "initializer_range": 0.3} | sizes | PUBLISHED | changes
     )
     model = DebertaV2Model(config).eval()
     model.save_pretrained(directory)
@@ -61,6 +61,19 @@ def test_the_forward_is_that_of_transformers(kind: str, kernels: str, tmp_path: 
         model(torch.tensor([row.ids]), token_type_ids=torch.tensor([row.types])).last_hidden_state[0] for row in rows
     ]
     torch.testing.assert_close(found, torch.cat(expected), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("kernels", ["auto", "torch"])
+@torch.inference_mode()
+def test_distances_reach_over_many_keys(kernels: str, tmp_path: Path, deberta_directory: Path):
+    """A row of more tokens than the kernels attend to at a time."""
+    changes = {"max_position_embeddings": 700, "position_buckets": 64, "num_hidden_layers": 1}
+    model = _save(changes, tmp_path, deberta_directory)
+    ids = tuple(7 + at * at % 290 for at in range(700))
+    with kernels_in_use(kernels):
+        backbone = load_backbone(str(tmp_path))
+        found = backbone.encode(backbone.pack([Encoded(ids, (0,) * len(ids))]))
+    torch.testing.assert_close(found, model(torch.tensor([ids])).last_hidden_state[0], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(("buckets", "reach"), [(256, 512), (8, 40), (32, 300)])

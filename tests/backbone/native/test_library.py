@@ -295,12 +295,14 @@ def test_rows_attend_to_themselves(
         _close(found.split(lengths)[row], (weights @ values).transpose(0, 1).flatten(1), 150, more=float(more))
 
 
-@pytest.mark.parametrize("window", [1, 9, 70])
+@pytest.mark.parametrize(("window", "lengths"), [
+    (1, [1, 150, 9, 65]), (9, [1, 150, 9, 65]), (70, [1, 150, 9, 65]), (300, [301, 900, 302, 1_250]),
+])  # fmt: skip
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_window_hides_far_keys(native: Library, window: int, dtype: torch.dtype) -> None:
+def test_a_window_hides_far_keys(native: Library, window: int, lengths: list[int], dtype: torch.dtype) -> None:
     """Each query sees the gated prefix and the keys at most so far away, in rows shorter and longer than a block of
-    queries. A row whose tokens all see each other has the very bits that it has without a window."""
-    lengths, heads, size, prefix_len, gates = [1, 150, 9, 65], 2, 24, 3, torch.tensor([0.5, 0.25, 1.0, 2.0])
+    queries or of keys. A row whose tokens all see each other has the very bits that it has without a window."""
+    heads, size, prefix_len, gates = 2, 24, 3, torch.tensor([0.5, 0.25, 1.0, 2.0])
     qkv = (2 * _draw(sum(lengths), 3 * heads * size)).to(dtype)
     prefix = _draw(2, prefix_len, heads, size, seed=1).transpose(1, 2)
     program = NativeProgram(

@@ -75,6 +75,33 @@ def test_rows_attend_to_their_own_keys(native: Library, prefixed: bool) -> None:
         torch.testing.assert_close(found[first : first + count].double(), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("prefix_len", [0, 5, 700])
+@pytest.mark.parametrize(("size", "bias"), [(511, False), (512, True), (513, True), (1_100, False), (1_100, True)])
+@torch.inference_mode()
+def test_rows_with_many_keys_attend_to_one_block_of_them_after_the_other(
+    native: Library, prefix_len: int, size: int, bias: bool
+) -> None:
+    """The keys of a row and its prefix begin and end anywhere in a block. The largest logit of a row may be in any
+    block, and biases may hide all keys of one."""
+    count = 99  # more than a block of queries
+    query, store, line = 3 * _draw(count, HEADS * SIZE), _draw(size, 2, HEADS, SIZE), _draw(HEADS, count, size)
+    line[:, ::2, :600], line[:, 1::2, 600:] = -torch.inf, -torch.inf
+    rows = PlacedRows.place([PlacedRow(0, count, 0, size, line if bias else None)])
+    prefix = _draw(2, HEADS, prefix_len, SIZE)
+    program = NativeProgram([place_prefix(0, prefix[0], prefix[1], None)], 1, {}, 0, None)
+    prefixes = PlacedPrefixes(Table([1], [TableGroup(1, program)])) if prefix_len else None
+    if bias and size <= 600 and not prefix_len:
+        line[:, ::2, 0] = 0.0  # every query sees a key
+    found = inner_kernels.attend(native, query, *store.flatten(2).unbind(1), SIZE, rows, HEADS, prefixes)
+    expected = _exact(query.view(count, HEADS, SIZE), store[:, 0], store[:, 1], line if bias else None, prefix)
+    torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=1e-5)
+    once = PlacedRows.place([PlacedRow(0, 1, 0, size, line if bias else None)])
+    single = inner_kernels.attend(
+        native, query[:1], *store.flatten(2).unbind(1), SIZE, once, HEADS, prefixes, once=True
+    )
+    torch.testing.assert_close(single.double(), expected[:1], atol=2e-5, rtol=1e-5)
+
+
 @torch.inference_mode()
 def test_a_single_query_reads_its_keys_in_place(native: Library) -> None:
     """As rows of any number of queries do, with a bias, a prefix and neither."""
