@@ -18,7 +18,7 @@ from peltier_store.registry.records import (
     TrainingDraft,
     check_name,
 )
-from peltier_store.registry.tables import FileRow, TrainingEventRow, TrainingRow
+from peltier_store.registry.tables import DeletedTrainingRow, FileRow, TrainingEventRow, TrainingRow
 from peltier_store.registry.tenants import require_quotas
 from peltier_store.registry.training_state import (
     change,
@@ -215,7 +215,8 @@ _PAST = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "is 
 
 
 def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
-    """Deletes an ended training with its log, its checkpoint and the examples that were sent with it."""
+    """Deletes an ended training with its log, its checkpoint and the examples that were sent with it. The time that
+    workers spent on it still counts."""
     training = find_own(writing.connection, tenant, training_id)
     if training.state not in FINAL_STATES:
         raise RegistryConflict(f"the training {training_id!r} is {training.state}; cancel it before you delete it")
@@ -223,6 +224,9 @@ def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
     events = delete(TrainingEventRow).where(TrainingEventRow.training_id == training_id)
     writing.connection.execute(events)
     writing.connection.execute(delete(TrainingRow).where(TrainingRow.id == training_id))
+    if training.started_at is not None:
+        spent = {"tenant": tenant, "started_at": training.started_at, "seconds": training.seconds}
+        writing.connection.execute(insert(DeletedTrainingRow).values(id=training_id, **spent))
     writing.audit(tenant, "delete_training", training_id, task=training.task)
 
 

@@ -1,7 +1,7 @@
 """Trainings and their queue, on both databases."""
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
@@ -135,6 +135,35 @@ async def test_quotas_bound_trainings(registry: Registry) -> None:
     await registry.trainings.resume("acme", first.id, actor="ann")
     assert await registry.trainings.count_work() == (0, 0)
     assert await registry.trainings.claim("w1") is None
+
+
+async def test_a_deleted_training_gives_no_minutes_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the quota nor in the tenant's turn, until they are a day old and purged."""
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    for tenant, seconds in (("acme", 119.0), ("zenith", 60.0)):
+        training = await add_training(registry, tenant=tenant)
+        await claimed(registry)
+        await registry.trainings.settle(training.id, "w1", state="failed", reason="of a test", seconds=seconds)
+        await registry.trainings.remove(tenant, training.id, actor="ann")
+    for tenant in ("acme", "zenith"):
+        await add_training(registry, tenant=tenant)
+    first = await claimed(registry)
+    assert first.tenant == "zenith"
+    await registry.trainings.settle(first.id, "w1", state="failed", reason="of a test")
+    second = await claimed(registry)
+    await registry.trainings.settle(second.id, "w1", state="failed", reason="of a test", seconds=2.0)
+    with pytest.raises(
+        QuotaReached, match=r"^tenant 'acme' has trained 2\.0 minutes in the last 24 hours and may train"
+    ):
+        await add_training(registry)
+    await registry.purge(datetime.now(UTC), actor="test")
+    with pytest.raises(QuotaReached):
+        await add_training(registry)
+    monkeypatch.setattr(training_state, "_DAY", timedelta(0))
+    assert (await add_training(registry)).state == "queued"
+    await registry.purge(datetime.now(UTC), actor="test")
+    monkeypatch.undo()
+    assert (await add_training(registry)).state == "queued"
 
 
 async def test_tenants_take_turns_and_short_trainings_come_first(registry: Registry) -> None:
