@@ -157,10 +157,10 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
 
 
 def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:
-    """Ends a worker's hold."""
+    """Ends a worker's hold. A training that its owner has cancelled meanwhile ends as cancelled, whatever its state."""
     training = _held(writing.connection, training_id, holder)
     training = change(writing, training, seconds=training.seconds + given.get("seconds", 0.0))
-    match given["state"]:
+    match "cancelled" if training.wish == "cancel" else given["state"]:
         case "paused":
             grant(writing, training, "pause")
         case "cancelled":

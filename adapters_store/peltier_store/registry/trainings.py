@@ -88,7 +88,7 @@ class TrainingRegistry:
         )
 
     async def settle(self, training_id: str, worker: str, **given: Unpack[WorkerResult]) -> None:
-        """Ends a worker's hold.
+        """Ends a worker's hold. A training that its owner has cancelled meanwhile is cancelled, whatever is given.
 
         Raises LeaseLost, or BlobBusy if the artifact's reservation is gone: then reserve and store it again.
         """

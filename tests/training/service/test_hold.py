@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from peltier_training.service.hold import Hold, Pace, Place
 
-from tests.training.service.conftest import Queue, jsonl, praise, request
+from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
 from tests.training.service.test_worker import until
 
 
@@ -36,3 +37,22 @@ async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path):
     task = asyncio.create_task(asyncio.sleep(0.1))
     await hold.keep_until([task])
     assert task.done()
+
+
+async def test_a_cancellation_while_the_artifact_is_stored_counts(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The worker has asked for the owner's wish before, and nothing is published."""
+    sent = await queue.add(jsonl(praise()), request())
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    hold, put = Hold(Place(queue.registry, queue.blobs, "w1"), claimed, tmp_path / "archive"), queue.blobs.put
+
+    async def slowly(data: bytes) -> str:
+        await queue.registry.trainings.cancel(TENANT, sent.id, actor="a")
+        return await put(data)
+
+    monkeypatch.setattr(queue.blobs, "put", slowly)
+    await hold.deliver(b"artifact", "{}", {"accuracy": 1.0})
+    assert (await queue.find(sent)).state == "cancelled"
+    assert await queue.registry.trainings.claim_publishing("r1") is None

@@ -267,6 +267,22 @@ async def test_a_worker_learns_what_the_owner_wishes(registry: Registry, wish: s
     assert [entry.action for entry in await registry.audit(limit=1)] == [f"{wish}_training"]
 
 
+@pytest.mark.parametrize("state", ["publishing", "failed", "paused"])
+async def test_no_end_of_a_worker_overtakes_a_cancellation(registry: Registry, state: str) -> None:
+    """Its owner was told that nothing is published, also if the worker learns of it too late; no row is left."""
+    training = await add_training(registry)
+    await claimed(registry)
+    await registry.trainings.cancel("acme", training.id, actor="ann")
+    await registry.trainings.settle(
+        training.id, "w1", state=state, artifact=await reserved(registry, b"a"), artifact_bytes=1, seconds=1.0
+    )
+    found = await registry.trainings.find("acme", training.id)
+    assert (found.state, found.reason) == ("cancelled", "its owner cancelled it")
+    assert (found.wish, found.holder, found.artifact_digest, found.seconds) == (None, None, None, 1.0)
+    assert await registry.trainings.claim_publishing("r1") is None
+    assert (await registry.usage("acme")).stored_bytes == 0
+
+
 async def test_a_cancellation_replaces_a_pause(registry: Registry) -> None:
     """But not the other way round; a resumption takes a pause back that the worker has not seen."""
     training = await add_training(registry)
