@@ -55,7 +55,7 @@ LastEvent = Annotated[str, Header(alias="Last-Event-ID", pattern="^[0-9]{0,18}$"
 router = scoped_router("train", "trainings", "/v1/trainings")
 
 
-@router.post("", status_code=202, responses=describe_errors(*_SHARED, FileNotFound, QueueFull, StorageFull))
+@router.post("", status_code=202, responses=describe_errors(*_SHARED, FileNotFound, Conflict, QueueFull, StorageFull))
 async def create_training(body: TrainingRequest, context: Context, service: Changing) -> Training:
     """Train an adapter on examples. The training waits for a worker; its adapter then becomes the task's next
     version."""

@@ -134,7 +134,7 @@ async def test_inline_rows_are_stored_until_the_training_ends(
 async def test_files_that_a_training_owns_are_deleted_with_it(
     house: House, worker: PlayedWorker, artifact: bytes
 ) -> None:
-    """A second training of such a file is refused."""
+    """A second training of such a file is refused, which the OpenAPI document tells, also for OpenAI's route."""
     line = b'{"text": "x", "label": "good"}\n{"text": "y", "label": "bad"}\n'
     uploaded = (await house.upload("t.jsonl", line)).json()["id"]
     made = await create(house, examples=None, file_id=uploaded, owns_files=True)
@@ -142,6 +142,8 @@ async def test_files_that_a_training_owns_are_deleted_with_it(
     second = await house.a.post("/v1/trainings", json={**BODY, "examples": None, "file_id": uploaded})
     assert second.status_code == 409
     assert "is not for another training too" in second.json()["error"]["message"]
+    paths = (await house.operator.get("/openapi.json")).json()["paths"]
+    assert all("409" in paths[path]["post"]["responses"] for path in ("/v1/trainings", "/v1/fine_tuning/jobs"))
     await worker.leave(await worker.begin(), artifact)
     await until_ended(house, made)
     assert (await house.a.get(f"/v1/files/{uploaded}")).status_code == 404

@@ -35,7 +35,7 @@ from peltier_server.service import Service
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
 _OF_ONE = describe_errors(*_SHARED, TrainingNotFound, shape=OPENAI_ERRORS)
 _OF_CHANGES = describe_errors(*_SHARED, TrainingNotFound, Conflict, shape=OPENAI_ERRORS)
-_CREATED = describe_errors(*_SHARED, FileNotFound, StorageFull, shape=OPENAI_ERRORS)
+_CREATED = describe_errors(*_SHARED, FileNotFound, Conflict, StorageFull, shape=OPENAI_ERRORS)
 _EVENT_PAGE = 1000
 
 JobLimit = Annotated[int, Query(ge=1, le=100)]
