@@ -52,8 +52,8 @@ class TrainingRegistry:
         return await self._transactions.write(actor, lambda writing: training_owner.pause(writing, tenant, training_id))
 
     async def resume(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
-        """Queues a paused or failed training again, from its last checkpoint. Raises TrainingUnknown or
-        RegistryConflict."""
+        """Queues a paused or failed training again, from its last checkpoint. Raises TrainingUnknown,
+        RegistryConflict, or QuotaReached if a failed one has no room among those that have not ended."""
         return await self._transactions.write(
             actor, lambda writing: training_owner.resume(writing, tenant, training_id)
         )

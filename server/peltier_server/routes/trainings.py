@@ -112,8 +112,7 @@ async def pause_training(training_id: str, context: Context, service: Changing) 
 @router.post("/{training_id}/resume", responses=_OF_CHANGES)
 async def resume_training(training_id: str, context: Context, service: Changing) -> Training:
     """Queue a paused or failed training again, from its last checkpoint."""
-    trainings = service.store.registry.trainings
-    return training_on_the_wire(await trainings.resume(context.tenant, training_id, actor=context.caller.actor))
+    return training_on_the_wire(await service.training_intake.resume(context.caller, training_id))
 
 
 @router.post("/{training_id}/cancel", responses=_OF_CHANGES)

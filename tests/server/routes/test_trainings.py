@@ -277,6 +277,17 @@ async def test_trainings_need_the_scope_train(house: House) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
 
 
+async def test_a_resumed_training_needs_room_as_a_new_one(house: House, worker: PlayedWorker) -> None:
+    """With the answer of a new one; also for OpenAI's client."""
+    made = await create(house)
+    await worker.fail(await worker.begin())
+    await house.limit(max_trainings=0)
+    for path in (f"/v1/trainings/{made['id']}/resume", f"/v1/fine_tuning/jobs/{made['id']}/resume"):
+        answer = await house.a.post(path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "quota_exceeded")
+        assert int(answer.headers["retry-after"]) == 60
+
+
 async def test_quotas_of_trainings(house: House) -> None:
     """Too many at a time wait, too many rows never fit; neither leaves its rows."""
     await house.limit(max_trainings=1)

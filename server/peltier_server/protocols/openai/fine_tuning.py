@@ -128,6 +128,4 @@ async def pause_job(job_id: str, context: Context, service: Changing) -> FineTun
 @router.post("/{job_id}/resume", responses=_OF_CHANGES)
 async def resume_job(job_id: str, context: Context, service: Changing) -> FineTuningJob:
     """Queue a paused or failed job again."""
-    trainings = service.store.registry.trainings
-    training = await trainings.resume(context.tenant, job_id, actor=context.caller.actor)
-    return job_of(training, service.backbone.name)
+    return job_of(await service.training_intake.resume(context.caller, job_id), service.backbone.name)

@@ -132,7 +132,11 @@ async def test_quotas_bound_trainings(registry: Registry) -> None:
         QuotaReached, match=r"^tenant 'acme' has trained 3\.0 minutes in the last 24 hours and may train 2"
     ):
         await add_training(registry)
+    with pytest.raises(QuotaReached, match=r"^tenant 'acme' has trained 3\.0 minutes in the last 24 hours"):
+        await registry.trainings.resume("acme", first.id, actor="ann")
+    await registry.update_tenant("acme", Quotas(), actor="operator")
     await registry.trainings.resume("acme", first.id, actor="ann")
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
     assert await registry.trainings.count_work() == (0, 0)
     assert await registry.trainings.claim("w1") is None
 
@@ -400,6 +404,36 @@ async def test_a_failed_training_resumes_from_its_checkpoint(registry: Registry)
     again = await claimed(registry)
     assert (again.checkpoint_digest, again.train_file_id) == (digest_of(b"c"), training.train_file_id)
     assert (again.reason, again.finished_at) == (None, None)
+
+
+async def test_a_failed_training_resumes_only_where_a_new_one_has_room(registry: Registry) -> None:
+    """Failed trainings cannot be queued beyond the quota; a paused one has its place already."""
+    await registry.update_tenant("acme", Quotas(max_trainings=1), actor="operator")
+    trainings = []
+    for _ in range(2):
+        trainings.append(await add_training(registry))
+        await claimed(registry)
+        await registry.trainings.settle(trainings[-1].id, "w1", state="failed", reason="of a test")
+    first, second = trainings
+    await registry.trainings.resume("acme", first.id, actor="ann")
+    with pytest.raises(QuotaReached, match=r"^tenant 'acme' has 1 trainings that have not ended and may have 1; wait"):
+        await registry.trainings.resume("acme", second.id, actor="ann")
+    assert await state_of(registry, second) == ("failed", "of a test")
+    await registry.trainings.pause("acme", first.id, actor="ann")
+    assert (await registry.trainings.resume("acme", first.id, actor="ann")).state == "queued"
+
+
+async def test_an_adapter_is_published_again_without_minutes(registry: Registry) -> None:
+    """It needs no worker, but a place among the trainings that have not ended."""
+    training = await trained(registry)
+    await registry.trainings.claim_publishing("r1")
+    await registry.trainings.renew(training.id, "r1", seconds=180.0)
+    await registry.trainings.publish_done(training.id, "r1", adapter=None, reason="of a test")
+    await registry.update_tenant("acme", Quotas(max_trainings=0), actor="operator")
+    with pytest.raises(QuotaReached):
+        await registry.trainings.resume("acme", training.id, actor="ann")
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    assert (await registry.trainings.resume("acme", training.id, actor="ann")).state == "publishing"
 
 
 async def test_a_log_is_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
