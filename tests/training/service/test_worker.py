@@ -14,7 +14,7 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
-from peltier_store.registry import RegistryError, StoredTraining
+from peltier_store.registry import Quotas, RegistryError, StoredTraining
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.service import examples, worker
@@ -87,6 +87,20 @@ async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker,
         assert found.preflight["rows"] == {"train": 48, "validation": 12}
         assert len(await queue.log(training, "preflight")) == 1
         assert len(await queue.log(training, "progress")) == 2
+    assert scratches(scratch) == []
+
+
+async def test_a_training_beyond_the_quota_of_bytes_fails(queue: Queue, make_worker: MakeWorker, scratch: Path):
+    """With the reason; the bytes of the store stay below the quota."""
+    training = await queue.add(jsonl(praise()))
+    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=training.size_bytes + 10), actor="a")
+    await make_worker().run()
+    found = await queue.find(training)
+    stored = f"tenant 'default' has stored {training.size_bytes} bytes and may store {training.size_bytes + 10}, so "
+    assert found.state == "failed"
+    assert found.reason is not None
+    assert found.reason.startswith(f"what it has learned cannot be stored: {stored}")
+    assert (await queue.registry.usage(TENANT)).stored_bytes == training.size_bytes
     assert scratches(scratch) == []
 
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
-from peltier_store.registry import FileUnknown, LeaseLost, RegistryError, RegistryGone, StoredFile, StoredTraining
+from peltier_store.registry import (
+    FileUnknown,
+    LeaseLost,
+    QuotaReached,
+    RegistryError,
+    RegistryGone,
+    StoredFile,
+    StoredTraining,
+)
 
 from peltier_training.errors import TrainingError
 from peltier_training.service.child import Children, SharedChildren
@@ -92,7 +100,7 @@ class TrainingWorker:
         folder = scratch.create(training.id)
         hold = Hold(place, training, folder / ARCHIVE)
         try:
-            await self._hold(hold, folder)
+            await self._hold_within_quota(hold, folder)
         except LeaseLost as error:
             logger.warning("%s", error)
         except RegistryGone:
@@ -103,6 +111,12 @@ class TrainingWorker:
         finally:
             hold.abandon()
             shutil.rmtree(folder, ignore_errors=True)
+
+    async def _hold_within_quota(self, hold: Hold, folder: Path) -> None:
+        try:
+            await self._hold(hold, folder)
+        except QuotaReached as error:
+            await hold.fail(f"what it has learned cannot be stored: {error}")
 
     async def _hold(self, hold: Hold, folder: Path) -> None:
         """Do the training until it ends, its owner has a wish, or this worker has to stop."""

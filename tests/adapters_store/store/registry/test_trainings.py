@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
@@ -245,6 +246,31 @@ async def test_a_newer_checkpoint_frees_the_older_one(registry: Registry) -> Non
     await registry.trainings.remove("acme", training.id, actor="ann")
     assert await registry.begin_collection([digest_of(b"newer")]) == {digest_of(b"newer")}
     assert (await registry.usage("acme")).stored_bytes == 0
+
+
+async def test_what_a_worker_stores_counts_for_the_quota_of_bytes(registry: Registry) -> None:
+    """A checkpoint takes the place of the older one, and the artifact that of the checkpoint; one that does not fit is
+    not stored, and the worker keeps the training."""
+    training = await add_training(registry)
+    await registry.update_tenant("acme", Quotas(max_stored_bytes=len(b"{}\n") + 10), actor="operator")
+    await claimed(registry)
+    for data in (b"first", b"second"):
+        await registry.trainings.renew(
+            training.id, "w1", checkpoint=await reserved(registry, data), checkpoint_bytes=10
+        )
+    large = await reserved(registry, b"large")
+    with pytest.raises(
+        QuotaReached, match=r"^tenant 'acme' has stored 13 bytes and may store 13, so 1 more do not fit"
+    ):
+        await registry.trainings.renew(training.id, "w1", checkpoint=large, checkpoint_bytes=11)
+    leaves = partial(registry.trainings.settle, training.id, "w1", state="publishing")
+    artifact = await reserved(registry, b"artifact")
+    with pytest.raises(QuotaReached, match="so 1 more do not fit"):
+        await leaves(artifact=artifact, artifact_bytes=11)
+    assert (await registry.trainings.find("acme", training.id)).checkpoint_digest == digest_of(b"second")
+    await leaves(artifact=artifact, artifact_bytes=10)
+    assert (await registry.trainings.find("acme", training.id)).checkpoint_digest is None
+    assert (await registry.usage("acme")).stored_bytes == 13
 
 
 async def test_a_waiting_training_pauses_and_resumes_at_once(registry: Registry) -> None:
