@@ -159,11 +159,13 @@ async def test_a_killed_process_ends_no_training(queue: Queue, make_worker: Make
 
 
 async def test_the_rate_of_a_training_estimates_the_next(queue: Queue, make_worker: MakeWorker):
-    """Of the same preset; the first has none."""
-    trainings = [await queue.add(jsonl(praise(seed=seed))) for seed in range(2)]
+    """Of the same preset; the first has none, and one that computes fewer blocks with gradients has another."""
+    asked = [request(), request(), request(settings={"first_block": 1})]
+    trainings = [await queue.add(jsonl(praise(seed=seed)), one) for seed, one in enumerate(asked)]
     await make_worker().run()
     minutes = [(await queue.find(training)).preflight["minutes"] for training in trainings]  # type: ignore[index]
-    assert minutes.count(None) == 1
+    assert minutes[:2].count(None) == 1
+    assert minutes[2] is None
 
 
 async def test_what_cannot_be_trained_fails_with_the_reason(queue: Queue, make_worker: MakeWorker):
