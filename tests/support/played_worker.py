@@ -36,6 +36,10 @@ class PlayedWorker:
             training.id, NAME, progress=progress, preflight={"rows": 2}, events=[event], seconds=1.5
         )
 
+    async def fail(self, training: StoredTraining) -> None:
+        """Ends the training as failed."""
+        await self.registry.trainings.settle(training.id, NAME, state="failed", reason="of a test")
+
     async def leave(self, training: StoredTraining, artifact: bytes, report: str | None = None) -> None:
         """Ends the training with this adapter, which is left to be published."""
         reservation = await self.registry.reserve(digest_of(artifact))

@@ -19,6 +19,7 @@ from peltier_store.registry.errors import (
     TrainingUnknown,
     VersionUnknown,
 )
+from peltier_store.registry.holder_name import create_holder_name
 from peltier_store.registry.records import (
     BATCH_STATES,
     ENDED_BATCHES,
@@ -114,4 +115,5 @@ __all__ = [
     "VersionUnknown",
     "added",
     "compared",
+    "create_holder_name",
 ]

@@ -44,6 +44,7 @@ from peltier_store.registry.records import (
 from peltier_store.registry.rollouts import RolloutRegistry, rollout_of, select_rollouts
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, RolloutRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
+from peltier_store.registry.training_state import forget_minutes
 from peltier_store.registry.trainings import TrainingRegistry
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
 
@@ -237,11 +238,12 @@ class Registry:
         return await self._write(actor, versions.undelete, tenant, name, number)
 
     async def purge(self, before: datetime, *, actor: str) -> set[str]:
-        """Removes every version deleted before then, and examples whose training was never created; returns the digests
-        of the versions that nothing else needs."""
+        """Removes every version deleted before then, examples whose training was never created, and what no longer
+        counts of deleted trainings; returns the digests of the versions that nothing else needs."""
 
         def work(writing: WriteTransaction) -> set[str]:
             forget_abandoned(writing)
+            forget_minutes(writing)
             return versions.purge(writing, before)
 
         return await self._transactions.write(actor, work)

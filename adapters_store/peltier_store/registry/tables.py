@@ -249,6 +249,20 @@ class TrainingRow(Base):
 Index("ix_trainings_tenant_created_at", TrainingRow.tenant, TrainingRow.created_at)
 
 
+class DeletedTrainingRow(Base):
+    """What workers spent on a deleted training. It counts for the tenant's minutes of a day, then it is purged."""
+
+    __tablename__ = "deleted_trainings"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    seconds: Mapped[float]
+
+
+Index("ix_deleted_trainings_tenant_started_at", DeletedTrainingRow.tenant, DeletedTrainingRow.started_at)
+
+
 class BatchRow(Base):
     """A batch of requests in a file, which is also an entry of the servers' queue; `records.StoredBatch` describes the
     columns."""

@@ -15,7 +15,7 @@ from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import InvalidRecord, LeaseLost
 from peltier_store.registry.records import NewEvent, Reservation, StoredTraining
 from peltier_store.registry.tables import TrainingRow
-from peltier_store.registry.tenants import require_quotas
+from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.training_owner import end, grant
 from peltier_store.registry.training_state import (
     change,
@@ -31,6 +31,7 @@ LEASE = timedelta(seconds=60)
 MAX_ATTEMPTS = 5
 _WITH_WORKERS = ("running", "evaluating")
 _NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
+_NO_CHECKPOINT: Mapping[str, Any] = {"checkpoint_digest": None, "checkpoint_bytes": 0}
 
 
 def has_work(connection: Connection, now: datetime) -> bool:
@@ -144,8 +145,9 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
     reports = {"progress": given.get("progress"), "preflight": given.get("preflight")}
     values |= {name: dict(value) for name, value in reports.items() if value is not None}
     if (checkpoint := given.get("checkpoint")) is not None:
-        consume(writing.connection, checkpoint)
         size_bytes = given["checkpoint_bytes"]
+        _require_room(writing.connection, training, size_bytes)
+        consume(writing.connection, checkpoint)
         values |= {"checkpoint_digest": checkpoint.digest, "checkpoint_bytes": size_bytes, "attempts": 1}
     message = None
     if state not in (None, training.state):
@@ -157,10 +159,10 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
 
 
 def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:
-    """Ends a worker's hold."""
+    """Ends a worker's hold. A training that its owner has cancelled meanwhile ends as cancelled, whatever its state."""
     training = _held(writing.connection, training_id, holder)
     training = change(writing, training, seconds=training.seconds + given.get("seconds", 0.0))
-    match given["state"]:
+    match "cancelled" if training.wish == "cancel" else given["state"]:
         case "paused":
             grant(writing, training, "pause")
         case "cancelled":
@@ -174,12 +176,20 @@ def settle(writing: WriteTransaction, training_id: str, holder: str, given: Work
 
 
 def _leave(writing: WriteTransaction, training: StoredTraining, artifact: Reservation, given: WorkerResult) -> None:
-    """Leaves a trained adapter to the servers."""
+    """Leaves a trained adapter to the servers, in place of the checkpoint."""
+    size_bytes = given.get("artifact_bytes", 0)
+    _require_room(writing.connection, training, size_bytes)
     consume(writing.connection, artifact)
-    values = {"metrics": dict(given.get("metrics", {})), "report": given.get("report")}
-    stored = {"artifact_digest": artifact.digest, "artifact_bytes": given.get("artifact_bytes", 0)}
+    values = {"metrics": dict(given.get("metrics", {})), "report": given.get("report"), **_NO_CHECKPOINT}
+    stored = {"artifact_digest": artifact.digest, "artifact_bytes": size_bytes}
     message = "The training is complete; its adapter is being published."
     change(writing, training, message, state="publishing", wish=None, attempts=0, **values, **stored, **_NO_HOLDER)
+
+
+def _require_room(connection: Connection, training: StoredTraining, size_bytes: int) -> None:
+    """Raises QuotaReached unless the tenant may store so many bytes in place of the training's checkpoint."""
+    quotas = require_quotas(connection, training.tenant)
+    require_room_for_bytes(connection, quotas, training.tenant, size_bytes - training.checkpoint_bytes)
 
 
 def release(writing: WriteTransaction, training_id: str, holder: str, seconds: float = 0.0) -> None:

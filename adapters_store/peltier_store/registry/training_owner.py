@@ -18,7 +18,7 @@ from peltier_store.registry.records import (
     TrainingDraft,
     check_name,
 )
-from peltier_store.registry.tables import FileRow, TrainingEventRow, TrainingRow
+from peltier_store.registry.tables import DeletedTrainingRow, FileRow, TrainingEventRow, TrainingRow
 from peltier_store.registry.tenants import require_quotas
 from peltier_store.registry.training_state import (
     change,
@@ -71,7 +71,18 @@ def _check_owners(connection: Connection, files: Collection[StoredFile], *, owns
 
 
 def _require_room(writing: WriteTransaction, tenant: str, files: Collection[StoredFile]) -> None:
-    connection, quotas = writing.connection, require_quotas(writing.connection, tenant)
+    """Raises QuotaReached if a training of these files may not be queued."""
+    _require_place(writing.connection, tenant)
+    quotas, rows = require_quotas(writing.connection, tenant), sum(file.num_rows for file in files)
+    if quotas.max_training_rows is not None and rows > quotas.max_training_rows:
+        raise QuotaReached(
+            f"the training has {rows} examples, and a training of tenant {tenant!r} may have {quotas.max_training_rows}"
+        )
+    _require_minutes(writing, tenant)
+
+
+def _require_place(connection: Connection, tenant: str) -> None:
+    quotas = require_quotas(connection, tenant)
     counted = select(func.count()).where(TrainingRow.tenant == tenant, TrainingRow.state.not_in(FINAL_STATES))
     count = connection.execute(counted).scalar_one()
     if quotas.max_trainings is not None and count >= quotas.max_trainings:
@@ -79,12 +90,11 @@ def _require_room(writing: WriteTransaction, tenant: str, files: Collection[Stor
             f"tenant {tenant!r} has {count} trainings that have not ended and may have {quotas.max_trainings}; wait "
             "for one or cancel it"
         )
-    rows = sum(file.num_rows for file in files)
-    if quotas.max_training_rows is not None and rows > quotas.max_training_rows:
-        raise QuotaReached(
-            f"the training has {rows} examples, and a training of tenant {tenant!r} may have {quotas.max_training_rows}"
-        )
-    limit, minutes = quotas.max_training_minutes_per_day, minutes_of_a_day(connection, tenant, writing.at)
+
+
+def _require_minutes(writing: WriteTransaction, tenant: str) -> None:
+    limit = require_quotas(writing.connection, tenant).max_training_minutes_per_day
+    minutes = minutes_of_a_day(writing.connection, tenant, writing.at)
     if limit is not None and minutes >= limit:
         raise QuotaReached(
             f"tenant {tenant!r} has trained {minutes:.1f} minutes in the last 24 hours and may train {limit:g}"
@@ -141,7 +151,9 @@ def pause(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTra
 
 def resume(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
     """Queues a paused or failed training again, from its last checkpoint. One that failed after its last step, because
-    its adapter could not be published, is published again."""
+    its adapter could not be published, is published again. A failed one needs room as a new one, a paused one has it.
+
+    Raises TrainingUnknown, RegistryConflict or QuotaReached."""
     training = find_own(writing.connection, tenant, training_id)
     if training.wish == "pause":
         return _audited(writing, change(writing, training, wish=None), "resume_training")
@@ -151,6 +163,10 @@ def resume(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTr
         )
     if training.state == "failed" and training.train_file_id is None and training.artifact_digest is None:
         raise RegistryConflict(f"the training {training_id!r} cannot resume: its examples are deleted")
+    if training.state == "failed":
+        _require_place(writing.connection, tenant)
+        if training.artifact_digest is None:
+            _require_minutes(writing, tenant)
     state = "queued" if training.artifact_digest is None else "publishing"
     message = f"The training is {state} again."
     changed = change(
@@ -215,7 +231,8 @@ _PAST = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "is 
 
 
 def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
-    """Deletes an ended training with its log, its checkpoint and the examples that were sent with it."""
+    """Deletes an ended training with its log, its checkpoint and the examples that were sent with it. The time that
+    workers spent on it still counts."""
     training = find_own(writing.connection, tenant, training_id)
     if training.state not in FINAL_STATES:
         raise RegistryConflict(f"the training {training_id!r} is {training.state}; cancel it before you delete it")
@@ -223,6 +240,9 @@ def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
     events = delete(TrainingEventRow).where(TrainingEventRow.training_id == training_id)
     writing.connection.execute(events)
     writing.connection.execute(delete(TrainingRow).where(TrainingRow.id == training_id))
+    if training.started_at is not None:
+        spent = {"tenant": tenant, "started_at": training.started_at, "seconds": training.seconds}
+        writing.connection.execute(insert(DeletedTrainingRow).values(id=training_id, **spent))
     writing.audit(tenant, "delete_training", training_id, task=training.task)
 
 

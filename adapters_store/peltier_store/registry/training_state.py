@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from peltier_store.registry.records import FINAL_STATES, NewEvent, StoredTraining, check_text
-from peltier_store.registry.tables import TrainingEventRow, TrainingRow
+from peltier_store.registry.tables import DeletedTrainingRow, TrainingEventRow, TrainingRow
 from peltier_store.registry.transactions import WriteTransaction
 
 # Older events of progress are removed, so that the log of a long training stays bounded.
@@ -62,10 +62,20 @@ def _shorten(connection: Connection, training_id: str) -> None:
 
 
 def minutes_of_a_day(connection: Connection, tenant: str, now: datetime) -> float:
-    """The minutes that workers have spent on trainings of the tenant that began in the last 24 hours."""
-    recent = TrainingRow.started_at > now - _DAY
-    total = select(func.coalesce(func.sum(TrainingRow.seconds), 0.0)).where(TrainingRow.tenant == tenant, recent)
-    return float(connection.execute(total).scalar_one()) / 60
+    """The minutes that workers have spent on trainings of the tenant that began in the last 24 hours, deleted ones
+    too."""
+    seconds = 0.0
+    for row in (TrainingRow, DeletedTrainingRow):
+        total = select(func.coalesce(func.sum(row.seconds), 0.0))
+        recent = total.where(row.tenant == tenant, row.started_at > now - _DAY)
+        seconds += float(connection.execute(recent).scalar_one())
+    return seconds / 60
+
+
+def forget_minutes(writing: WriteTransaction) -> None:
+    """Removes what was kept of deleted trainings that began more than 24 hours ago."""
+    old = DeletedTrainingRow.started_at <= writing.at - _DAY
+    writing.connection.execute(delete(DeletedTrainingRow).where(old))
 
 
 def count_states(connection: Connection) -> dict[str, int]:

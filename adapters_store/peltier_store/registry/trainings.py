@@ -52,8 +52,8 @@ class TrainingRegistry:
         return await self._transactions.write(actor, lambda writing: training_owner.pause(writing, tenant, training_id))
 
     async def resume(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
-        """Queues a paused or failed training again, from its last checkpoint. Raises TrainingUnknown or
-        RegistryConflict."""
+        """Queues a paused or failed training again, from its last checkpoint. Raises TrainingUnknown,
+        RegistryConflict, or QuotaReached if a failed one has no room among those that have not ended."""
         return await self._transactions.write(
             actor, lambda writing: training_owner.resume(writing, tenant, training_id)
         )
@@ -81,16 +81,18 @@ class TrainingRegistry:
     async def renew(self, training_id: str, worker: str, **given: Unpack[WorkerReport]) -> str | None:
         """Extends the lease and stores what is given; returns the owner's wish, `pause` or `cancel`.
 
-        Raises LeaseLost, or BlobBusy if the checkpoint's reservation is gone.
+        Raises LeaseLost, QuotaReached if the tenant has no room for the checkpoint, or BlobBusy if its reservation is
+        gone; then nothing is stored.
         """
         return await self._transactions.write(
             NO_ACTOR, lambda writing: training_holder.renew(writing, training_id, worker, given)
         )
 
     async def settle(self, training_id: str, worker: str, **given: Unpack[WorkerResult]) -> None:
-        """Ends a worker's hold.
+        """Ends a worker's hold. A training that its owner has cancelled meanwhile is cancelled, whatever is given.
 
-        Raises LeaseLost, or BlobBusy if the artifact's reservation is gone: then reserve and store it again.
+        Raises LeaseLost, QuotaReached if the tenant has no room for the artifact in place of the checkpoint, or
+        BlobBusy if the artifact's reservation is gone: then reserve and store it again.
         """
         await self._transactions.write(
             NO_ACTOR, lambda writing: training_holder.settle(writing, training_id, worker, given)

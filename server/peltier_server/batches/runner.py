@@ -3,9 +3,6 @@
 import asyncio
 import json
 import logging
-import os
-import secrets
-import socket
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -15,7 +12,16 @@ from peltier_adapters.errors import AdapterError
 from peltier_client.errors import Unavailable
 from peltier_client.protocol import BatchError
 from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound, digest_of
-from peltier_store.registry import BatchPart, LeaseLost, NewFile, QuotaReached, RegistryError, Reservation, StoredBatch
+from peltier_store.registry import (
+    BatchPart,
+    LeaseLost,
+    NewFile,
+    QuotaReached,
+    RegistryError,
+    Reservation,
+    StoredBatch,
+    create_holder_name,
+)
 from peltier_store.registry.batches import MAX_ATTEMPTS
 from starlette.types import ASGIApp
 
@@ -59,8 +65,7 @@ class BatchRunner:
         self._batches = store.registry.batches
         self._max_result_bytes = settings.max_batch_result_bytes
         self._metrics = metrics
-        # A server that is started again may have the same process id.
-        self._name = f"server {socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._name = f"server {create_holder_name()}"
         self._turns = QueueTask(self._look, "batches cannot be continued now and are tried again", _LOOK_SECONDS)
         store.sync.follow(self._turns.wake)
         # The file of the last turn, which most often is that of the next turn too.

@@ -55,7 +55,7 @@ LastEvent = Annotated[str, Header(alias="Last-Event-ID", pattern="^[0-9]{0,18}$"
 router = scoped_router("train", "trainings", "/v1/trainings")
 
 
-@router.post("", status_code=202, responses=describe_errors(*_SHARED, FileNotFound, QueueFull, StorageFull))
+@router.post("", status_code=202, responses=describe_errors(*_SHARED, FileNotFound, Conflict, QueueFull, StorageFull))
 async def create_training(body: TrainingRequest, context: Context, service: Changing) -> Training:
     """Train an adapter on examples. The training waits for a worker; its adapter then becomes the task's next
     version."""
@@ -112,8 +112,7 @@ async def pause_training(training_id: str, context: Context, service: Changing) 
 @router.post("/{training_id}/resume", responses=_OF_CHANGES)
 async def resume_training(training_id: str, context: Context, service: Changing) -> Training:
     """Queue a paused or failed training again, from its last checkpoint."""
-    trainings = service.store.registry.trainings
-    return training_on_the_wire(await trainings.resume(context.tenant, training_id, actor=context.caller.actor))
+    return training_on_the_wire(await service.training_intake.resume(context.caller, training_id))
 
 
 @router.post("/{training_id}/cancel", responses=_OF_CHANGES)

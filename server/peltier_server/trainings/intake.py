@@ -1,8 +1,8 @@
 """Takes in files, of examples or for batches, and requests for trainings: checks them, and stores what they bring."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from peltier_adapters.errors import AdapterError
@@ -79,10 +79,13 @@ class TrainingIntake:
             raise
 
     async def _create(self, caller: Caller, draft: TrainingDraft) -> StoredTraining:
-        try:
+        with _quota_of_trainings():
             return await self._store.registry.trainings.create(caller.tenant, draft, actor=caller.actor)
-        except QuotaReached as error:
-            raise QuotaExceeded(str(error), retry_after=retry_hints.TRAINING_ENDED) from None
+
+    async def resume(self, caller: Caller, training_id: str) -> StoredTraining:
+        """Queues a paused or failed training again. Raises the error of a quota as `create`."""
+        with _quota_of_trainings():
+            return await self._store.registry.trainings.resume(caller.tenant, training_id, actor=caller.actor)
 
     def _check(self, request: TrainingRequest) -> None:
         try:
@@ -151,3 +154,11 @@ class TrainingIntake:
         for file in files:
             with suppress(RegistryError, PeltierError):
                 await self._store.registry.files.remove(caller.tenant, file.id, actor=caller.actor)
+
+
+@contextmanager
+def _quota_of_trainings() -> Iterator[None]:
+    try:
+        yield
+    except QuotaReached as error:
+        raise QuotaExceeded(str(error), retry_after=retry_hints.TRAINING_ENDED) from None

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import os
-import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,6 +17,7 @@ from peltier_store.registry import (
     QuotaReached,
     RegistryConflict,
     StoredTraining,
+    create_holder_name,
 )
 
 from peltier_server.auth.keyring import Caller
@@ -59,7 +58,7 @@ class TrainingPublisher:
         self._publisher = publisher
         self._try_version = try_version
         self._metrics = metrics
-        self._name = f"server {socket.gethostname()}:{os.getpid()}"
+        self._name = f"server {create_holder_name()}"
         self._failures = Counter[str]()
         failure = "trained adapters cannot be published now and are tried again"
         self._turns = QueueTask(self._look, failure, _LOOK_SECONDS)

@@ -96,12 +96,17 @@ async def fill(registry: Registry, blobs: Blobs) -> None:
 
 
 async def train(registry: Registry, blobs: Blobs) -> None:
-    """A training with its examples, its checkpoint and its log."""
+    """A training with its examples, its checkpoint and its log, after one that is deleted."""
     examples, checkpoint = [await registry.reserve(await blobs.put(data)) for data in (b"{}", b"123")]
     file = await registry.files.add(
         "acme", examples, name="é.jsonl", purpose="fine-tune", size_bytes=2, num_rows=1, actor=ACTOR
     )
-    training = await registry.trainings.create("acme", TrainingDraft("demo", {"seed": 1}, file.id), actor=ACTOR)
+    draft = TrainingDraft("demo", {"seed": 1}, file.id)
+    deleted = await registry.trainings.create("acme", draft, actor=ACTOR)
+    await registry.trainings.claim("worker")
+    await registry.trainings.settle(deleted.id, "worker", state="failed", reason="of a test", seconds=0.5)
+    await registry.trainings.remove("acme", deleted.id, actor=ACTOR)
+    training = await registry.trainings.create("acme", draft, actor=ACTOR)
     await registry.trainings.claim("worker")
     await registry.trainings.renew(
         training.id, "worker", progress={"loss": 0.5}, checkpoint=checkpoint, checkpoint_bytes=3
@@ -142,7 +147,7 @@ async def test_a_backup_comes_back_in_another_kind_of_store(
     rows, data = await contents(source[0]), await stored(source[1])
     assert {line.table for line in rows} == {
         "tenants", "keys", "adapters", "versions", "reports", "aliases", "audit",
-        "files", "trainings", "training_events",
+        "files", "trainings", "training_events", "deleted_trainings",
     }  # fmt: skip
     async with opened(postgres_url) as registry:
         blobs = Blobs.open(s3_store)

@@ -134,7 +134,7 @@ async def test_inline_rows_are_stored_until_the_training_ends(
 async def test_files_that_a_training_owns_are_deleted_with_it(
     house: House, worker: PlayedWorker, artifact: bytes
 ) -> None:
-    """A second training of such a file is refused."""
+    """A second training of such a file is refused, which the OpenAPI document tells, also for OpenAI's route."""
     line = b'{"text": "x", "label": "good"}\n{"text": "y", "label": "bad"}\n'
     uploaded = (await house.upload("t.jsonl", line)).json()["id"]
     made = await create(house, examples=None, file_id=uploaded, owns_files=True)
@@ -142,6 +142,8 @@ async def test_files_that_a_training_owns_are_deleted_with_it(
     second = await house.a.post("/v1/trainings", json={**BODY, "examples": None, "file_id": uploaded})
     assert second.status_code == 409
     assert "is not for another training too" in second.json()["error"]["message"]
+    paths = (await house.operator.get("/openapi.json")).json()["paths"]
+    assert all("409" in paths[path]["post"]["responses"] for path in ("/v1/trainings", "/v1/fine_tuning/jobs"))
     await worker.leave(await worker.begin(), artifact)
     await until_ended(house, made)
     assert (await house.a.get(f"/v1/files/{uploaded}")).status_code == 404
@@ -273,6 +275,17 @@ async def test_trainings_need_the_scope_train(house: House) -> None:
     for call in (house.reader.get("/v1/trainings"), house.reader.post("/v1/trainings", json=BODY)):
         answer = await call
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+
+
+async def test_a_resumed_training_needs_room_as_a_new_one(house: House, worker: PlayedWorker) -> None:
+    """With the answer of a new one; also for OpenAI's client."""
+    made = await create(house)
+    await worker.fail(await worker.begin())
+    await house.limit(max_trainings=0)
+    for path in (f"/v1/trainings/{made['id']}/resume", f"/v1/fine_tuning/jobs/{made['id']}/resume"):
+        answer = await house.a.post(path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "quota_exceeded")
+        assert int(answer.headers["retry-after"]) == 60
 
 
 async def test_quotas_of_trainings(house: House) -> None:

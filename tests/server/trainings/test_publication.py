@@ -10,6 +10,7 @@ from peltier_adapters.artifact.source import digest_of
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import QueueFull
 from peltier_server.catalog.publisher import Publisher
+from peltier_server.trainings.publication import TrainingPublisher
 from peltier_store.blobs.blobs import BlobStoreFull
 from peltier_store.registry import Quotas, Registry
 from peltier_store.registry import training_holder as holder
@@ -66,6 +67,13 @@ async def test_an_adapter_is_published_in_its_owners_name(
     assert (version["created_by"], version["digest"]) == ("local", digest_of(artifact))
     assert (await running.predict("sst2@best", "good")).status_code == 200
     assert count(running, "published") == 1
+
+
+async def test_two_servers_hold_trainings_by_two_names(running: Running) -> None:
+    """Also with one host name and one process id, as in containers; else either would go on with the other's lease."""
+    service = running.service
+    other = TrainingPublisher(service.store, service.publisher, service.metrics, service.rollouts.try_trained)
+    assert other._name != service._training_publisher._name
 
 
 async def test_a_guarded_adapter_is_a_candidate_first(

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -48,7 +50,7 @@ async def test_once_ends_when_nothing_waits(queue: Queue, bert: Backbone, scratc
 
 
 async def test_a_signal_gives_the_training_back(queue: Queue, bert: Backbone, scratch: Path):
-    """And ends the worker with status 0, with nothing on the disk."""
+    """And ends the worker with status 0, with nothing on the disk. Its name is no other worker's."""
     training = await queue.add(jsonl(praise()), request(settings={"epochs": 10_000}))
     with started(queue, bert, scratch) as process:
         deadline = time.monotonic() + 120
@@ -58,6 +60,8 @@ async def test_a_signal_gives_the_training_back(queue: Queue, bert: Backbone, sc
         assert process.wait(60) == 0, (scratch / "log").read_text()
     found = await queue.find(training)
     assert (found.state, found.holder, found.attempts) == ("queued", None, 0)
+    begun = rf"The worker {re.escape(socket.gethostname())}:{process.pid}:[0-9a-f]{{8}} has begun the training\."
+    assert any(re.fullmatch(begun, sentence) for sentence in await queue.log(training, "state"))
     assert [name for name in os.listdir(scratch) if name.startswith("peltier-worker-")] == []
 
 

@@ -3,9 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+from peltier_store.registry import QuotaReached, Quotas
 from peltier_training.service.hold import Hold, Pace, Place
+from peltier_training.service.messages import Saved
 
-from tests.training.service.conftest import Queue, jsonl, praise, request
+from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
 from tests.training.service.test_worker import until
 
 
@@ -36,3 +39,47 @@ async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path):
     task = asyncio.create_task(asyncio.sleep(0.1))
     await hold.keep_until([task])
     assert task.done()
+
+
+async def test_a_cancellation_while_the_artifact_is_stored_counts(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The worker has asked for the owner's wish before, and nothing is published."""
+    sent = await queue.add(jsonl(praise()), request())
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    hold, put = Hold(Place(queue.registry, queue.blobs, "w1"), claimed, tmp_path / "archive"), queue.blobs.put
+
+    async def slowly(data: bytes) -> str:
+        await queue.registry.trainings.cancel(TENANT, sent.id, actor="a")
+        return await put(data)
+
+    monkeypatch.setattr(queue.blobs, "put", slowly)
+    await hold.deliver(b"artifact", "{}", {"accuracy": 1.0})
+    assert (await queue.find(sent)).state == "cancelled"
+    assert await queue.registry.trainings.claim_publishing("r1") is None
+
+
+async def test_a_checkpoint_beyond_the_quota_ends_the_hold(queue: Queue, tmp_path: Path):
+    """The one before is kept, also if the training pauses then; its log has the reason."""
+    sent = await queue.add(jsonl(praise()), request())
+    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=sent.size_bytes + 9), actor="a")
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    pace = Pace(renew_seconds=0.01, checkpoint_seconds=0.0)
+    hold = Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, tmp_path / "archive")
+    for step, size in ((1, 9), (2, 10)):
+        (tmp_path / "archive").write_bytes(b"c" * size)
+        hold.tell(Saved(step))
+        kept = asyncio.create_task(hold.keep())
+        if step == 1:
+            await until(queue, sent, lambda found: found.checkpoint_bytes == 9)
+            kept.cancel()
+            await asyncio.wait([kept])
+    with pytest.raises(QuotaReached, match="so 1 more do not fit"):
+        await asyncio.wait_for(kept, 60)
+    hold.tell(Saved(3))
+    await hold.stop("pause")
+    found = await queue.find(sent)
+    assert (found.state, found.checkpoint_bytes) == ("paused", 9)
+    assert "A checkpoint is not saved: tenant 'default' has stored" in (await queue.log(sent, "message"))[0]

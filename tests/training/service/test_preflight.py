@@ -56,7 +56,8 @@ def test_steps_and_minutes_are_estimated(desk: Desk):
     assert isinstance(desk.messages[0], Checked)
     unknown = desk.messages[0].preflight
     assert unknown["minutes"] is None
-    assert unknown["minutes_note"] == "The minutes are unknown until this worker has trained the preset once."
+    note = "The minutes are unknown until this worker has trained the preset once with this first_block."
+    assert unknown["minutes_note"] == note
 
 
 def test_a_flood_of_labels_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch):

@@ -14,7 +14,7 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
-from peltier_store.registry import RegistryError, StoredTraining
+from peltier_store.registry import Quotas, RegistryError, StoredTraining
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.training_holder import claim
 from peltier_store.registry.transactions import WriteTransaction
@@ -91,6 +91,20 @@ async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker,
     assert scratches(scratch) == []
 
 
+async def test_a_training_beyond_the_quota_of_bytes_fails(queue: Queue, make_worker: MakeWorker, scratch: Path):
+    """With the reason; the bytes of the store stay below the quota."""
+    training = await queue.add(jsonl(praise()))
+    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=training.size_bytes + 10), actor="a")
+    await make_worker().run()
+    found = await queue.find(training)
+    stored = f"tenant 'default' has stored {training.size_bytes} bytes and may store {training.size_bytes + 10}, so "
+    assert found.state == "failed"
+    assert found.reason is not None
+    assert found.reason.startswith(f"what it has learned cannot be stored: {stored}")
+    assert (await queue.registry.usage(TENANT)).stored_bytes == training.size_bytes
+    assert scratches(scratch) == []
+
+
 async def test_trainings_share_a_process(queue: Queue, make_worker: MakeWorker, bert: Backbone, scratch: Path):
     """Each gets the adapter that it gets alone, another preset, a bad one and a cancelled one beside it."""
     asked = [request(), request(preset="lora", seed=1), request(preset="no such")]
@@ -146,11 +160,13 @@ async def test_a_killed_process_ends_no_training(queue: Queue, make_worker: Make
 
 
 async def test_the_rate_of_a_training_estimates_the_next(queue: Queue, make_worker: MakeWorker):
-    """Of the same preset; the first has none."""
-    trainings = [await queue.add(jsonl(praise(seed=seed))) for seed in range(2)]
+    """Of the same preset; the first has none, and one that computes fewer blocks with gradients has another."""
+    asked = [request(), request(), request(settings={"first_block": 1})]
+    trainings = [await queue.add(jsonl(praise(seed=seed)), one) for seed, one in enumerate(asked)]
     await make_worker().run()
     minutes = [(await queue.find(training)).preflight["minutes"] for training in trainings]  # type: ignore[index]
-    assert minutes.count(None) == 1
+    assert minutes[:2].count(None) == 1
+    assert minutes[2] is None
 
 
 async def test_what_cannot_be_trained_fails_with_the_reason(queue: Queue, make_worker: MakeWorker):

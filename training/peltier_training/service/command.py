@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.commands import RegistryUrl, StoreUrl
 from peltier_store.location import StoreLocation, require_own
-from peltier_store.registry import Registry
+from peltier_store.registry import Registry, create_holder_name
 
 from peltier_training.processes import ThreadsOption, choose_threads
 from peltier_training.service.hold import Place
@@ -29,7 +28,9 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     threads: ThreadsOption = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16, or on a CPU int8.")] = "float32",
-    name: Annotated[str | None, typer.Option(help="Name of this worker. Default: HOST-PID.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of this worker, which no other has. Default: HOST:PID:TOKEN.")
+    ] = None,
     nice: Annotated[
         int, typer.Option(min=0, max=19, help="Lower the priority, so that a server on the machine comes first.")
     ] = 0,
@@ -51,7 +52,7 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     machine = Machine(found, device, dtype, choose_threads(threads))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    called = name or f"{socket.gethostname()}-{os.getpid()}"
+    called = name or create_holder_name()
     location = StoreLocation.of(store, registry)
     asyncio.run(_work(location, machine, called, once=once, trainings=trainings, end_with_input=end_with_input))
 

@@ -65,6 +65,8 @@ class Hold:
         # The step of a checkpoint that is not being stored yet.
         self._new_step: int | None = None
         self._storing: asyncio.Task[_StoredCheckpoint] | None = None
+        # Why no more checkpoints are stored.
+        self._refusal: QuotaReached | None = None
         self._stored_at = self._counted_at = self._renewed_at = time.monotonic()
 
     def tell(self, message: Message) -> None:
@@ -80,11 +82,14 @@ class Hold:
         self._report.events.append(NewEvent("message", sentence))
 
     async def keep(self) -> str:
-        """Renew the lease until the owner has a wish, which is returned: `pause` or `cancel`. Raises LeaseLost."""
+        """Renew the lease until the owner has a wish, which is returned: `pause` or `cancel`. Raises LeaseLost, or
+        QuotaReached when a checkpoint does not fit."""
         while True:
             wish = await self._renew()
             if wish is not None:
                 return wish
+            if self._refusal is not None:
+                raise self._refusal
             try:
                 await asyncio.wait_for(self._hurry.wait(), self._place.pace.renew_seconds)
             except TimeoutError:
@@ -133,7 +138,8 @@ class Hold:
         await self._end(lambda seconds: settle(*self._key, state="failed", reason=plain, seconds=seconds))
 
     async def deliver(self, artifact: bytes, report: str, metrics: Mapping[str, float]) -> None:
-        """Store the artifact and have it published, unless the owner has another wish by now."""
+        """Store the artifact and have it published, unless the owner has another wish by now. Raises QuotaReached if
+        it does not fit."""
         if (wish := await self._renew()) is not None:
             await self.stop(wish)
             return
@@ -182,6 +188,10 @@ class Hold:
             )
         except (LeaseLost, RegistryGone):
             raise
+        except QuotaReached as error:
+            self._refusal, self._report = error, report.followed_by(self._report)
+            self.note(f"A checkpoint is not saved: {error}.")
+            return await self._renew_now(None)
         except RegistryError as error:
             logger.warning("%s: %s", self.training.id, error)
             self._report = report.followed_by(self._report)
@@ -203,7 +213,7 @@ class Hold:
             else:
                 logger.warning("%s: a checkpoint is not stored: %s", self.training.id, task.exception())
         is_due = time.monotonic() - self._stored_at >= self._place.pace.checkpoint_seconds
-        if self._new_step is not None and self._storing is None and is_due:
+        if self._new_step is not None and self._storing is None and is_due and self._refusal is None:
             self._stored_at = time.monotonic()
             self._storing = asyncio.create_task(self._store_archive(self._new_step))
             self._new_step = None

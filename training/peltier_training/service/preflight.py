@@ -24,7 +24,7 @@ MAX_LABELS = 1_000
 MAX_TARGETS = 50_000_000
 _MAX_SHOWN_LABELS, _MAX_LABEL_LEN = 100, 100
 _MAX_READ_ROWS = 20_000
-_UNKNOWN_MINUTES = "The minutes are unknown until this worker has trained the preset once."
+_UNKNOWN_MINUTES = "The minutes are unknown until this worker has trained the preset once with this first_block."
 _FEW_ROWS, _FEW_OF_LABEL, _ONE_SIDED, _MUCH_TRUNCATED = 50, 5, 0.9, 0.05
 
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
-from peltier_store.registry import FileUnknown, LeaseLost, RegistryError, RegistryGone, StoredFile, StoredTraining
+from peltier_store.registry import (
+    FileUnknown,
+    LeaseLost,
+    QuotaReached,
+    RegistryError,
+    RegistryGone,
+    StoredFile,
+    StoredTraining,
+)
 
 from peltier_training.errors import TrainingError
 from peltier_training.service.child import Children, SharedChildren
@@ -31,7 +39,7 @@ class TrainingWorker:
         self._children = Children()
         self._together = SharedChildren(self._children)
         self._stopping = asyncio.Event()
-        self._rates: dict[str, float] = {}
+        self._rates: dict[tuple[str, str], float] = {}
         self._num_busy = 0
 
     def stop(self) -> None:
@@ -92,7 +100,7 @@ class TrainingWorker:
         folder = scratch.create(training.id)
         hold = Hold(place, training, folder / ARCHIVE)
         try:
-            await self._hold(hold, folder)
+            await self._hold_within_quota(hold, folder)
         except LeaseLost as error:
             logger.warning("%s", error)
         except RegistryGone:
@@ -103,6 +111,12 @@ class TrainingWorker:
         finally:
             hold.abandon()
             shutil.rmtree(folder, ignore_errors=True)
+
+    async def _hold_within_quota(self, hold: Hold, folder: Path) -> None:
+        try:
+            await self._hold(hold, folder)
+        except QuotaReached as error:
+            await hold.fail(f"what it has learned cannot be stored: {error}")
 
     async def _hold(self, hold: Hold, folder: Path) -> None:
         """Do the training until it ends, its owner has a wish, or this worker has to stop."""
@@ -139,7 +153,7 @@ class TrainingWorker:
             validation,
             self._machine,
             spent=hold.training.seconds,
-            seconds_per_token=self._rates.get(_preset(hold.training)),
+            seconds_per_token=self._rates.get(_kind(hold.training)),
         )
         end = await self._train(hold, job)
         if isinstance(end, Delivered):
@@ -194,13 +208,14 @@ class TrainingWorker:
 
     async def _deliver(self, hold: Hold, folder: Path, found: Delivered) -> None:
         if found.seconds_per_token is not None:
-            self._rates[_preset(hold.training)] = found.seconds_per_token
+            self._rates[_kind(hold.training)] = found.seconds_per_token
         artifact, report = (folder / found.artifact).read_bytes(), (folder / found.report).read_text()
         await hold.deliver(artifact, report, found.metrics)
         metrics = ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
         logger.info("%s: %s", hold.training.id, metrics)
 
 
-def _preset(training: StoredTraining) -> str:
-    """What a rate is known for."""
-    return str(training.request.get("preset") or training.request.get("recipe"))
+def _kind(training: StoredTraining) -> tuple[str, str]:
+    """What a rate is known for: the preset or recipe, and the first block that is trained."""
+    settings = training.request.get("settings") or {}
+    return str(training.request.get("preset") or training.request.get("recipe")), str(settings.get("first_block") or 0)

@@ -35,7 +35,7 @@ from peltier_server.service import Service
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
 _OF_ONE = describe_errors(*_SHARED, TrainingNotFound, shape=OPENAI_ERRORS)
 _OF_CHANGES = describe_errors(*_SHARED, TrainingNotFound, Conflict, shape=OPENAI_ERRORS)
-_CREATED = describe_errors(*_SHARED, FileNotFound, StorageFull, shape=OPENAI_ERRORS)
+_CREATED = describe_errors(*_SHARED, FileNotFound, Conflict, StorageFull, shape=OPENAI_ERRORS)
 _EVENT_PAGE = 1000
 
 JobLimit = Annotated[int, Query(ge=1, le=100)]
@@ -128,6 +128,4 @@ async def pause_job(job_id: str, context: Context, service: Changing) -> FineTun
 @router.post("/{job_id}/resume", responses=_OF_CHANGES)
 async def resume_job(job_id: str, context: Context, service: Changing) -> FineTuningJob:
     """Queue a paused or failed job again."""
-    trainings = service.store.registry.trainings
-    training = await trainings.resume(context.tenant, job_id, actor=context.caller.actor)
-    return job_of(training, service.backbone.name)
+    return job_of(await service.training_intake.resume(context.caller, job_id), service.backbone.name)

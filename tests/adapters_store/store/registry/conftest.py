@@ -15,7 +15,7 @@ from benchmarks.common.postgres_server import PostgresServer, run_postgres
 TENANTS = ("acme", "zenith")
 _AS_NEW = """
     DELETE FROM answers; DELETE FROM rollouts; DELETE FROM batch_parts; DELETE FROM batches;
-    DELETE FROM training_events; DELETE FROM trainings; DELETE FROM files;
+    DELETE FROM training_events; DELETE FROM trainings; DELETE FROM deleted_trainings; DELETE FROM files;
     DELETE FROM aliases; DELETE FROM versions; DELETE FROM adapters; DELETE FROM keys;
     DELETE FROM reservations; DELETE FROM collections;
     DELETE FROM audit WHERE action <> 'create_tenant' OR tenant NOT IN ('acme', 'zenith');

@@ -37,6 +37,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.believed: dict[str, str] = {}
         self.holders: dict[str, str] = {}
         self.completed: list[str] = []
+        self.cancelled: set[str] = set()
 
     def teardown(self) -> None:
         self.runner.run(self.registry.close())
@@ -90,7 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
 
         if self._hold(worker, training_id, work()):
             self._drop(worker, training_id)
-            if state == "publishing":
+            if state == "publishing" and training_id not in self.cancelled:
                 assert training_id not in self.completed
                 self.completed.append(training_id)
 
@@ -122,6 +123,8 @@ class QueueMachine(RuleBasedStateMachine):
         ask = getattr(self.registry.trainings, wish)
         with suppress(RegistryConflict):
             self.runner.run(ask("default", training_id, actor="ann"))
+            if wish == "cancel":
+                self.cancelled.add(training_id)
 
     @rule()
     def publish(self) -> None:
@@ -140,6 +143,8 @@ class QueueMachine(RuleBasedStateMachine):
         for one in found:
             if one.id in self.holders:
                 assert (one.state, one.holder) == ("running", self.holders[one.id])
+            if one.id in self.cancelled:
+                assert one.state == "cancelled" or one.wish == "cancel"
             if one.id in self.completed:
                 assert one.state in ("publishing", *FINAL_STATES)
 

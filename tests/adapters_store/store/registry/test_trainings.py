@@ -1,7 +1,8 @@
 """Trainings and their queue, on both databases."""
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
@@ -132,9 +133,42 @@ async def test_quotas_bound_trainings(registry: Registry) -> None:
         QuotaReached, match=r"^tenant 'acme' has trained 3\.0 minutes in the last 24 hours and may train 2"
     ):
         await add_training(registry)
+    with pytest.raises(QuotaReached, match=r"^tenant 'acme' has trained 3\.0 minutes in the last 24 hours"):
+        await registry.trainings.resume("acme", first.id, actor="ann")
+    await registry.update_tenant("acme", Quotas(), actor="operator")
     await registry.trainings.resume("acme", first.id, actor="ann")
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
     assert await registry.trainings.count_work() == (0, 0)
     assert await registry.trainings.claim("w1") is None
+
+
+async def test_a_deleted_training_gives_no_minutes_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the quota nor in the tenant's turn, until they are a day old and purged."""
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    for tenant, seconds in (("acme", 119.0), ("zenith", 60.0)):
+        training = await add_training(registry, tenant=tenant)
+        await claimed(registry)
+        await registry.trainings.settle(training.id, "w1", state="failed", reason="of a test", seconds=seconds)
+        await registry.trainings.remove(tenant, training.id, actor="ann")
+    for tenant in ("acme", "zenith"):
+        await add_training(registry, tenant=tenant)
+    first = await claimed(registry)
+    assert first.tenant == "zenith"
+    await registry.trainings.settle(first.id, "w1", state="failed", reason="of a test")
+    second = await claimed(registry)
+    await registry.trainings.settle(second.id, "w1", state="failed", reason="of a test", seconds=2.0)
+    with pytest.raises(
+        QuotaReached, match=r"^tenant 'acme' has trained 2\.0 minutes in the last 24 hours and may train"
+    ):
+        await add_training(registry)
+    await registry.purge(datetime.now(UTC), actor="test")
+    with pytest.raises(QuotaReached):
+        await add_training(registry)
+    monkeypatch.setattr(training_state, "_DAY", timedelta(0))
+    assert (await add_training(registry)).state == "queued"
+    await registry.purge(datetime.now(UTC), actor="test")
+    monkeypatch.undo()
+    assert (await add_training(registry)).state == "queued"
 
 
 async def test_tenants_take_turns_and_short_trainings_come_first(registry: Registry) -> None:
@@ -214,6 +248,31 @@ async def test_a_newer_checkpoint_frees_the_older_one(registry: Registry) -> Non
     assert (await registry.usage("acme")).stored_bytes == 0
 
 
+async def test_what_a_worker_stores_counts_for_the_quota_of_bytes(registry: Registry) -> None:
+    """A checkpoint takes the place of the older one, and the artifact that of the checkpoint; one that does not fit is
+    not stored, and the worker keeps the training."""
+    training = await add_training(registry)
+    await registry.update_tenant("acme", Quotas(max_stored_bytes=len(b"{}\n") + 10), actor="operator")
+    await claimed(registry)
+    for data in (b"first", b"second"):
+        await registry.trainings.renew(
+            training.id, "w1", checkpoint=await reserved(registry, data), checkpoint_bytes=10
+        )
+    large = await reserved(registry, b"large")
+    with pytest.raises(
+        QuotaReached, match=r"^tenant 'acme' has stored 13 bytes and may store 13, so 1 more do not fit"
+    ):
+        await registry.trainings.renew(training.id, "w1", checkpoint=large, checkpoint_bytes=11)
+    leaves = partial(registry.trainings.settle, training.id, "w1", state="publishing")
+    artifact = await reserved(registry, b"artifact")
+    with pytest.raises(QuotaReached, match="so 1 more do not fit"):
+        await leaves(artifact=artifact, artifact_bytes=11)
+    assert (await registry.trainings.find("acme", training.id)).checkpoint_digest == digest_of(b"second")
+    await leaves(artifact=artifact, artifact_bytes=10)
+    assert (await registry.trainings.find("acme", training.id)).checkpoint_digest is None
+    assert (await registry.usage("acme")).stored_bytes == 13
+
+
 async def test_a_waiting_training_pauses_and_resumes_at_once(registry: Registry) -> None:
     """Nobody can claim it meanwhile."""
     training = await add_training(registry)
@@ -236,6 +295,22 @@ async def test_a_worker_learns_what_the_owner_wishes(registry: Registry, wish: s
     await registry.trainings.settle(training.id, "w1", state=state)
     assert (await state_of(registry, training))[0] == state
     assert [entry.action for entry in await registry.audit(limit=1)] == [f"{wish}_training"]
+
+
+@pytest.mark.parametrize("state", ["publishing", "failed", "paused"])
+async def test_no_end_of_a_worker_overtakes_a_cancellation(registry: Registry, state: str) -> None:
+    """Its owner was told that nothing is published, also if the worker learns of it too late; no row is left."""
+    training = await add_training(registry)
+    await claimed(registry)
+    await registry.trainings.cancel("acme", training.id, actor="ann")
+    await registry.trainings.settle(
+        training.id, "w1", state=state, artifact=await reserved(registry, b"a"), artifact_bytes=1, seconds=1.0
+    )
+    found = await registry.trainings.find("acme", training.id)
+    assert (found.state, found.reason) == ("cancelled", "its owner cancelled it")
+    assert (found.wish, found.holder, found.artifact_digest, found.seconds) == (None, None, None, 1.0)
+    assert await registry.trainings.claim_publishing("r1") is None
+    assert (await registry.usage("acme")).stored_bytes == 0
 
 
 async def test_a_cancellation_replaces_a_pause(registry: Registry) -> None:
@@ -355,6 +430,36 @@ async def test_a_failed_training_resumes_from_its_checkpoint(registry: Registry)
     again = await claimed(registry)
     assert (again.checkpoint_digest, again.train_file_id) == (digest_of(b"c"), training.train_file_id)
     assert (again.reason, again.finished_at) == (None, None)
+
+
+async def test_a_failed_training_resumes_only_where_a_new_one_has_room(registry: Registry) -> None:
+    """Failed trainings cannot be queued beyond the quota; a paused one has its place already."""
+    await registry.update_tenant("acme", Quotas(max_trainings=1), actor="operator")
+    trainings = []
+    for _ in range(2):
+        trainings.append(await add_training(registry))
+        await claimed(registry)
+        await registry.trainings.settle(trainings[-1].id, "w1", state="failed", reason="of a test")
+    first, second = trainings
+    await registry.trainings.resume("acme", first.id, actor="ann")
+    with pytest.raises(QuotaReached, match=r"^tenant 'acme' has 1 trainings that have not ended and may have 1; wait"):
+        await registry.trainings.resume("acme", second.id, actor="ann")
+    assert await state_of(registry, second) == ("failed", "of a test")
+    await registry.trainings.pause("acme", first.id, actor="ann")
+    assert (await registry.trainings.resume("acme", first.id, actor="ann")).state == "queued"
+
+
+async def test_an_adapter_is_published_again_without_minutes(registry: Registry) -> None:
+    """It needs no worker, but a place among the trainings that have not ended."""
+    training = await trained(registry)
+    await registry.trainings.claim_publishing("r1")
+    await registry.trainings.renew(training.id, "r1", seconds=180.0)
+    await registry.trainings.publish_done(training.id, "r1", adapter=None, reason="of a test")
+    await registry.update_tenant("acme", Quotas(max_trainings=0), actor="operator")
+    with pytest.raises(QuotaReached):
+        await registry.trainings.resume("acme", training.id, actor="ann")
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    assert (await registry.trainings.resume("acme", training.id, actor="ann")).state == "publishing"
 
 
 async def test_a_log_is_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
