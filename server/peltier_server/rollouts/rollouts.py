@@ -114,15 +114,15 @@ class Rollouts:
         await self._recorder.settle(tenant, request_id)
         await self.report()
         try:
-            answer, rollout = await self._registry.answer(tenant, request_id, row)
+            answer, rollout = await self._registry.answer(tenant, request_id, row, self._keep)
         except AnswerUnknown:
             if not (self._records_all or any(owner == tenant for owner, _ in self._catalog.guarded)):
                 raise
             await asyncio.sleep(_WAIT_SECONDS)
             await self.report()
-            answer, rollout = await self._registry.answer(tenant, request_id, row)
+            answer, rollout = await self._registry.answer(tenant, request_id, row, self._keep)
         judgement = Judgement(self._right_answer(answer, rollout, feedback), feedback.right)
-        answer, rollout = await self._registry.judge(tenant, request_id, row, judgement)
+        answer, rollout = await self._registry.judge(tenant, request_id, row, judgement, self._keep)
         name, was_right = _name_of(answer, rollout), bool(answer.was_right)
         self._metrics.feedback.labels("right" if was_right else "wrong").inc()
         self._metrics.windows.judge(VersionLabels(tenant, name, str(answer.version)), is_right=was_right)
