@@ -22,8 +22,8 @@ class PurgeTask:
     """Purges versions that were deleted longer than `undelete_seconds` ago, deletes blobs that nothing needs, and
     forgets answers that were given longer than `feedback_seconds` ago.
 
-    It runs once an hour, or more often if one of these times is shorter, at most once a minute. After a failure of the registry or the store, the next run tries again. Each replica
-    may run it.
+    It runs once an hour, or more often if one of these times is shorter, but at most once a minute. After a failure of
+    the registry or the store, the next run tries again. Each replica may run it.
     """
 
     def __init__(self, registry: Registry, blobs: Blobs, undelete_seconds: float, feedback_seconds: float) -> None:

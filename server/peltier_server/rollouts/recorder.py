@@ -155,7 +155,7 @@ class Recorder:
 
     @property
     def _is_busy(self) -> bool:
-        return len(self._shadows) >= MAX_SHADOWS or self._batcher.queued_rows > 0
+        return len(self._shadows) >= MAX_SHADOWS or self._batcher.live_rows > 0
 
     def _match(self, rollout: StoredRollout, is_candidate: bool, trial: Trial) -> None:
         """Compares a trial with the newest one of the other version that waits."""

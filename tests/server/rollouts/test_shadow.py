@@ -4,10 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from peltier_adapters.batch.row import Row
 from peltier_client.errors import InferenceFailed
 from peltier_server.catalog.published import Entry
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import PredictionRequest
+from peltier_server.queue.ticket import Terms
 from peltier_server.rollouts import recorder
 
 from tests.server.conftest import hold, until
@@ -129,6 +131,21 @@ async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop, monkeypat
         assert request.rollouts
         assert service.rollouts._recorder._is_busy
     await waiting
+
+
+async def test_rows_that_nobody_waits_for_drop_no_shadows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those of a batch in a file, which may wait for hours."""
+    batcher = shop.running.service.batcher
+    monkeypatch.setattr(batcher, "start_background", lambda: None)
+    await shop.guard(shadow=True)
+    row = Row(shop.running.service.backbone.tokenizer.encode("a", max_tokens=3))
+    offline = asyncio.create_task(batcher.compute([row], Terms(background=True)))
+    await until(lambda: batcher.queued_rows)
+    await shop.ask("r")
+    await settled(shop, "r")
+    assert (await shop.state())["counts"]["errors"] == {"ties": 1}
+    offline.cancel()
+    await asyncio.gather(offline, return_exceptions=True)
 
 
 async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
