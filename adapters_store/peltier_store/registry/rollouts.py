@@ -220,7 +220,7 @@ def _judge(
     writing.connection.execute(update(AnswerRow).where(*own).values(was_right=was_right))
     if rollout is not None and rollout.state == "running":
         if rollout.share is not None:
-            more, waiting = _matched(rollout, answer.version == rollout.candidate, was_right)
+            more, waiting = matched(rollout, answer.version == rollout.candidate, was_right)
         else:
             more, waiting = _paired(answer, was_right, wanted), {}
         rollout = _count(writing, rollout, more, waiting)
@@ -236,7 +236,7 @@ def _paired(answer: StoredAnswer, was_right: bool, wanted: str | None) -> dict[s
     return counts
 
 
-def _matched(rollout: StoredRollout, is_candidate: bool, was_right: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def matched(rollout: StoredRollout, is_candidate: bool, was_right: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """The counts of a row that one version has answered: it is compared with the newest unmatched row of the other.
     Returns the rows that wait, too."""
     arm = "candidate" if is_candidate else "incumbent"
