@@ -325,7 +325,7 @@ class Predictor:
         outputs = group_windows(request.inputs, encoded, outcome.outputs) if task.reads_tokens else outcome.outputs
         predictions, num_bytes = await self._reader.read(outputs, form, request, size)
         if artifact is None and not request.is_shadow:
-            self._limits.metrics.windows.observe(entry.labels, num_tokens, predictions)
+            self._limits.metrics.windows.observe(entry.labels, num_tokens, predictions, task.type)
         num_new_tokens, timings = count_new_tokens(outputs), create_timings(lease, outcome, time.monotonic() - started)
         batch = outcome.batch_rows, outcome.batch_adapters
         return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes, encoded)
