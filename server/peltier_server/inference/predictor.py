@@ -234,7 +234,9 @@ class Predictor:
         context = RequestContext(request.target.context.request_id, known_caller=request.target.context.known_caller)
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
         target = ResolvedTask(request.target.reference, context, entry)
-        copy = PredictionRequest(target, request.inputs, parameters, self.open_answer(context), is_shadow=True)
+        copy = PredictionRequest(
+            target, request.inputs, parameters, self.open_answer(context), ranks=request.ranks, is_shadow=True
+        )
         with self._limits.quarantine.attempt(request.tenant, entry):
             try:
                 return await self._predict(entry, copy)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
-from peltier_client.protocol import GUARDED_TYPES
+from peltier_client.protocol import JUDGED_TYPES
 from peltier_store.registry import StoredAnswer, StoredRollout, added, compared
 
 from peltier_server.catalog.catalog import Catalog
@@ -143,7 +143,7 @@ class Recorder:
     def _record(self, request: PredictionRequest, prediction: Prediction) -> None:
         """Keeps an answer outside of guarded changes, as far as this second's rate allows."""
         entry = request.target.entry
-        is_judged = entry.task.type in GUARDED_TYPES and entry.number == prediction.opening.adapter.version
+        is_judged = entry.task.type in JUDGED_TYPES and entry.number == prediction.opening.adapter.version
         if entry.version.tenant != request.tenant or not is_judged:
             return
         now = self._clock()
@@ -175,10 +175,10 @@ class Recorder:
         self._metrics.shadows.labels("failed" if failed else "computed").inc()
         self._count(rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}})
         self._count(rollout.id, compare_errors(_trial(outcome), Trial(incumbent_failed, 0.0)))
-        if isinstance(outcome, Exception) or incumbent_failed:
+        entry = entries[rollout.candidate]
+        if isinstance(outcome, Exception) or incumbent_failed or entry.task.type not in JUDGED_TYPES:
             self._keep(answers)
             return
-        entry = entries[rollout.candidate]
         others = [answer_of(entry.task, one) for one in outcome.predictions]
         num_equal = sum(one.answer == other for one, other in zip(answers, others, strict=True))
         self._count(rollout.id, {"disagreement": {"wins": num_equal, "losses": len(others) - num_equal}})
