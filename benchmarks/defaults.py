@@ -27,7 +27,7 @@ from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 
 FIRST_SEED = 0
-# Settings of a cell in the grid: two rates, with two numbers of epochs and two poolings; with 5,000 rows, three and one.
+# Settings of a cell in the grid: two rates, with two numbers of epochs and of poolings; with 5,000 rows three and one.
 WHOLE_GRID = {200: 8, 1_000: 8, 5_000: 6}
 
 

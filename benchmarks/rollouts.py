@@ -4,11 +4,16 @@
 
 Each row simulates rollouts with the defaults of a guard: versions with these accuracies, of which under shadow
 `equal` of the rows have the same luck. Each request also has a failure and a time, which are distributed alike in
-both versions, so that all tests run that may roll a candidate back. The evidence is the server's formula for all
-places of a rollout at once; the server's own decision is asked at the place of each decision and at the place before.
+both versions, so that all tests run that may roll a candidate back. What is counted of a request is what the server
+counts; the server's own functions count the first rollout of each row again. The evidence is the server's formula for
+all places of a rollout at once; the server's own decision is asked at the place of each decision and at the place
+before.
 """
 
-from collections.abc import Iterator
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -16,13 +21,15 @@ import numpy as np
 from common.harness import Table, add_json, create_parser, write_json
 from numpy.typing import NDArray
 from peltier_client.protocol import RolloutGuard
-from peltier_server.rollouts.decision import HARMS, STAKES, decide
-from peltier_store.registry import StoredRollout
+from peltier_server.rollouts.decision import HARMS, STAKES, decide, outcomes
+from peltier_server.rollouts.recorder import TIMED_SHARE, Trial, compare_errors, compare_latency, match
+from peltier_store.registry import StoredRollout, added, compared
+from peltier_store.registry.rollouts import MAX_WAITING, matched
 
 Numbers = NDArray[np.float64]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GUARD = RolloutGuard(shadow=True)
 FAILURE_RATE = 0.002
-MAX_WAITING = 64
 # The evidence is computed for so many feedbacks at a time, until there is a decision.
 BLOCK = 500
 
@@ -67,13 +74,14 @@ class Outcomes(NamedTuple):
         """The logarithm of the evidence that the mean outcome is above `at_most`, after each feedback of a part."""
         stakes = np.array(STAKES)
         rates = np.log1p(stakes * (1 - at_most) / (1 + at_most)), np.log1p(-stakes * at_most / (1 + at_most))
-        counts = np.stack([self.wins[part], self.ties[part], self.losses[part]], axis=1)
-        # Many outcomes change nothing.
-        counts, places = np.unique(counts, axis=0, return_inverse=True)
-        logs = counts @ np.stack([*rates, np.log1p(-stakes)])
+        # Ties change nothing if the bound is 0.
+        ties = self.ties[part] if at_most else np.zeros_like(self.ties[part])
+        counts = np.stack([self.wins[part], ties, self.losses[part]], axis=1)
+        is_new = np.append(True, np.any(counts[1:] != counts[:-1], axis=1))
+        logs = counts[is_new] @ np.stack([*rates, np.log1p(-stakes)])
         highest = logs.max(axis=1)
         mean: Numbers = highest + np.log(np.exp(logs - highest[:, None]).mean(axis=1))
-        return mean[places.reshape(-1)]
+        return mean[np.cumsum(is_new) - 1]
 
     @property
     def reversed(self) -> "Outcomes":
@@ -81,35 +89,108 @@ class Outcomes(NamedTuple):
         return Outcomes(self.losses, self.ties, self.wins)
 
 
-def compare(case: Case, candidate: Numbers, incumbent: Numbers, chosen: NDArray[np.bool_]) -> Numbers:
-    """The outcome that each feedback adds; NaN where it only waits. Under a share each row has the answer of one
-    version, the candidate's where it is `chosen`."""
-    if case.share is None:
-        return np.sign(candidate - incumbent)
-    outcomes, waiting, of_candidate = np.full(len(chosen), np.nan), list[float](), False
-    for place, is_candidate in enumerate(chosen):
-        value = candidate[place] if is_candidate else incumbent[place]
-        if waiting and of_candidate != is_candidate:
-            other = waiting.pop()
-            outcomes[place] = np.sign(value - other if is_candidate else other - value)
-        else:
-            waiting, of_candidate = [*waiting, value][-MAX_WAITING:], bool(is_candidate)
-    return outcomes
+class Draws(NamedTuple):
+    """What happens to the requests of a rollout: whether each version is right, whether it fails, and how long it is
+    computed, [2, requests] with the candidate first; under a share whether the candidate answers, and under shadow
+    whether times are compared, [requests]."""
+
+    right: NDArray[np.bool_]
+    failed: NDArray[np.bool_]
+    ms: Numbers
+    chosen: NDArray[np.bool_]
+    timed: NDArray[np.bool_]
 
 
-def simulate(case: Case, num_feedbacks: int, random: np.random.Generator) -> dict[str, Outcomes]:
-    """The comparisons of one rollout."""
+def draw(case: Case, num_feedbacks: int, random: np.random.Generator) -> Draws:
+    """The requests of one rollout."""
     first, second = random.random((2, num_feedbacks))
     second = np.where(random.random(num_feedbacks) < case.equal, first, second)
-    chosen = random.random(num_feedbacks) < (case.share or 0.0)
-    right = (first < case.candidate).astype(float), (second < case.incumbent).astype(float)
-    whole = (random.random((2, num_feedbacks)) >= FAILURE_RATE).astype(float)
-    seconds = random.lognormal(0, 0.5, (2, num_feedbacks))
-    slowdown = RolloutGuard(shadow=True).max_slowdown
-    # The better one is higher: levels of time, of which the next is slower by more than the slowdown.
-    speed = -np.floor(np.log(seconds) / np.log(slowdown))
-    found = {"accuracy": right, "errors": (whole[0], whole[1]), "latency": (speed[0], speed[1])}
-    return {name: Outcomes.of(compare(case, *values, chosen)) for name, values in found.items()}
+    return Draws(
+        np.stack([first < case.candidate, second < case.incumbent]),
+        random.random((2, num_feedbacks)) < FAILURE_RATE,
+        random.lognormal(0, 0.5, (2, num_feedbacks)),
+        random.random(num_feedbacks) < (case.share or 0.0),
+        random.random(num_feedbacks) < TIMED_SHARE,
+    )
+
+
+def pairs(chosen: NDArray[np.bool_], takes: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The requests that are compared under a share, of those that a comparison takes: the places of the later one, of
+    the candidate's and of the incumbent's, [3, pairs]."""
+    waiting, of_candidate, found = deque[int](maxlen=MAX_WAITING), False, list[tuple[int, int, int]]()
+    places = np.flatnonzero(takes)
+    for place, is_candidate in zip(places.tolist(), chosen[places].tolist(), strict=True):
+        if waiting and of_candidate != is_candidate:
+            other = waiting.pop()
+            found.append((place, place, other) if is_candidate else (place, other, place))
+        else:
+            waiting.append(place)
+            of_candidate = is_candidate
+    return np.array(found, dtype=np.int64).reshape(-1, 3).T
+
+
+def compare(values: Numbers, compared: NDArray[np.int64], least: float = 0.0) -> Outcomes:
+    """The outcomes of values [2, requests] at the places that are compared, of which the higher one by more than
+    `least` is better. A comparison with NaN has none."""
+    later, candidate, incumbent = compared
+    apart = values[0, candidate] - values[1, incumbent]
+    found = np.full(values.shape[1], np.nan)
+    found[later] = np.where(np.isnan(apart), np.nan, np.sign(apart) * (np.abs(apart) > least))
+    return Outcomes.of(found)
+
+
+def count(case: Case, draws: Draws) -> dict[str, Outcomes]:
+    """The comparisons of one rollout. A failed answer is not judged, and its time is not compared."""
+    speed = np.where(draws.failed, np.nan, -np.log(draws.ms))
+    if case.share is None:
+        same = np.arange(draws.chosen.size)
+        every, judged, timed = (
+            np.tile(same[takes], (3, 1)) for takes in (same >= 0, ~draws.failed.any(axis=0), draws.timed)
+        )
+    else:
+        answered = ~np.where(draws.chosen, *draws.failed)
+        every = timed = pairs(draws.chosen, np.ones_like(answered))
+        judged = pairs(draws.chosen, answered)
+    return {
+        "accuracy": compare(draws.right.astype(float), judged),
+        "errors": compare(-draws.failed.astype(float), every),
+        "latency": compare(speed, timed, math.log(GUARD.max_slowdown)),
+    }
+
+
+def check_counts(case: Case, draws: Draws, found: dict[str, Outcomes]) -> None:
+    """The server's functions count the same of these requests."""
+    rollout, waiting = started(case, {}), list[tuple[bool, Trial]]()
+    for place in range(draws.chosen.size):
+        trials = [Trial(bool(draws.failed[arm, place]), float(draws.ms[arm, place])) for arm in (0, 1)]
+        right, is_candidate = draws.right[:, place].tolist(), bool(draws.chosen[place])
+        more = list[Mapping[str, Any]]()
+        if case.share is None:
+            more.append(compare_errors(trials[0], trials[1]))
+            if not any(one.has_failed for one in trials):
+                more.append({"accuracy": compared(*right)})
+            if draws.timed[place]:
+                more.append(compare_latency(rollout, trials[0], trials[1]))
+        else:
+            own = 0 if is_candidate else 1
+            if (pair := match(waiting, is_candidate, trials[own])) is not None:
+                more += [compare_errors(*pair), compare_latency(rollout, *pair)]
+            if not trials[own].has_failed:
+                judged, judged_waiting = matched(rollout, is_candidate, right[own])
+                more.append(judged)
+                rollout = replace(rollout, counts={**rollout.counts, "waiting": judged_waiting})
+        for one in more:
+            rollout = replace(rollout, counts=added(rollout.counts, one))
+    for name, own in found.items():
+        wins, ties, losses = outcomes(rollout.counts, name)
+        simulated = tuple(int(of[-1]) for of in own)
+        assert (wins, ties, losses) == simulated, f"the server counts {wins, ties, losses}, the simulation {simulated}"
+
+
+def started(case: Case, counts: Mapping[str, Any]) -> StoredRollout:
+    """A rollout in progress with these counts."""
+    guard = GUARD.model_dump(exclude={"share", "shadow"})
+    return StoredRollout("", "", "", "", 1, 2, case.share, guard, counts, "running", NOW, "", NOW + timedelta(days=1))
 
 
 def check(case: Case, found: dict[str, Outcomes], place: int, state: str | None) -> None:
@@ -121,24 +202,19 @@ def check(case: Case, found: dict[str, Outcomes], place: int, state: str | None)
             name: {"wins": int(own.wins[one]), "ties": int(own.ties[one]), "losses": int(own.losses[one])}
             for name, own in found.items()
         }
-        guard = RolloutGuard(shadow=True).model_dump(exclude={"share", "shadow"})
-        rollout = StoredRollout(
-            "", "", "", "", 1, 2, case.share, guard, counts, "running", NOW, "", NOW + timedelta(days=1)
-        )
-        verdict = decide(rollout, NOW)
+        verdict = decide(started(case, counts), NOW)
         assert verdict.state == expected, f"the server decides {verdict}, the simulation {expected}"
 
 
 def decision(found: dict[str, Outcomes], num_feedbacks: int) -> tuple[int, str | None]:
     """The place of the first decision, and what it is; None if there is none."""
-    guard = RolloutGuard(shadow=True)
     for start in range(0, num_feedbacks, BLOCK):
         part = slice(start, min(start + BLOCK, num_feedbacks))
         harmed = np.zeros(part.stop - start, bool)
         for harm in HARMS:
             if harm.name in found:
-                harmed |= found[harm.name].reversed.against(0.0, part) >= -np.log(guard.alpha * harm.alpha_share)
-        proven = found["accuracy"].against(-guard.margin, part) >= -np.log(guard.alpha)
+                harmed |= found[harm.name].reversed.against(0.0, part) >= -np.log(GUARD.alpha * harm.alpha_share)
+        proven = found["accuracy"].against(-GUARD.margin, part) >= -np.log(GUARD.alpha)
         decided = np.flatnonzero(harmed | proven)
         if len(decided):
             return start + int(decided[0]), "rolled_back" if harmed[decided[0]] else "promoted"
@@ -149,8 +225,11 @@ def run(case: Case, num_rollouts: int, num_feedbacks: int) -> dict[str, Any]:
     """How rollouts of a case end, and after how many feedbacks."""
     random = np.random.default_rng(1)
     ends: dict[str | None, list[int]] = {"rolled_back": [], "promoted": [], None: []}
-    for _ in range(num_rollouts):
-        found = simulate(case, num_feedbacks, random)
+    for number in range(num_rollouts):
+        draws = draw(case, num_feedbacks, random)
+        found = count(case, draws)
+        if number == 0:
+            check_counts(case, draws, found)
         place, state = decision(found, num_feedbacks)
         if state is not None:
             check(case, found, place, state)

@@ -113,7 +113,8 @@ class Service:
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.version_admin = VersionAdmin(store, self.pins)
         self.store_watch = StoreWatch(store.registry, store.blobs)
-        self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds)
+        feedback_seconds = settings.feedback.feedback_seconds
+        self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds, feedback_seconds)
         self.training_intake = TrainingIntake(store, backbone.config, preparation, settings.training)
         self.event_feed = EventFeed(store.registry, lambda: store.sync.revision)
         self._worker_process = WorkerProcess.of(settings)

@@ -8,7 +8,7 @@ serialised, so no count is lost, and only the first of several decisions finds t
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
@@ -106,11 +106,17 @@ class RolloutRegistry:
 
         return await self._transactions.write(NO_ACTOR, work, durable=False)
 
-    async def answer(self, tenant: str, request_id: str, row: int) -> tuple[StoredAnswer, StoredRollout | None]:
-        """The recorded answer to a row, and its rollout. Raises AnswerUnknown."""
+    async def forget(self, max_age: timedelta) -> None:
+        """Deletes the older answers of all tenants. `report` does so too, but only while there are new ones."""
+        await self._transactions.write(NO_ACTOR, lambda writing: _forget_older(writing, max_age))
+
+    async def answer(
+        self, tenant: str, request_id: str, row: int, keep: Retention
+    ) -> tuple[StoredAnswer, StoredRollout | None]:
+        """The recorded answer to a row, and its rollout. Raises AnswerUnknown, also for one that is too old."""
 
         def work(connection: Connection) -> tuple[StoredAnswer, StoredRollout | None]:
-            found = _answer(connection, tenant, request_id, row)
+            found = _answer(connection, tenant, request_id, row, datetime.now(UTC) - keep.duration)
             return found, _rollout_of(connection, found)
 
         return await self._transactions.read(work)
@@ -121,13 +127,16 @@ class RolloutRegistry:
         return await self._transactions.read(lambda connection: _vectors(connection, tenant, name, version, rows))
 
     async def judge(
-        self, tenant: str, request_id: str, row: int, judgement: Judgement
+        self, tenant: str, request_id: str, row: int, judgement: Judgement, keep: Retention
     ) -> tuple[StoredAnswer, StoredRollout | None]:
-        """Records the feedback for a row, and counts it while its rollout is in progress. Raises AnswerUnknown, or
-        RegistryConflict if the row has feedback."""
-        return await self._transactions.write(
-            NO_ACTOR, lambda writing: _judge(writing, tenant, request_id, row, judgement)
-        )
+        """Records the feedback for a row, and counts it while its rollout is in progress. Raises AnswerUnknown, also
+        for an answer that is too old, or RegistryConflict if the row has feedback."""
+
+        def work(writing: WriteTransaction) -> tuple[StoredAnswer, StoredRollout | None]:
+            answer = _answer(writing.connection, tenant, request_id, row, writing.at - keep.duration)
+            return _judge(writing, answer, judgement)
+
+        return await self._transactions.write(NO_ACTOR, work)
 
 
 def select_rollouts() -> Select[*tuple[object, ...]]:
@@ -195,22 +204,23 @@ def _settle(
 
 
 def _judge(
-    writing: WriteTransaction, tenant: str, request_id: str, row: int, judgement: Judgement
+    writing: WriteTransaction, answer: StoredAnswer, judgement: Judgement
 ) -> tuple[StoredAnswer, StoredRollout | None]:
-    answer = _answer(writing.connection, tenant, request_id, row)
     rollout = _rollout_of(writing.connection, answer)
     if answer.was_right is not None:
-        raise RegistryConflict(f"row {row} of request {request_id!r} has feedback already")
+        raise RegistryConflict(f"row {answer.row} of request {answer.request_id!r} has feedback already")
     wanted, is_right = judgement
     if wanted is None and rollout is not None and rollout.share is None:
         raise InvalidRecord("the candidate shadows, so the feedback must have the right answer")
     was_right = is_right if wanted is None else answer.answer == wanted
     assert was_right is not None, "a judgement has a right answer or says whether the given one is right"
-    own = (AnswerRow.tenant == tenant, AnswerRow.request_id == request_id, AnswerRow.row == row)
+    own = (
+        AnswerRow.tenant == answer.tenant, AnswerRow.request_id == answer.request_id, AnswerRow.row == answer.row,
+    )  # fmt: skip
     writing.connection.execute(update(AnswerRow).where(*own).values(was_right=was_right))
     if rollout is not None and rollout.state == "running":
         if rollout.share is not None:
-            more, waiting = _matched(rollout, answer.version == rollout.candidate, was_right)
+            more, waiting = matched(rollout, answer.version == rollout.candidate, was_right)
         else:
             more, waiting = _paired(answer, was_right, wanted), {}
         rollout = _count(writing, rollout, more, waiting)
@@ -226,7 +236,7 @@ def _paired(answer: StoredAnswer, was_right: bool, wanted: str | None) -> dict[s
     return counts
 
 
-def _matched(rollout: StoredRollout, is_candidate: bool, was_right: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def matched(rollout: StoredRollout, is_candidate: bool, was_right: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """The counts of a row that one version has answered: it is compared with the newest unmatched row of the other.
     Returns the rows that wait, too."""
     arm = "candidate" if is_candidate else "incumbent"
@@ -274,8 +284,12 @@ def _record(writing: WriteTransaction, answers: Sequence[StoredAnswer]) -> None:
     writing.connection.execute(replacing, list(newest.values()))
 
 
+def _forget_older(writing: WriteTransaction, max_age: timedelta) -> None:
+    writing.connection.execute(delete(AnswerRow).where(AnswerRow.answered_at < writing.at - max_age))
+
+
 def _forget(writing: WriteTransaction, tenants: set[str], keep: Retention) -> None:
-    writing.connection.execute(delete(AnswerRow).where(AnswerRow.answered_at < writing.at - keep.duration))
+    _forget_older(writing, keep.duration)
     for tenant in tenants:
         own = select(AnswerRow.id).where(AnswerRow.tenant == tenant).order_by(AnswerRow.id.desc())
         limit = writing.connection.execute(own.offset(keep.max_answers).limit(1)).scalar_one_or_none()
@@ -295,10 +309,12 @@ def _vectors(
     return [one.vector for one in first], [one.vector for one in last]
 
 
-def _answer(connection: Connection, tenant: str, request_id: str, row: int) -> StoredAnswer:
+def _answer(connection: Connection, tenant: str, request_id: str, row: int, since: datetime) -> StoredAnswer:
+    """The recorded answer to a row, unless it was given before `since`: the purge deletes it later."""
     own = (AnswerRow.tenant == tenant, AnswerRow.request_id == request_id, AnswerRow.row == row)
     columns = (column for column in AnswerRow.__table__.columns if column.name != "id")
-    found = connection.execute(select(*columns).where(*own)).one_or_none()
+    kept = select(*columns).where(*own, AnswerRow.answered_at >= since)
+    found = connection.execute(kept).one_or_none()
     if found is None:
         raise AnswerUnknown(
             f"no answer is recorded for row {row} of request {request_id!r}: the id is unknown, the answer was not "

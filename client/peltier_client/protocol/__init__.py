@@ -148,7 +148,7 @@ from peltier_client.protocol.rerank import (
     RerankUsage,
 )
 from peltier_client.protocol.rollouts import (
-    GUARDED_TYPES,
+    JUDGED_TYPES,
     MAX_FEEDBACK_LABELS,
     AtEnd,
     Feedback,
@@ -192,7 +192,7 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 __all__ = [
     "BACKBONE_TASK",
     "ENDED",
-    "GUARDED_TYPES",
+    "JUDGED_TYPES",
     "MAX_BEAMS",
     "MAX_COLUMNS",
     "MAX_COMPARED_ROWS",

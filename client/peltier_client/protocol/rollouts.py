@@ -10,8 +10,8 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 RolloutState = Literal["running", "promoted", "rolled_back", "stopped"]
 AtEnd = Literal["promote", "roll_back"]
-# The types of tasks whose answers are right or wrong, so that a guarded change can compare them.
-GUARDED_TYPES = ("classification", "multilabel", "text2text")
+# The types of tasks whose answers are right or wrong. Guarded changes of others compare errors and latency alone.
+JUDGED_TYPES = ("classification", "multilabel", "text2text")
 MAX_ROLLOUT_HOURS = 90 * 24
 MAX_FEEDBACK_LABELS = 4096
 MAX_FEEDBACK_CHARS = 65_536

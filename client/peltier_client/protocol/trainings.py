@@ -9,7 +9,7 @@ from pydantic import Field, FiniteFloat, JsonValue, StrictBool, StrictInt, model
 
 from peltier_client.protocol.names import Name
 from peltier_client.protocol.predict import is_none, state_rule
-from peltier_client.protocol.rollouts import GUARDED_TYPES, RolloutGuard
+from peltier_client.protocol.rollouts import JUDGED_TYPES, RolloutGuard
 from peltier_client.protocol.wire import OpenAIPage, RequestModel, ResponseModel
 
 TrainedType = Literal[
@@ -126,9 +126,12 @@ class TrainingRequest(RequestModel):
 
     @model_validator(mode="after")
     def _check_guard(self) -> Self:
-        is_guarded = self.publish is not None and self.publish.guard is not None
-        if is_guarded and self.task_type not in (None, *GUARDED_TYPES):
-            raise ValueError(f"a guard needs a task of {', '.join(GUARDED_TYPES)}; this one is {self.task_type}")
+        guard = None if self.publish is None else self.publish.guard
+        is_compared = guard is not None and guard.max_disagreement is not None
+        if is_compared and self.task_type not in (None, *JUDGED_TYPES):
+            raise ValueError(
+                f"max_disagreement needs a task of {', '.join(JUDGED_TYPES)}; this one is {self.task_type}"
+            )
         return self
 
     @model_validator(mode="after")

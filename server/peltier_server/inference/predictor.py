@@ -234,7 +234,9 @@ class Predictor:
         context = RequestContext(request.target.context.request_id, known_caller=request.target.context.known_caller)
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
         target = ResolvedTask(request.target.reference, context, entry)
-        copy = PredictionRequest(target, request.inputs, parameters, self.open_answer(context), is_shadow=True)
+        copy = PredictionRequest(
+            target, request.inputs, parameters, self.open_answer(context), ranks=request.ranks, is_shadow=True
+        )
         with self._limits.quarantine.attempt(request.tenant, entry):
             try:
                 return await self._predict(entry, copy)
@@ -325,7 +327,7 @@ class Predictor:
         outputs = group_windows(request.inputs, encoded, outcome.outputs) if task.reads_tokens else outcome.outputs
         predictions, num_bytes = await self._reader.read(outputs, form, request, size)
         if artifact is None and not request.is_shadow:
-            self._limits.metrics.windows.observe(entry.labels, num_tokens, predictions)
+            self._limits.metrics.windows.observe(entry.labels, num_tokens, predictions, task.type)
         num_new_tokens, timings = count_new_tokens(outputs), create_timings(lease, outcome, time.monotonic() - started)
         batch = outcome.batch_rows, outcome.batch_adapters
         return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes, encoded)

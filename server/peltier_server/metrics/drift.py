@@ -14,7 +14,7 @@ from peltier_server.context import VersionLabels
 from peltier_server.metrics.series import WINDOW_ROWS, FollowedVersion, VersionWindows, Window
 
 _TEXTS = {
-    "peltier_answer_drift": "Population stability index of the recent labels against the first ones, by version",
+    "peltier_answer_drift": "Population stability index of the recent answers against the first ones, by version",
     "peltier_input_drift": "Population stability index of the recent inputs against the first ones, by version",
 }
 _FEEDBACK_TEXT = "Feedback that this replica took to answers of a version: right or wrong"
@@ -115,7 +115,7 @@ def _clear_index(window: Window) -> float:
     return _clear_at(degrees, *rows)
 
 
-def _clear_at(degrees: int, first_rows: int, recent_rows: int) -> float:
+def _clear_at(degrees: int, first_rows: float, recent_rows: float) -> float:
     """The index from which on a change is clear, for samples of these sizes with these degrees of freedom."""
     if degrees < 1:
         return _CLEAR_INDEX
@@ -142,7 +142,7 @@ def mean_distance(first: Sequence[bytes], recent: Sequence[bytes]) -> float:
     return float(apart @ np.linalg.solve(pooled, apart))
 
 
-def stability_index(first: Mapping[Any, int], recent: Mapping[Any, int]) -> float:
+def stability_index(first: Mapping[Any, float], recent: Mapping[Any, float]) -> float:
     """The population stability index of two counts: the sum of (p - q) ln(p / q) over all values, with half a row more
     of each, so that none is missing. Below 0.1 it is usually read as no change, above 0.25 as a clear one; du
     Pisanie and others review it (arXiv 2303.01227)."""

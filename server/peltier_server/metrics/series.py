@@ -8,6 +8,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from peltier_adapters.spec.tasks import TaskType
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -15,6 +16,7 @@ from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
 from peltier_server.context import VersionLabels
+from peltier_server.metrics.answer_values import Deciles, Value, number_of, values_of
 
 K = TypeVar("K", bound=Hashable)
 
@@ -331,44 +333,70 @@ class Window:
     __slots__ = ("_before", "_num_rows", "_recent", "first")
 
     def __init__(self) -> None:
-        self.first: dict[str | int, int] = {}
-        self._before: dict[str | int, int] | None = None
-        self._recent: dict[str | int, int] = {}
+        self.first: dict[Value, float] = {}
+        self._before: dict[Value, float] | None = None
+        self._recent: dict[Value, float] = {}
         self._num_rows = 0
 
-    def add(self, value: str | int, rows: int = 1) -> None:
+    def add(self, value: Value, rows: int = 1) -> None:
         """Counts a value of so many rows."""
         counts = self._recent
         counts[value] = counts.get(value, 0) + rows
         self._num_rows += rows
         if self._num_rows >= WINDOW_ROWS:
-            if self.first:
-                self._before = counts
-            else:
-                self.first = counts
-            self._recent, self._num_rows = {}, 0
+            self._turn()
+
+    def add_shares(self, values: Sequence[Value]) -> None:
+        """Counts a row of several values, each with an equal share of the row: so the counts of values that depend on
+        each other vary no more than those of as many rows of one value each."""
+        counts, share = self._recent, 1 / len(values)
+        for value in values:
+            counts[value] = counts.get(value, 0) + share
+        self._num_rows += 1
+        if self._num_rows >= WINDOW_ROWS:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Ends a window, or a half of the recent one."""
+        if self.first:
+            self._before = self._recent
+        else:
+            self.first = self._recent
+        self._recent, self._num_rows = {}, 0
 
     @property
-    def recent(self) -> dict[str | int, int] | None:
+    def recent(self) -> dict[Value, float] | None:
         """The counts of the last rows; None before they are as many as the first ones."""
         before, last = self._before, self._recent
         return None if before is None else {key: before.get(key, 0) + last.get(key, 0) for key in {*before, *last}}
 
 
 class FollowedVersion:
-    """The windows of a version, of answered labels and of lengths of inputs; the distance between the vectors of
+    """The windows of a version, of its answers and of lengths of inputs; the distance between the vectors of
     inputs that all replicas have recorded; and the feedback to its answers: how many were judged right, and wrong."""
 
-    __slots__ = ("answers", "distance", "inputs", "right", "used_at", "wrong")
+    __slots__ = ("answers", "deciles", "distance", "inputs", "right", "used_at", "wrong")
 
     def __init__(self) -> None:
         self.answers, self.inputs, self.used_at = Window(), Window(), 0.0
+        self.deciles = Deciles(WINDOW_ROWS)
         self.distance: float | None = None
         self.right = self.wrong = 0
 
+    def count(self, task_type: TaskType, prediction: Any) -> None:
+        """Counts an answer of a task of this type, which is no classification."""
+        if task_type == "regression":
+            number = number_of(prediction)
+            for place in (None,) if number is None else self.deciles.places(number):
+                self.answers.add(place)
+        elif len(values := values_of(task_type, prediction)) == 1:
+            self.answers.add(values[0])
+        elif values:
+            self.answers.add_shares(values)
+
 
 class VersionWindows:
-    """The answered labels, the lengths of inputs and the feedback of at most `max_versions` versions since the start of
+    """The answers, the lengths of inputs and the feedback of at most `max_versions` versions since the start of
     this replica. A version that was not asked for ten minutes gives its place to another. Belongs to the event loop;
     any thread may read."""
 
@@ -378,7 +406,7 @@ class VersionWindows:
         self._swept_at = 0.0
         self.followed: dict[VersionLabels, FollowedVersion] = {}
 
-    def observe(self, labels: VersionLabels, num_tokens: int, predictions: Sequence[Any]) -> None:
+    def observe(self, labels: VersionLabels, num_tokens: int, predictions: Sequence[Any], task_type: TaskType) -> None:
         """Counts the answers to a request, whose inputs have so many tokens together. Called for every request."""
         followed, rows = self.followed.get(labels) or self._follow(labels), len(predictions)
         if followed is None or not rows:
@@ -386,10 +414,14 @@ class VersionWindows:
         followed.used_at = self._clock()
         # Lengths by powers of two.
         followed.inputs.add((num_tokens // rows).bit_length(), rows)
-        add = followed.answers.add
+        if task_type == "classification":
+            # Without a call for each row of the most frequent type.
+            add = followed.answers.add
+            for one in predictions:
+                add(one["label"] if type(one) is dict else one.label)
+            return
         for one in predictions:
-            if type(one) is dict and (label := one.get("label")) is not None:
-                add(label)
+            followed.count(task_type, one)
 
     def compare(self, labels: VersionLabels, distance: float | None) -> None:
         """Takes the distance between the first and the last vectors of a version, `WINDOW_ROWS` each; None if there

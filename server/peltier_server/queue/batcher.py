@@ -88,6 +88,11 @@ class Batcher:
         return sum(len(queue) for queue in self._queues)
 
     @property
+    def live_rows(self) -> int:
+        """Rows of the waiting tickets for whose answers somebody waits."""
+        return sum(queue.live_rows for queue in self._queues)
+
+    @property
     def running_rows(self) -> int:
         """Rows of the batches that are computed now, and texts and beams that are generated."""
         return self._num_running + self._num_in_background

@@ -44,11 +44,12 @@ class Admission:
 
 
 class FairQueue:
-    """Tickets in the fair order of a `Scheduler`. Its length is the number of their rows, and `tokens` are those of all
-    rows, including those that they may generate. The caller holds a lock."""
+    """Tickets in the fair order of a `Scheduler`. Its length is the number of their rows, `live_rows` are those for
+    which somebody waits, and `tokens` are those of all rows, including those that they may generate. The caller holds
+    a lock."""
 
     def __init__(self, max_batch_tokens: int, weight_of: WeightOf) -> None:
-        self._num_rows = self.tokens = 0
+        self._num_rows = self.live_rows = self.tokens = 0
         self.tokens_by_tenant = Counter[str]()
         self._scheduler = Scheduler[Ticket](max_batch_tokens, weight_of)
         self._deadlines = Ranking[float, Ticket]()
@@ -138,6 +139,7 @@ class FairQueue:
 
     def _count(self, ticket: Ticket, sign: int) -> None:
         self._num_rows += sign * len(ticket.rows)
+        self.live_rows += 0 if ticket.background else sign * len(ticket.rows)
         self.tokens += sign * ticket.tokens
         # Tenants without tickets are removed, because over time there may be many tenants.
         if waiting := self.tokens_by_tenant[ticket.tenant] + sign * ticket.tokens:

@@ -5,15 +5,20 @@ from collections.abc import Collection, Sequence
 
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
+from peltier_client.protocol import JUDGED_TYPES
 from pydantic_core import to_json
 
 from peltier_server.inference.prediction import OnePrediction
 
 _MAX_SHOWN_LABELS = 10
+# What is kept of an answer that is neither right nor wrong. No label is empty.
+UNJUDGED = ""
 
 
 def answer_of(task: TaskSpec, prediction: OnePrediction) -> str:
-    """What is kept of a prediction of a task that is judged."""
+    """What is kept of a prediction."""
+    if task.type not in JUDGED_TYPES:
+        return UNJUDGED
     if not isinstance(prediction, dict):
         return prediction.label if prediction.label is not None else _digest(prediction.text)
     return _listed(prediction["labels"]) if task.type == "multilabel" else str(prediction["label"])

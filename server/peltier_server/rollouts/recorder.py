@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
-from peltier_client.protocol import GUARDED_TYPES
+from peltier_client.protocol import JUDGED_TYPES
 from peltier_store.registry import StoredAnswer, StoredRollout, added, compared
 
 from peltier_server.catalog.catalog import Catalog
@@ -30,7 +30,7 @@ MAX_SHADOWS = 4
 MAX_SHADOW_ROWS = 32
 MAX_SHADOW_SECONDS = 30.0
 # The share of the shadows in which the incumbent is computed again, to compare latencies.
-_TIMED_SHARE = 0.25
+TIMED_SHARE = 0.25
 # Between two reports to the registry.
 MAX_BUFFERED_ANSWERS = 5_000
 _MAX_UNMATCHED = 64
@@ -127,15 +127,15 @@ class Recorder:
         self._count(rollout.id, {arm: {"answers": 1, "failed": int(failed)}})
         if rollout.share is not None:
             self._match(rollout, is_candidate, _trial(outcome))
-        if isinstance(outcome, Exception):
-            return
-        answers = _answers(rollout.id, published.entries[number], request, outcome)
+        entry = published.entries[number]
+        answers = [] if isinstance(outcome, Exception) else _answers(rollout.id, entry, request, outcome)
         if rollout.share is not None or rollout.candidate not in published.entries:
             self._keep(answers)
         elif self._is_busy or len(request.inputs) > MAX_SHADOW_ROWS:
             self._drop(rollout, answers)
         else:
-            work = self._shadow(rollout, published.entries, request, answers)
+            # Also if the incumbent has failed: the errors of both versions are counted in the same requests.
+            work = self._shadow(rollout, published.entries, request, answers, incumbent_failed=failed)
             task = asyncio.create_task(work)
             self._shadows[task] = (request.tenant, request.target.context.request_id)
             task.add_done_callback(self._shadows.pop)
@@ -143,7 +143,7 @@ class Recorder:
     def _record(self, request: PredictionRequest, prediction: Prediction) -> None:
         """Keeps an answer outside of guarded changes, as far as this second's rate allows."""
         entry = request.target.entry
-        is_judged = entry.task.type in GUARDED_TYPES and entry.number == prediction.opening.adapter.version
+        is_judged = entry.task.type in JUDGED_TYPES and entry.number == prediction.opening.adapter.version
         if entry.version.tenant != request.tenant or not is_judged:
             return
         now = self._clock()
@@ -155,38 +155,30 @@ class Recorder:
 
     @property
     def _is_busy(self) -> bool:
-        return len(self._shadows) >= MAX_SHADOWS or self._batcher.queued_rows > 0
+        return len(self._shadows) >= MAX_SHADOWS or self._batcher.live_rows > 0
 
     def _match(self, rollout: StoredRollout, is_candidate: bool, trial: Trial) -> None:
         """Compares a trial with the newest one of the other version that waits."""
-        unmatched = self._unmatched[rollout.id]
-        if not unmatched or unmatched[-1][0] == is_candidate:
-            unmatched.append((is_candidate, trial))
-            del unmatched[:-_MAX_UNMATCHED]
-            return
-        other = unmatched.pop()[1]
-        candidate, incumbent = (trial, other) if is_candidate else (other, trial)
-        self._count(rollout.id, {"errors": compared(not candidate.has_failed, not incumbent.has_failed)})
-        self._count(rollout.id, compare_latency(rollout, candidate, incumbent))
+        if (pair := match(self._unmatched[rollout.id], is_candidate, trial)) is not None:
+            self._count(rollout.id, compare_errors(*pair))
+            self._count(rollout.id, compare_latency(rollout, *pair))
 
     async def _shadow(
         self, rollout: StoredRollout, entries: Mapping[int, Entry], request: PredictionRequest,
-        answers: Sequence[StoredAnswer],
+        answers: Sequence[StoredAnswer], *, incumbent_failed: bool,
     ) -> None:  # fmt: skip
-        outcome = await self._compute(rollout, entries, request)
+        outcome = await self._compute(rollout, entries, request, timed=not incumbent_failed)
         if isinstance(outcome, Exception) and not is_failure(outcome):
             self._drop(rollout, answers)
             return
         failed = isinstance(outcome, Exception)
         self._metrics.shadows.labels("failed" if failed else "computed").inc()
-        # The incumbent has answered, or there would be no shadow.
-        self._count(
-            rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}, "errors": compared(not failed, True)}
-        )
-        if isinstance(outcome, Exception):
+        self._count(rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}})
+        self._count(rollout.id, compare_errors(_trial(outcome), Trial(incumbent_failed, 0.0)))
+        entry = entries[rollout.candidate]
+        if isinstance(outcome, Exception) or incumbent_failed or entry.task.type not in JUDGED_TYPES:
             self._keep(answers)
             return
-        entry = entries[rollout.candidate]
         others = [answer_of(entry.task, one) for one in outcome.predictions]
         num_equal = sum(one.answer == other for one, other in zip(answers, others, strict=True))
         self._count(rollout.id, {"disagreement": {"wins": num_equal, "losses": len(others) - num_equal}})
@@ -194,16 +186,17 @@ class Recorder:
         self._keep([StoredAnswer(**{**vars(one), "shadow": other}) for one, other in pairs])
 
     async def _compute(
-        self, rollout: StoredRollout, entries: Mapping[int, Entry], request: PredictionRequest
+        self, rollout: StoredRollout, entries: Mapping[int, Entry], request: PredictionRequest, *, timed: bool
     ) -> Prediction | Exception:
         """The candidate's answer.
 
         A shadow is computed while the server sends the answer and reads the next request, so it takes longer than the
         answer did. Latencies are therefore compared with a shadow of the incumbent, and a random one of the two is
-        computed first: so equal versions win as often as they lose.
+        computed first: so equal versions win as often as they lose. Not if it has failed, because another failure of
+        one request would count for its quarantine.
         """
         arms = [rollout.candidate]
-        if random.random() < _TIMED_SHARE:
+        if timed and random.random() < TIMED_SHARE:
             arms = random.sample([rollout.candidate, rollout.incumbent], 2)
         outcomes = {number: await self._attempt(entries[number], request) for number in arms}
         if rollout.incumbent in outcomes:
@@ -234,6 +227,22 @@ class Recorder:
 def is_failure(error: object) -> bool:
     """Whether an error is the version's, and not the caller's or that of a busy server."""
     return isinstance(error, InferenceFailed | ServerError) or not isinstance(error, PeltierError | TimeoutError)
+
+
+def match(waiting: list[tuple[bool, Trial]], is_candidate: bool, trial: Trial) -> tuple[Trial, Trial] | None:
+    """The trials of the candidate and of the incumbent that are compared under a share: this one, and the newest one of
+    the other version that waits. If none does, this one waits."""
+    if not waiting or waiting[-1][0] == is_candidate:
+        waiting.append((is_candidate, trial))
+        del waiting[:-_MAX_UNMATCHED]
+        return None
+    other = waiting.pop()[1]
+    return (trial, other) if is_candidate else (other, trial)
+
+
+def compare_errors(candidate: Trial, incumbent: Trial) -> dict[str, Any]:
+    """One comparison of whether two requests failed, as counts."""
+    return {"errors": compared(not candidate.has_failed, not incumbent.has_failed)}
 
 
 def compare_latency(rollout: StoredRollout, candidate: Trial, incumbent: Trial) -> dict[str, Any]:

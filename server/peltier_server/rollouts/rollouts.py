@@ -9,7 +9,7 @@ from typing import Any
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import GUARDED_TYPES, Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
+from peltier_client.protocol import JUDGED_TYPES, Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
 from peltier_store.registry import (
     AnswerUnknown,
     Judgement,
@@ -28,7 +28,7 @@ from peltier_server.context import VersionLabels
 from peltier_server.metrics.drift import mean_distance
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.metrics.series import WINDOW_ROWS
-from peltier_server.rollouts.answers import right_answer
+from peltier_server.rollouts.answers import UNJUDGED, right_answer
 from peltier_server.rollouts.decision import decide
 from peltier_server.rollouts.recorder import Recorder
 from peltier_server.settings import FeedbackSettings
@@ -72,14 +72,18 @@ class Rollouts:
             await self.report()
 
     async def start(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> StoredRollout:
-        """Begins a guarded change of an alias. Raises `InvalidInput` for tasks whose answers are not judged, or what
+        """Begins a guarded change of an alias. Raises `InvalidInput` for versions of two types, or what
         `RolloutRegistry.start` raises."""
         published = self._catalog.get(caller.tenant, name)
         versions = [candidate, *(published.aliases[alias].split if alias in published.aliases else ())]
         kinds = {published.version(number).task.type for number in versions}
-        if not kinds <= set(GUARDED_TYPES) or len(kinds) > 1:
-            rule = f"a guarded change needs two versions of one type, which is {', '.join(GUARDED_TYPES)}"
-            raise InvalidInput(f"{rule}; these are {' and '.join(sorted(kinds))}")
+        if len(kinds) > 1:
+            raise InvalidInput(
+                f"a guarded change needs two versions of one type; these are {' and '.join(sorted(kinds))}"
+            )
+        if guard.max_disagreement is not None and not kinds <= set(JUDGED_TYPES):
+            rule = f"max_disagreement needs versions of {', '.join(JUDGED_TYPES)}, whose answers are equal or not"
+            raise InvalidInput(f"{rule}; these are {kinds.pop()}")
         fields = guard.model_dump(mode="json", exclude={"share", "shadow"})
         draft = RolloutDraft(candidate, guard.share, fields, timedelta(hours=guard.max_hours))
         rollout = await self._registry.start(caller.tenant, name, alias, draft, actor=caller.actor)
@@ -109,20 +113,25 @@ class Rollouts:
 
     async def judge(self, tenant: str, feedback: FeedbackRequest) -> Feedback:
         """Takes feedback to an answer of any replica. Raises AnswerUnknown, RegistryConflict for a second feedback, or
-        `InvalidInput` for a label that no version can answer."""
+        `InvalidInput` for a label that no version can answer, and for answers that are neither right nor wrong."""
         request_id, row = feedback.request_id, feedback.row
         await self._recorder.settle(tenant, request_id)
         await self.report()
         try:
-            answer, rollout = await self._registry.answer(tenant, request_id, row)
+            answer, rollout = await self._registry.answer(tenant, request_id, row, self._keep)
         except AnswerUnknown:
             if not (self._records_all or any(owner == tenant for owner, _ in self._catalog.guarded)):
                 raise
             await asyncio.sleep(_WAIT_SECONDS)
             await self.report()
-            answer, rollout = await self._registry.answer(tenant, request_id, row)
+            answer, rollout = await self._registry.answer(tenant, request_id, row, self._keep)
+        if answer.answer == UNJUDGED:
+            raise InvalidInput(
+                f"the answers of adapter {_name_of(answer, rollout)!r} are neither right nor wrong: feedback is for "
+                f"{', '.join(JUDGED_TYPES)}"
+            )
         judgement = Judgement(self._right_answer(answer, rollout, feedback), feedback.right)
-        answer, rollout = await self._registry.judge(tenant, request_id, row, judgement)
+        answer, rollout = await self._registry.judge(tenant, request_id, row, judgement, self._keep)
         name, was_right = _name_of(answer, rollout), bool(answer.was_right)
         self._metrics.feedback.labels("right" if was_right else "wrong").inc()
         self._metrics.windows.judge(VersionLabels(tenant, name, str(answer.version)), is_right=was_right)

@@ -278,7 +278,8 @@ def _drift(house: House, tenant: str) -> None:
     """A version of the tenant that answers another label than it has answered first."""
     labels = VersionLabels(tenant, "demo", "1")
     for label in ("good", "bad", "bad"):
-        house.running.service.metrics.windows.observe(labels, 3 * WINDOW_ROWS, [{"label": label}] * WINDOW_ROWS)
+        windows = house.running.service.metrics.windows
+        windows.observe(labels, 3 * WINDOW_ROWS, [{"label": label}] * WINDOW_ROWS, "classification")
 
 
 @pytest.mark.parametrize("stranger", [key for key, _ in STRANGERS] + ["publish", "train"])

@@ -65,6 +65,6 @@ async def _ask_while_it_is_purged(
     assert (await running.client.put(path, json={"version": 2})).status_code == 200
     assert (await running.client.delete("/v1/adapters/a/versions/1")).status_code == 204
     make_older(directory / "store" / "blobs")
-    await PurgeTask(store.registry, store.blobs, 0).purge()
+    await PurgeTask(store.registry, store.blobs, 0, 3600).purge()
     gate.opened.set()
     return await asking

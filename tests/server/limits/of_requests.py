@@ -374,7 +374,7 @@ def _(servers: Servers) -> Met:
         patch.setattr(servers.bert.service.metrics.drift, "_compared_at", -math.inf)
         for number, label in itertools.product(range(21), "abb"):
             labels = VersionLabels("default", "demo", str(number))
-            windows.observe(labels, WINDOW_ROWS, [{"label": label}] * WINDOW_ROWS)
+            windows.observe(labels, WINDOW_ROWS, [{"label": label}] * WINDOW_ROWS, "classification")
         drift = servers.bert.client.get("/health").json()["drift"]
     if (len(drift["versions"]), drift["num_versions"]) == (20, 21):
         return "those that drift most, and the number of all"

@@ -107,6 +107,7 @@ async def test_rows_that_nobody_waits_for_leave_for_the_background(max_short_tok
     draft = make_ticket(3, background=True, decoding=Decoding(5))
     batcher.put([patient, live])
     batcher.put([draft])
+    assert (batcher.queued_rows, batcher.live_rows) == (3, 1)
     taken = batcher.next()
     assert taken is not None
     assert taken.drafts == (draft,)

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from peltier_backbone.backbone import Backbone
-from peltier_server.rollouts import rollouts
+from peltier_client.errors import InferenceFailed
+from peltier_server.rollouts import recorder, rollouts
 
 from tests.server.conftest import Serve, read_again, until
 from tests.server.rollouts.conftest import TEXTS, Shop
@@ -140,16 +141,16 @@ async def test_wrong_guards(shop: Shop, guard: dict[str, object], sentence: str)
 
 
 async def test_changes_that_cannot_be_guarded(shop: Shop, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """An unknown version, the same version, a second change, an alias that is not there, and a task without labels."""
+    """An unknown version, the same version, a second change, an alias that is not there, and versions of two types."""
     assert (await shop.guard(9, share=0.5)).json()["error"]["code"] == "version_not_found"
     assert (await shop.guard(1, share=0.5)).status_code == 409
     await shop.guard(share=0.5)
     assert (await shop.guard(3, share=0.5)).status_code == 409
-    for number in range(2):
-        data = make_artifact(bert, "bitfit", name="e", task_type="embedding", seed=number)
-        await shop.running.upload(data)
+    await shop.running.upload(make_artifact(bert, "bitfit", name="e", task_type="embedding"))
+    await shop.running.upload(make_artifact(bert, "bitfit", name="e", seed=1))
+    assert (await shop.running.client.put("/v1/adapters/e/aliases/production", json={"version": 1})).status_code == 200
     refused = await shop.guard(2, "e", share=0.5)
-    assert "a guarded change needs two versions of one type, which is classification" in refused.text
+    assert "a guarded change needs two versions of one type; these are classification and embedding" in refused.text
     client = shop.running.client
     both = await client.put("/v1/adapters/a/aliases/x", json={"candidate": 2, "version": 1, "guard": {"share": 0.5}})
     assert both.status_code == 422
@@ -159,6 +160,63 @@ async def test_changes_that_cannot_be_guarded(shop: Shop, bert: Backbone, make_a
     assert missing.json()["error"]["message"] == "adapter 'a' has no alias 'x'"
     assert (await client.get("/v1/adapters/a/aliases/x")).status_code == 404
     assert "rollout" not in (await client.get("/v1/adapters/a/aliases")).text
+
+
+@pytest.fixture
+async def vectors(shop: Shop, bert: Backbone, make_artifact: Callable[..., bytes]) -> Shop:
+    """The server has two versions of an embedding `e`, too, of which `production` means the first."""
+    for seed in range(2):
+        await shop.running.upload(make_artifact(bert, "bitfit", name="e", task_type="embedding", seed=seed))
+    changed = await shop.running.client.put("/v1/adapters/e/aliases/production", json={"version": 1})
+    assert changed.status_code == 200
+    return shop
+
+
+@pytest.mark.parametrize("guard", [{"share": 0.5}, {"shadow": True}])
+async def test_answers_that_are_not_judged_are_compared_by_errors_and_latency(
+    vectors: Shop, guard: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone; their feedback is refused, and the end decides."""
+    monkeypatch.setattr(recorder, "TIMED_SHARE", 1.0)
+    service = vectors.running.service
+    assert (await vectors.guard(2, "e", at_end="promote", **guard)).status_code == 200
+    for number in range(20):
+        await vectors.ask(f"r{number}", task="e")
+        await service.rollouts._recorder.settle("default", f"r{number}")
+    told = await vectors.tell("r0", label="good")
+    assert told.status_code == 422
+    assert told.json()["error"]["message"] == (
+        "the answers of adapter 'e' are neither right nor wrong: feedback is for classification, multilabel, text2text"
+    )
+    rollout = (await vectors.running.client.get("/v1/adapters/e/aliases/production")).json()["rollout"]
+    assert sum(rollout["counts"]["errors"].values()) == sum(rollout["counts"]["latency"].values()) > 0
+    assert not {"accuracy", "disagreement"} & set(rollout["counts"])
+
+
+async def test_a_candidate_without_judged_answers_is_rolled_back_by_its_failures(
+    vectors: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As any other."""
+    service = vectors.running.service
+
+    async def fail(*_: object) -> object:
+        raise InferenceFailed("the candidate fails")
+
+    monkeypatch.setattr(service.predictor, "shadow", fail)
+    await vectors.guard(2, "e", shadow=True)
+    for number in range(20):
+        await vectors.ask(f"r{number}", task="e")
+        await service.rollouts._recorder.settle("default", f"r{number}")
+    rollout = (await vectors.running.client.get("/v1/adapters/e/aliases/production")).json()["rollout"]
+    assert rollout["state"] == "rolled_back"
+    assert rollout["reason"].startswith("the candidate fails more often: ")
+
+
+async def test_answers_that_are_not_judged_are_not_equal_or_different(vectors: Shop) -> None:
+    """So their disagreement cannot be bounded."""
+    refused = await vectors.guard(2, "e", shadow=True, max_disagreement=0.1)
+    assert refused.status_code == 422
+    assert "max_disagreement needs versions of classification, multilabel, text2text" in refused.text
 
 
 async def test_a_default_server_records_nothing_outside_of_a_change(shop: Shop) -> None:

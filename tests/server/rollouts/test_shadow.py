@@ -1,13 +1,16 @@
 """Candidates that shadow: computed beside the answers, and never answered."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from peltier_client.errors import InferenceFailed
+from peltier_adapters.batch.row import Row
+from peltier_client.errors import InferenceFailed, InvalidInput, PeltierError, QueueFull
 from peltier_server.catalog.published import Entry
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import PredictionRequest
+from peltier_server.queue.ticket import Terms
 from peltier_server.rollouts import recorder
 
 from tests.server.conftest import hold, until
@@ -46,7 +49,7 @@ async def test_the_candidate_is_never_answered(shop: Shop) -> None:
 
 async def test_latencies_are_those_of_two_shadows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both versions, in a random order: the answer itself was computed on a less busy machine."""
-    monkeypatch.setattr(recorder, "_TIMED_SHARE", 1.0)
+    monkeypatch.setattr(recorder, "TIMED_SHARE", 1.0)
     shadow, computed = shop.running.service.predictor.shadow, list[int]()
 
     async def follow(entry: Entry, request: PredictionRequest) -> Prediction:
@@ -65,7 +68,7 @@ async def test_latencies_are_those_of_two_shadows(shop: Shop, monkeypatch: pytes
 
 async def test_most_shadows_are_computed_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those whose latency is not compared."""
-    monkeypatch.setattr(recorder, "_TIMED_SHARE", 0.0)
+    monkeypatch.setattr(recorder, "TIMED_SHARE", 0.0)
     await shop.guard(shadow=True)
     await shop.ask("r")
     await settled(shop, "r")
@@ -99,7 +102,7 @@ async def test_a_busy_server_drops_shadows(shop: Shop, monkeypatch: pytest.Monke
 
 async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer is there before its shadow is computed; while rows wait in the queue, no shadow begins."""
-    monkeypatch.setattr(recorder, "_TIMED_SHARE", 0.0)
+    monkeypatch.setattr(recorder, "TIMED_SHARE", 0.0)
     await shop.guard(shadow=True)
     service = shop.running.service
     await shop.ask("warm")
@@ -131,6 +134,21 @@ async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop, monkeypat
     await waiting
 
 
+async def test_rows_that_nobody_waits_for_drop_no_shadows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those of a batch in a file, which may wait for hours."""
+    batcher = shop.running.service.batcher
+    monkeypatch.setattr(batcher, "start_background", lambda: None)
+    await shop.guard(shadow=True)
+    row = Row(shop.running.service.backbone.tokenizer.encode("a", max_tokens=3))
+    offline = asyncio.create_task(batcher.compute([row], Terms(background=True)))
+    await until(lambda: batcher.queued_rows)
+    await shop.ask("r")
+    await settled(shop, "r")
+    assert (await shop.state())["counts"]["errors"] == {"ties": 1}
+    offline.cancel()
+    await asyncio.gather(offline, return_exceptions=True)
+
+
 async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any feedback; nobody has seen an error."""
     service = shop.running.service
@@ -148,6 +166,47 @@ async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: py
     state = await shop.state()
     assert state["state"] == "rolled_back"
     assert state["reason"].startswith("the candidate fails more often: it was worse in ")
+
+
+async def test_failures_of_the_incumbent_count_for_the_candidate(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that two versions that fail equally often on different rows stay equal, however many rows there are."""
+    service = shop.running.service
+    predict, shadow = service.predictor._predict_version, service.predictor.shadow
+
+    def failing(on: str, compute: Callable[[Entry, PredictionRequest], Awaitable[Prediction]]) -> Any:
+        async def answer(entry: Entry, request: PredictionRequest) -> Prediction:
+            if request.inputs[0] == on:
+                raise InferenceFailed("it fails")
+            return await compute(entry, request)
+
+        return answer
+
+    monkeypatch.setattr(service.predictor, "_predict_version", failing("for the incumbent", predict))
+    monkeypatch.setattr(service.predictor, "shadow", failing("for the candidate", shadow))
+    await shop.guard(shadow=True)
+    for text in ("for the candidate", "good", "for the incumbent", "good") * 30:
+        await shop.running.predict("a", text)
+        await asyncio.gather(*service.rollouts._recorder._shadows)
+    state = await shop.state()
+    assert state["state"] == "running"
+    assert state["counts"]["errors"] == {"losses": 30, "ties": 60, "wins": 30}
+    assert state["counts"]["incumbent"] == {"answers": 120, "failed": 30}
+
+
+@pytest.mark.parametrize("refusal", [InvalidInput("the input has no text"), QueueFull("9 tokens wait")])
+async def test_refusals_say_nothing_about_a_version(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, refusal: PeltierError
+) -> None:
+    """Neither of an input nor by a full queue: nothing is counted or shadowed."""
+
+    async def refuse(*_: Any) -> Any:
+        raise refusal
+
+    await shop.guard(shadow=True)
+    monkeypatch.setattr(shop.running.service.predictor, "_predict_version", refuse)
+    assert (await shop.running.predict("a", "good")).status_code == refusal.status
+    assert not shop.running.service.rollouts._recorder._shadows
+    assert (await shop.state())["counts"] == {}
 
 
 async def test_too_many_different_answers(shop: Shop) -> None:

@@ -1,6 +1,7 @@
 """Guarded changes of aliases in the registry."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -149,7 +150,7 @@ async def test_feedback_of_a_share_is_compared_in_order_of_arrival(registry: Reg
     answers = [answer(rollout, f"r{n}", version, "good") for n, version in enumerate([1, 1, 2, 2, 2])]
     await registry.rollouts.report({}, answers, KEEP)
     for n, right in enumerate(["good", "bad", "good", "bad", "good"]):
-        judged, rollout = await registry.rollouts.judge("acme", f"r{n}", 0, Judgement(right, None))
+        judged, rollout = await registry.rollouts.judge("acme", f"r{n}", 0, Judgement(right, None), KEEP)
         assert judged.was_right == (right == "good")
     assert rollout.counts == {
         "incumbent": {"judged": 2, "right": 1},
@@ -166,7 +167,7 @@ async def test_feedback_of_a_shadow_is_compared_in_pairs(registry: Registry) -> 
     answers = [answer(rollout, f"r{n}", 1, one, other) for n, (one, other) in enumerate(said)]
     await registry.rollouts.report({}, answers, KEEP)
     for n in range(4):
-        _, rollout = await registry.rollouts.judge("acme", f"r{n}", 0, Judgement("good", None))
+        _, rollout = await registry.rollouts.judge("acme", f"r{n}", 0, Judgement("good", None), KEEP)
     assert rollout.counts == {
         "incumbent": {"judged": 4, "right": 3},
         "candidate": {"judged": 3, "right": 2},
@@ -181,14 +182,14 @@ async def test_feedback_counts_once_and_for_its_tenant(registry: Registry) -> No
     judgement = Judgement(None, True)
     for tenant, request_id, row in (("acme", "other", 0), ("acme", "r", 1), ("zenith", "r", 0)):
         with pytest.raises(AnswerUnknown, match=f"no answer is recorded for row {row} of request '{request_id}'"):
-            await registry.rollouts.judge(tenant, request_id, row, judgement)
-    await registry.rollouts.judge("acme", "r", 0, judgement)
+            await registry.rollouts.judge(tenant, request_id, row, judgement, KEEP)
+    await registry.rollouts.judge("acme", "r", 0, judgement, KEEP)
     with pytest.raises(RegistryConflict, match="row 0 of request 'r' has feedback already"):
-        await registry.rollouts.judge("acme", "r", 0, judgement)
+        await registry.rollouts.judge("acme", "r", 0, judgement, KEEP)
     await registry.rollouts.report({}, [answer(rollout, "r", 1, "bad")], KEEP)
-    assert (await registry.rollouts.answer("acme", "r", 0))[0].was_right is None
+    assert (await registry.rollouts.answer("acme", "r", 0, KEEP))[0].was_right is None
     await registry.rollouts.stop("acme", "sst2", "live", actor="ann")
-    _, ended = await registry.rollouts.judge("acme", "s", 0, judgement)
+    _, ended = await registry.rollouts.judge("acme", "s", 0, judgement, KEEP)
     assert "candidate" not in ended.counts
 
 
@@ -197,11 +198,25 @@ async def test_answers_are_forgotten(registry: Registry) -> None:
     rollout = await start(registry)
     await registry.rollouts.report({}, [answer(rollout, f"r{n}", 1, "good") for n in range(5)], Retention(DAY, 3))
     with pytest.raises(AnswerUnknown):
-        await registry.rollouts.answer("acme", "r1", 0)
-    assert (await registry.rollouts.answer("acme", "r2", 0))[0].answer == "good"
+        await registry.rollouts.answer("acme", "r1", 0, KEEP)
+    assert (await registry.rollouts.answer("acme", "r2", 0, KEEP))[0].answer == "good"
     await registry.rollouts.report({}, [], Retention(timedelta(0), 3))
     with pytest.raises(AnswerUnknown):
-        await registry.rollouts.answer("acme", "r4", 0)
+        await registry.rollouts.answer("acme", "r4", 0, KEEP)
+
+
+async def test_old_answers_take_no_feedback_and_are_forgotten_without_a_report(registry: Registry) -> None:
+    """From the moment on that they are too old; the purge deletes them with their hashes and vectors."""
+    given = [recorded(1, 1, b"v"), replace(recorded(2, 1, b"v"), answered_at=datetime.now(UTC) - 2 * DAY)]
+    await registry.rollouts.report({}, given, Retention(3 * DAY, 1000))
+    with pytest.raises(AnswerUnknown):
+        await registry.rollouts.answer("acme", "r2", 0, KEEP)
+    with pytest.raises(AnswerUnknown):
+        await registry.rollouts.judge("acme", "r2", 0, Judgement("good", None), KEEP)
+    await registry.rollouts.forget(DAY)
+    assert (await registry.rollouts.answer("acme", "r1", 0, KEEP))[0] == given[0]
+    with pytest.raises(AnswerUnknown):
+        await registry.rollouts.answer("acme", "r2", 0, Retention(3 * DAY, 1000))
 
 
 async def test_an_answer_outside_of_a_rollout_takes_feedback_once(registry: Registry) -> None:
@@ -209,11 +224,11 @@ async def test_an_answer_outside_of_a_rollout_takes_feedback_once(registry: Regi
     rollout = await start(registry)
     given = StoredAnswer("acme", "r", 0, "sst2", None, 1, "good", None, "hash", datetime.now(UTC))
     assert await registry.rollouts.report({}, [given], KEEP) == []
-    assert await registry.rollouts.answer("acme", "r", 0) == (given, None)
-    judged, of_rollout = await registry.rollouts.judge("acme", "r", 0, Judgement("good", None))
+    assert await registry.rollouts.answer("acme", "r", 0, KEEP) == (given, None)
+    judged, of_rollout = await registry.rollouts.judge("acme", "r", 0, Judgement("good", None), KEEP)
     assert (judged.was_right, of_rollout) == (True, None)
     with pytest.raises(RegistryConflict, match="has feedback already"):
-        await registry.rollouts.judge("acme", "r", 0, Judgement(None, False))
+        await registry.rollouts.judge("acme", "r", 0, Judgement(None, False), KEEP)
     assert await registry.rollouts.find("acme", "sst2", "live") == rollout
 
 
@@ -239,8 +254,8 @@ async def test_answers_end_with_their_version(registry: Registry) -> None:
     await registry.rollouts.report({}, [recorded(n, n, b"v") for n in (1, 2, 3)], KEEP)
     await registry.delete_version("acme", "sst2", 2, actor="ann")
     with pytest.raises(AnswerUnknown):
-        await registry.rollouts.answer("acme", "r2", 0)
-    assert (await registry.rollouts.answer("acme", "r3", 0))[0].vector == b"v"
+        await registry.rollouts.answer("acme", "r2", 0, KEEP)
+    assert (await registry.rollouts.answer("acme", "r3", 0, KEEP))[0].vector == b"v"
     await registry.delete_adapter("acme", "sst2", actor="ann")
     with pytest.raises(AnswerUnknown):
-        await registry.rollouts.answer("acme", "r3", 0)
+        await registry.rollouts.answer("acme", "r3", 0, KEEP)
