@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/long_attention.py [--tokens 128 512 2048 8192 32768] [--level avx2] [--rounds 5]
 
-Two heads of 64 elements of one text, in float32 with one thread, by turns: over all tokens, where torch's
-`scaled_dot_product_attention` is compared, and over a window of 64 tokens to each side, as in ModernBERT, which torch can
-only mask. The last columns have the native time over that of torch, and the rate of the native one.
+Two heads of 64 elements of one text, in float32 with one thread, by turns: over all tokens, compared with torch's
+`scaled_dot_product_attention`, and over a window of 64 tokens to each side, as in ModernBERT, for which torch has only
+masks. The last columns have the native time over that of torch, and the rate of the native one.
 
 Small: --tokens 16 600 --rounds 1
 """
