@@ -21,7 +21,8 @@ from tests.support.published_configs import CONFIG_FILES
 LENGTHS = (1, 2, 17, 33, 5)
 # Fewer layers and tokens, by the names that families give them.
 _SMALL = {"num_hidden_layers": 2, "n_layers": 2, "num_layers": 2, "num_decoder_layers": 2, "vocab_size": 300}
-# The largest have narrower layers here: two blocks of each half of a UL2 are a billion parameters. Heads keep their size.
+# The largest have narrower layers here, with heads of their size: two blocks of each half of a UL2 are a billion
+# parameters.
 _NARROW = {
     "EuroBERT/EuroBERT-2.1B": {
         "hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 6, "num_key_value_heads": 2,
@@ -87,8 +88,8 @@ def _assert_parity(name: str, sizes: Mapping[str, int], directory: Path, tokeniz
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoders_of_published_shapes_equal_transformers(name: str, tmp_path: Path, bert_directory: Path):
-    """With two layers and a small vocabulary, the largest narrower too: hidden states of rows of any length, up to the longest of 512 tokens, to
-    1e-4. Heads of pretraining are left out."""
+    """With two layers and a small vocabulary, the largest narrower too: hidden states of rows of any length, up to the
+    longest of 512 tokens, to 1e-4. Heads of pretraining are left out."""
     _assert_parity(name, _SMALL | _NARROW.get(name, {}), tmp_path, bert_directory, longest=512)
 
 
