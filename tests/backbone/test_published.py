@@ -23,7 +23,9 @@ LENGTHS = (1, 2, 17, 33, 5)
 _SMALL = {"num_hidden_layers": 2, "n_layers": 2, "num_layers": 2, "num_decoder_layers": 2, "vocab_size": 300}
 # The largest have narrower layers here, with heads of their size: two blocks of each half of a UL2 are a billion
 # parameters.
+_DEBERTA_NARROW = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
 _NARROW = {
+    "microsoft/deberta-v2-xlarge": _DEBERTA_NARROW, "microsoft/deberta-v2-xxlarge": _DEBERTA_NARROW,
     "EuroBERT/EuroBERT-2.1B": {
         "hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 6, "num_key_value_heads": 2,
     },

@@ -59,6 +59,7 @@ _DEBERTA = {
     "type_vocab_size": 0,
     "vocab_size": 128100,
 }
+_CONVOLVED = {"attention_head_size": 64, "conv_act": "gelu", "conv_kernel_size": 3}
 
 
 def _deberta(layers: int, hidden: int, **others: object) -> dict[str, object]:
@@ -189,6 +190,8 @@ CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
     "microsoft/deberta-v3-small": _deberta(6, 768),
     "microsoft/deberta-v3-base": _deberta(12, 768),
     "microsoft/deberta-v3-large": _deberta(24, 1024),
+    "microsoft/deberta-v2-xlarge": _deberta(24, 1536, **_CONVOLVED),
+    "microsoft/deberta-v2-xxlarge": _deberta(48, 1536, **_CONVOLVED),
     "microsoft/mdeberta-v3-base": _deberta(12, 768, vocab_size=251000),
     "EuroBERT/EuroBERT-210m": {
         **_EUROBERT,
