@@ -11,6 +11,7 @@ from torch import Tensor
 from peltier_backbone.attention.adaptation import NO_ADAPTATION
 from peltier_backbone.bert import stack as bert_stack
 from peltier_backbone.bert.bert import Bert
+from peltier_backbone.bert.convolution import run_around
 from peltier_backbone.bert.weights import bert_weights
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.fingerprint import fingerprint
@@ -118,7 +119,9 @@ class Backbone:
             return served.encode(model.embedding(packed.ids), place_encoder(lengths, model.encoder.bias))
         if served is None:
             return model(packed)
-        return served.encode(model.embed(packed, NO_ADAPTATION), model.place(packed))
+        rows, x = model.place(packed), model.embed(packed, NO_ADAPTATION)
+        layers = range(self.config.num_layers)
+        return run_around(model.convolution, lambda states, own: served.encode(states, rows, own), x, packed, layers)
 
     def decode(self, targets: Targets, memory: EncoderKV) -> Tensor:
         """The states of T5's decoder without adapters, [nodes, hidden]; row r reads memory row r."""
@@ -163,9 +166,11 @@ class _Served(NamedTuple):
     library: Library
     stacks: Stacks
 
-    def encode(self, x: Tensor, rows: StackRows) -> Tensor:
-        """The states after the encoder's layers of embedded tokens x, both [tokens, hidden]."""
-        return self.library.run_stack(self.stacks.encoder, x, rows, NO_OPS)
+    def encode(self, x: Tensor, rows: StackRows, layers: range | None = None) -> Tensor:
+        """The states after consecutive layers of the encoder, by default all, of the states x before them, both
+        [tokens, hidden]."""
+        stack = self.stacks.encoder if layers is None else self.stacks.encoder.part(layers.start, layers.stop)
+        return self.library.run_stack(stack, x, rows, NO_OPS)
 
     def decode(self, x: Tensor, rows: StackRows) -> Tensor:
         """The same of the decoder's."""

@@ -83,12 +83,23 @@ HEADS = {
 
 FAMILIES = ("bert", "roberta", "modernbert", "t5", "t5_gated")
 # Families that share their forward pass with one of those: what depends on it is tested on them too.
-RELATIVES = ("xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "deberta", "nomic_bert", "gte", "jina")
+RELATIVES = (
+    "xlm_roberta",
+    "camembert",
+    "distilbert",
+    "electra",
+    "mpnet",
+    "deberta",
+    "deberta_v2",
+    "nomic_bert",
+    "gte",
+    "jina",
+)
 RELATIVES += ("eurobert", "mt5", "umt5")
 
 PRECISIONS = ("bert", "bert_bfloat16", "bert_int8", "electra_int8", "t5", "t5_bfloat16", "t5_int8", "umt5_int8")
 PRECISIONS += ("modernbert", "modernbert_bfloat16", "modernbert_int8", "mpnet", "mpnet_bfloat16", "mpnet_int8")
-PRECISIONS += ("deberta", "deberta_bfloat16", "deberta_int8")
+PRECISIONS += ("deberta", "deberta_bfloat16", "deberta_int8", "deberta_v2", "deberta_v2_bfloat16", "deberta_v2_int8")
 PRECISIONS += ("nomic_bert", "nomic_bert_bfloat16", "nomic_bert_int8")
 PRECISIONS += ("eurobert", "eurobert_bfloat16", "eurobert_int8")
 # NomicBERT has their forward pass.
@@ -420,7 +431,7 @@ def test_recording_gates_changes_no_bit(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """Recorded gates are the same bits in any batch, and answers are those without a record. It takes no more calls of
-    the native layers."""
+    the native layers: one for each half of a T5, and one for each side of a convolution."""
     backbone = _native(name, request)
     gated = [resident for label, resident in zoo(backbone).items() if label.startswith("unipelt")]
     rows = _rows(backbone, [None, *gated, None])
@@ -428,7 +439,8 @@ def test_recording_gates_changes_no_bit(
     run = Library.run_stack
     monkeypatch.setattr(Library, "run_stack", lambda self, *given: calls.append(given) or run(self, *given))
     found = forward(backbone, rows, record_gates=True)
-    assert len(calls) == (2 if backbone.config.generates else 1)
+    halves = backbone.config.generates or backbone.bert.convolution is not None
+    assert len(calls) == (2 if halves else 1)
     assert all(torch.equal(one.logits, other.logits) for one, other in zip(found, expected, strict=True))
     assert [one.gates for one in found] == [forward(backbone, [row], record_gates=True)[0].gates for row in rows]
     assert sum(one.gates is not None for one in found) > len(gated) // 2

@@ -21,6 +21,16 @@ from tests.support.published_configs import CONFIG_FILES
 LENGTHS = (1, 2, 17, 33, 5)
 # Fewer layers and tokens, by the names that families give them.
 _SMALL = {"num_hidden_layers": 2, "n_layers": 2, "num_layers": 2, "num_decoder_layers": 2, "vocab_size": 300}
+# The largest have narrower layers here, with heads of their size: two blocks of each half of a UL2 are a billion
+# parameters.
+_DEBERTA_NARROW = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
+_NARROW = {
+    "microsoft/deberta-v2-xlarge": _DEBERTA_NARROW, "microsoft/deberta-v2-xxlarge": _DEBERTA_NARROW,
+    "EuroBERT/EuroBERT-2.1B": {
+        "hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 6, "num_key_value_heads": 2,
+    },
+    "google/ul2": {"d_model": 256, "d_ff": 1024, "num_heads": 2},
+}  # fmt: skip
 ENCODERS = [name for name, file in CONFIG_FILES.items() if not file.get("is_encoder_decoder")]
 TEXT_MODELS = [name for name in CONFIG_FILES if name not in ENCODERS]
 # The smallest of each kind of layer: BERT's, with relative positions, with disentangled attention, rotary, and T5's.
@@ -80,9 +90,9 @@ def _assert_parity(name: str, sizes: Mapping[str, int], directory: Path, tokeniz
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoders_of_published_shapes_equal_transformers(name: str, tmp_path: Path, bert_directory: Path):
-    """With two layers and a small vocabulary: hidden states of rows of any length, up to the longest of 512 tokens, to
-    1e-4. Heads of pretraining are left out."""
-    _assert_parity(name, _SMALL, tmp_path, bert_directory, longest=512)
+    """With two layers and a small vocabulary, the largest narrower too: hidden states of rows of any length, up to the
+    longest of 512 tokens, to 1e-4. Heads of pretraining are left out."""
+    _assert_parity(name, _SMALL | _NARROW.get(name, {}), tmp_path, bert_directory, longest=512)
 
 
 @pytest.mark.slow  # the test above has the same sizes with fewer layers and tokens
@@ -114,8 +124,8 @@ def _assert_text_parity(name: str, sizes: Mapping[str, int], directory: Path, to
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
 def test_text_models_of_published_shapes_equal_transformers(name: str, tmp_path: Path, t5_directory: Path):
-    """With two blocks a stack and a small vocabulary: teacher-forced logits to 1e-4."""
-    _assert_text_parity(name, _SMALL, tmp_path, t5_directory)
+    """With two blocks a stack and a small vocabulary, UL2's narrower too: teacher-forced logits to 1e-4."""
+    _assert_text_parity(name, _SMALL | _NARROW.get(name, {}), tmp_path, t5_directory)
 
 
 @pytest.mark.slow  # the test above has the same sizes with fewer blocks and tokens

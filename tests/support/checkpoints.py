@@ -116,13 +116,23 @@ def mpnet_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def deberta_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a random 3 x 48 DeBERTa-v3 whose distances share buckets from five on, with a Unigram
     tokenizer."""
+    return _deberta(tmp_path_factory.mktemp("deberta-v3"))
+
+
+@pytest.fixture(scope="session")
+def deberta_v2_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a convolution, as the large DeBERTa-v2."""
+    return _deberta(tmp_path_factory.mktemp("deberta-v2"), conv_kernel_size=3, conv_act="gelu")
+
+
+def _deberta(directory: Path, **more: object) -> Path:
     tokenizer = deberta_unigram()
     config = DebertaV2Config(
         vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=96, type_vocab_size=0, relative_attention=True,
         position_buckets=8, norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"],
-        position_biased_input=False, **_SIZES,
+        position_biased_input=False, **_SIZES, **more,
     )  # fmt: skip
-    return _save(tmp_path_factory.mktemp("deberta-v2"), DebertaV2Model(config), tokenizer, seed=15)
+    return _save(directory, DebertaV2Model(config), tokenizer, seed=15)
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,7 @@ _DEBERTA = {
     "type_vocab_size": 0,
     "vocab_size": 128100,
 }
+_CONVOLVED = {"attention_head_size": 64, "conv_act": "gelu", "conv_kernel_size": 3}
 
 
 def _deberta(layers: int, hidden: int, **others: object) -> dict[str, object]:
@@ -189,6 +190,8 @@ CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
     "microsoft/deberta-v3-small": _deberta(6, 768),
     "microsoft/deberta-v3-base": _deberta(12, 768),
     "microsoft/deberta-v3-large": _deberta(24, 1024),
+    "microsoft/deberta-v2-xlarge": _deberta(24, 1536, **_CONVOLVED),
+    "microsoft/deberta-v2-xxlarge": _deberta(48, 1536, **_CONVOLVED),
     "microsoft/mdeberta-v3-base": _deberta(12, 768, vocab_size=251000),
     "EuroBERT/EuroBERT-210m": {
         **_EUROBERT,
@@ -204,6 +207,15 @@ CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
         "intermediate_size": 4096,
         "num_attention_heads": 18,
         "num_hidden_layers": 26,
+        "num_key_value_heads": 6,
+    },
+    "EuroBERT/EuroBERT-2.1B": {
+        **_EUROBERT,
+        "head_dim": 128,
+        "hidden_size": 2304,
+        "intermediate_size": 6144,
+        "num_attention_heads": 18,
+        "num_hidden_layers": 32,
         "num_key_value_heads": 6,
     },
     "nomic-ai/nomic-embed-text-v1.5": _NOMIC,
@@ -294,6 +306,22 @@ CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
         "num_heads": 4,
         "num_layers": 4,
         "relative_attention_max_distance": 128,
+        "vocab_size": 32128,
+    },
+    "google/ul2": {
+        **_T5,
+        "d_ff": 16384,
+        "d_kv": 256,
+        "d_model": 4096,
+        "dropout_rate": 0.0,
+        "feed_forward_proj": "gated-silu",
+        "n_positions": 512,
+        "num_decoder_layers": 32,
+        "num_heads": 16,
+        "num_layers": 32,
+        "output_past": True,
+        "relative_attention_max_distance": 128,
+        "tie_word_embeddings": False,
         "vocab_size": 32128,
     },
     "google/byt5-small": {

@@ -273,6 +273,7 @@ def test_texts_longer_than_the_window_train_on_modernbert(make_run: MakeRun, mod
         ("electra", "compacter"),
         ("mpnet", "unipelt-apl"),
         ("deberta", "unipelt-apl"),
+        ("deberta_v2", "lora"),
         ("nomic_bert", "unipelt-apl"),
         # Their forward pass is that of RoBERTa, on which the next test trains.
         pytest.param("xlm_roberta", "lora", marks=pytest.mark.slow),

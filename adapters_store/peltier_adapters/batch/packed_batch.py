@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.convolution import run_around
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.likeliest import find_likeliest
@@ -171,12 +172,17 @@ class NativeBatch(PackedBatch):
         self._library, self._stacks = backend.library, backbone.stacks
 
     def advance(self, x: Tensor, packed: Packed, adaptation: BatchAdaptation, layers: range) -> Tensor:
-        stack, config, padded = self._stacks.encoder, self._backbone.config, packed.seen != packed.lengths
+        config, padded = self._backbone.config, packed.seen != packed.lengths
         local = isinstance(config, ModernBertConfig) and any(config.is_local)
         assert not (padded and local), "a pad has no near tokens to see"
-        if len(layers) < stack.layout.count:
-            stack = stack.part(layers.start, layers.stop)
-        return self._run(stack, x, self._backbone.bert.place(packed), adaptation)
+        stack, model = self._stacks.encoder, self._backbone.bert
+        rows = model.place(packed)
+
+        def run(states: Tensor, own: range) -> Tensor:
+            part = stack.part(own.start, own.stop) if len(own) < stack.layout.count else stack
+            return self._run(part, states, rows, adaptation)
+
+        return run_around(model.convolution, run, x, packed, layers)
 
     def encode(self, packed: Packed, adaptation: BatchAdaptation) -> Tensor:
         model = self._backbone.t5

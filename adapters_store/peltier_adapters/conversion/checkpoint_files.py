@@ -16,6 +16,8 @@ _COMPANION = re.compile(r"(?!.*\.index\.json$)(?:[^.].*\.(?:json|txt|model|jinja
 _MODULE = "[0-9]_*/config.json"
 INDEX = "model.safetensors.index.json"
 _INDICES, _SINGLES = (INDEX, "pytorch_model.bin.index.json"), ("model.safetensors", "pytorch_model.bin")
+# macOS adds these to a zip: resource forks ("._NAME" where it has no folder for them) and the state of its windows.
+_OF_MACOS = ("__MACOSX", ".DS_Store")
 _SUFFIXES = (".bin", ".safetensors")
 
 
@@ -31,8 +33,8 @@ def find_snapshot(path: Path) -> Path:
 
 
 def find_unpacked(folder: Path) -> Path:
-    """The same for a zip that was unpacked to `folder`; the zip may have one folder around it."""
-    entries = list(folder.iterdir())
+    """The same for a zip that was unpacked to `folder`; the zip may have one folder around it, and what macOS adds."""
+    entries = [path for path in folder.iterdir() if path.name not in _OF_MACOS and not path.name.startswith("._")]
     return find_snapshot(entries[0] if len(entries) == 1 and entries[0].is_dir() else folder)
 
 

@@ -201,7 +201,10 @@ def _magnitude(rest: Checkpoint, module: str, weight: Tensor) -> Tensor:
 
 def _supported(config: BackboneConfig) -> str:
     if isinstance(config, DebertaConfig) and config.shares_maps:
-        return "on a DeBERTa only value_proj and the maps named dense of its layers are supported"
+        return (
+            "on a DeBERTa whose distances share the maps of queries and keys (share_att_key) only value_proj and the "
+            "maps named dense of its layers are supported"
+        )
     return "only linear maps of this backbone's layers are supported"
 
 

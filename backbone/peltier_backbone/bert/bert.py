@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention.attention import PositionScores, SpanAttention
 from peltier_backbone.attention.rotary import Rotary
+from peltier_backbone.bert.convolution import Convolution, run_around
 from peltier_backbone.bert.layer import Attention, Layer, RotatedAttention
 from peltier_backbone.checkpoint.bert_config import BertConfig
 from peltier_backbone.linear.linear import Linear
@@ -76,7 +77,7 @@ class Bert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. `rounded`: native
     attention may compute products of bfloat16, as queries, keys and values come from coarse products. `positions` are
     relative ones, `rotary` those that queries and keys turn by; both are None in families with absolute positions only.
-    """
+    Some DeBERTas have a `convolution` after the first layer."""
 
     config: BertConfig
     embeddings: Embeddings
@@ -85,6 +86,7 @@ class Bert:
     rounded: bool
     positions: Positions | None = None
     rotary: Rotary | None = None
+    convolution: Convolution | None = None
 
     @property
     def tokens(self) -> Table:
@@ -99,10 +101,18 @@ class Bert:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]."""
         scores = None if self.positions is None else self.positions.scores(max(packed.lengths))
         attention = SpanAttention(packed, adaptation, self.config.num_heads, scores=scores)
-        return self._run(x, packed, adaptation, attention, layers)
+        return run_around(
+            self.convolution,
+            lambda states, own: self._run(states, packed, adaptation, attention, own),
+            x,
+            packed,
+            layers,
+        )
 
     def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
-        """Like a call of the model, with the caller's `attention`: nothing else depends on where rows begin and end."""
+        """Like a call of the model, with the caller's `attention`: nothing else depends on where rows begin and end, as
+        the model has no convolution."""
+        assert self.convolution is None, "a convolution reads neighbours"
         return self._run(self.embed(read, adaptation), read, adaptation, attention, range(len(self.layers)))
 
     def embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:

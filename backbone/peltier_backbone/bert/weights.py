@@ -9,6 +9,7 @@ from torch import Tensor
 from peltier_backbone.attention.relative import create_bias
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.bert.bert import Bert, Embeddings
+from peltier_backbone.bert.convolution import Convolution
 from peltier_backbone.bert.disentangled_positions import DisentangledPositions
 from peltier_backbone.bert.distances import build_distances
 from peltier_backbone.bert.layer import Layer
@@ -65,12 +66,13 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table
     has_pooler = "pooler.dense.weight" in weights and not scored  # DeBERTa's belongs to a classifier
     pooler = kernel(*_linear(weights, "pooler.dense", hidden, hidden)) if has_pooler else None
     positions = _positions(weights, config, layers, kernel)
+    convolution = _convolution(weights, config, kernel)
     weights.finish(f"{config.family} encoder")
     rotary = None
     if isinstance(config, RotaryBertConfig):
         device = layers[0].attention_norm.weight.device
         rotary = Rotary.create(config.theta, config.max_positions, config.head_size, device, config.slowdown)
-    return Bert(config, embeddings, layers, pooler, kernel.coarse, positions, rotary)
+    return Bert(config, embeddings, layers, pooler, kernel.coarse, positions, rotary, convolution)
 
 
 def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
@@ -83,19 +85,29 @@ def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
         yield ("types", embeddings.types)
     if model.positions is not None:
         yield from model.positions.tables()
-    for index, norm in enumerate(model.norms()):
+    norms = {f"norm.{index}": norm for index, norm in enumerate(model.norms())}
+    if model.convolution is not None:
+        norms["convolution.norm"] = model.convolution.norm
+    for name, norm in norms.items():
         assert norm.bias is not None, "all norms of BERT have one"
-        yield from ((f"norm.{index}.weight", norm.weight), (f"norm.{index}.bias", norm.bias))
-    linears: dict[str, Linear] = {} if embeddings.projection is None else {"projection": embeddings.projection}
-    for index, layer in enumerate(model.layers):
-        for part in ("query_key_value", "attention_output", "intermediate", "output"):
-            linears[f"{index}.{part}"] = getattr(layer, part)
-    if model.pooler is not None:
-        linears["pooler"] = model.pooler
+        yield from ((f"{name}.weight", norm.weight), (f"{name}.bias", norm.bias))
     if embeddings.widening is not None:
         yield ("widening.weight", embeddings.widening.weights()[0])
-    for name, linear in linears.items():
+    for name, linear in _named_maps(model):
         yield from ((f"{name}.weight", linear.weights()[0]), (f"{name}.bias", linear.bias))
+
+
+def _named_maps(model: Bert) -> Iterator[tuple[str, Linear]]:
+    """Its maps with biases."""
+    if model.embeddings.projection is not None:
+        yield "projection", model.embeddings.projection
+    for index, layer in enumerate(model.layers):
+        for part in ("query_key_value", "attention_output", "intermediate", "output"):
+            yield f"{index}.{part}", getattr(layer, part)
+    if model.convolution is not None:
+        yield "convolution", model.convolution.map
+    if model.pooler is not None:
+        yield "pooler", model.pooler
 
 
 def _embeddings(weights: Weights, config: BertConfig, kernel: LinearKernel, table: TableKernel) -> Embeddings:
@@ -123,6 +135,18 @@ def _positions(
     if isinstance(config, DebertaConfig):
         return build_distances(config, weights, layers, kernel)
     return _bias(weights, config) if config.relative else None
+
+
+def _convolution(weights: Weights, config: BertConfig, kernel: LinearKernel) -> Convolution | None:
+    """The checkpoint has a weight [out, in, size]."""
+    if not isinstance(config, DebertaConfig) or not config.convolution_size:
+        return None
+    hidden, size = config.hidden_size, config.convolution_size
+    weight = weights.take("encoder.conv.conv.weight", hidden, hidden, size).transpose(1, 2).flatten(1)
+    own = kernel(weight, weights.take("encoder.conv.conv.bias", hidden))
+    return Convolution(
+        own, size, config.convolution_activation, _norm(weights, "encoder.conv.LayerNorm", hidden, config)
+    )
 
 
 def _bias(weights: Weights, config: BertConfig) -> RelativePositions:

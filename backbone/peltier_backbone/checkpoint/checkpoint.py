@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 
-from peltier_backbone.checkpoint.sentence_files import POOLING_FILE, PROMPTS_FILE
+from peltier_backbone.checkpoint.sentence_files import MODULES_FILE, POOLING_FILE, PROMPTS_FILE
 from peltier_backbone.errors import BackboneError
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ CHECKPOINT_PATTERNS += [
     "spiece.model",
     "spm.model",
     "sentencepiece.bpe.model",
+    MODULES_FILE,
     POOLING_FILE,
     PROMPTS_FILE,
 ]
-_CONFIG_PATTERNS = ["config.json", POOLING_FILE, PROMPTS_FILE]
+_CONFIG_PATTERNS = ["config.json", MODULES_FILE, POOLING_FILE, PROMPTS_FILE]
 
 
 def find_checkpoint(name: str, *, config_only: bool = False) -> Path:

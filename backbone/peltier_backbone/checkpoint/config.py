@@ -17,6 +17,7 @@ from peltier_backbone.checkpoint.sentence_files import (
     read_default_prompt,
     read_sentence_pooling,
     read_sentence_prompts,
+    read_unserved_module,
 )
 from peltier_backbone.checkpoint.shape import (
     POST_NORM_FAMILIES,
@@ -59,7 +60,7 @@ _REFUSED: Mapping[str, str] = {
 
 
 def load_config(directory: Path) -> Config:
-    """Read `config.json` in `directory`, and the pooling and the prompts of a sentence-transformers encoder. Raises a
+    """Read `config.json` in `directory`, and the modules and prompts of a sentence-transformers encoder. Raises a
     `BackboneError` that names a missing or unsupported field."""
     path = directory / "config.json"
     try:
@@ -75,7 +76,13 @@ def load_config(directory: Path) -> Config:
         return config
     pooling, prompts = read_sentence_pooling(directory), read_sentence_prompts(directory)
     default = read_default_prompt(directory, prompts)
-    return replace(config, sentence_pooling=pooling, sentence_prompts=prompts, default_prompt=default)
+    return replace(
+        config,
+        sentence_pooling=pooling,
+        unserved_module=read_unserved_module(directory),
+        sentence_prompts=prompts,
+        default_prompt=default,
+    )
 
 
 def parse_config(raw: dict[str, Any], source: str) -> Config:

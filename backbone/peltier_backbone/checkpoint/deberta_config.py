@@ -7,7 +7,9 @@ from peltier_backbone.checkpoint.bert_config import BertConfig, read_sizes
 from peltier_backbone.checkpoint.fields import Fields
 
 ScoreKind = Literal["c2p", "p2c"]
+ConvolutionActivation = Literal["tanh", "gelu"]
 _KINDS: tuple[ScoreKind, ...] = get_args(ScoreKind)
+_ACTIVATIONS: tuple[ConvolutionActivation, ...] = get_args(ConvolutionActivation)
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class DebertaConfig(BertConfig):
     token's query and a distance's key (`c2p`), or a distance's query and a token's key (`p2c`). The table of distances
     has `num_buckets` rows for each direction, or a row for each distance below `reach` if that is 0; it has a norm if
     `norms_distances`. With `shares_maps` the maps of tokens give the queries and keys of distances too. Token
-    embeddings have absolute positions if `places_tokens`. A map to the hidden size comes before their norm."""
+    embeddings have absolute positions if `places_tokens`. A map to the hidden size comes before their norm. A
+    convolution of `convolution_size` neighbouring tokens follows the first layer unless that is 0."""
 
     num_buckets: int
     reach: int
@@ -24,6 +27,8 @@ class DebertaConfig(BertConfig):
     shares_maps: bool
     norms_distances: bool
     places_tokens: bool
+    convolution_size: int = 0
+    convolution_activation: ConvolutionActivation = "tanh"
 
     @property
     def span(self) -> int:
@@ -47,14 +52,15 @@ class DebertaConfig(BertConfig):
         distances = 2 * self.span * hidden + (2 * hidden if self.norms_distances else 0)
         layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + 5 * hidden
         own_maps = 0 if self.shares_maps else len(self.kinds) * hidden * (hidden + 1)
-        return embeddings + distances + self.num_layers * (layer + own_maps)
+        convolution = self.convolution_size * hidden**2 + 3 * hidden if self.convolution_size else 0
+        return embeddings + distances + convolution + self.num_layers * (layer + own_maps)
 
 
 def parse_deberta(fields: Fields) -> DebertaConfig:
     """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
     sizes = read_sizes(fields, "deberta-v2")
     head_size = sizes["hidden_size"] // sizes["num_heads"]
-    served = {"hidden_act": "gelu", "conv_kernel_size": 0, "attention_head_size": head_size, "is_decoder": False}
+    served = {"hidden_act": "gelu", "conv_groups": 1, "attention_head_size": head_size, "is_decoder": False}
     for key, value in served.items():
         fields.only(key, value)
     if fields.raw.get("relative_attention") is not True:
@@ -74,6 +80,8 @@ def parse_deberta(fields: Fields) -> DebertaConfig:
         shares_maps=_flag("share_att_key", False, fields),
         norms_distances="layer_norm" in str(fields.raw.get("norm_rel_ebd", "none")).lower().split("|"),
         places_tokens=_flag("position_biased_input", True, fields),
+        convolution_size=_convolution_size(fields),
+        convolution_activation=_convolution_activation(fields),
         **sizes,
     )
     if config.num_buckets and (config.num_buckets < 4 or config.reach <= config.num_buckets // 2 + 1):
@@ -91,6 +99,21 @@ def _kinds(fields: Fields) -> tuple[ScoreKind, ...]:
         raise fields.error(f"pos_att_type is {found!r}; it is 'c2p', 'p2c' or both, with '|' between them")
     own = {str(name).strip() for name in names}
     return tuple(kind for kind in _KINDS if kind in own)
+
+
+def _convolution_size(fields: Fields) -> int:
+    size = fields.raw.get("conv_kernel_size") or 0
+    if not isinstance(size, int) or size < 0 or (size and size % 2 == 0):
+        raise fields.error(f"conv_kernel_size is {size!r}; it must be 0 or odd")
+    return int(size)
+
+
+def _convolution_activation(fields: Fields) -> ConvolutionActivation:
+    name = fields.raw.get("conv_act", "tanh")
+    found = next((one for one in _ACTIVATIONS if one == name), None)
+    if found is None:
+        raise fields.error(f"conv_act is {name!r}; it is one of {', '.join(_ACTIVATIONS)}")
+    return found
 
 
 def _flag(key: str, default: bool, fields: Fields) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import astuple
 
 import torch
 
+from peltier_backbone.checkpoint.deberta_config import DebertaConfig
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.checkpoint.shape import (
     POST_NORM_FAMILIES,
@@ -56,6 +57,8 @@ def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> 
     shape = {name: getattr(config, name) for name in _FIELDS[config.family]}
     if isinstance(config, ModernBertConfig) and config.global_yarn is not None:
         shape["global_yarn"] = astuple(config.global_yarn)
+    if isinstance(config, DebertaConfig) and config.convolution_size:
+        shape["convolution"] = (config.convolution_size, config.convolution_activation)
     digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()

@@ -24,8 +24,9 @@ class BackboneConfig(ABC):
 
     Blocks, attentions and norms are numbered through the whole model, in an encoder-decoder from the encoder on. So a
     part of an adapter has one tensor for all of them. `sentence_pooling` is the pooling that an encoder's
-    sentence-transformers checkpoint was trained with, and `sentence_prompts` are its prompts by name, of which
-    `default_prompt` is for inputs without one. Training uses `dropout`, the checkpoint's rate for hidden states.
+    sentence-transformers checkpoint was trained with, `unserved_module` the first of its modules that no forward pass
+    here computes, and `sentence_prompts` are its prompts by name, of which `default_prompt` is for inputs without one.
+    Training uses `dropout`, the checkpoint's rate for hidden states.
     """
 
     generates: ClassVar[bool] = False  # whether the model has a decoder that writes text
@@ -40,6 +41,7 @@ class BackboneConfig(ABC):
     pad_token_id: int
     norm_eps: float
     sentence_pooling: SentencePooling | None = field(default=None, kw_only=True)
+    unserved_module: str | None = field(default=None, kw_only=True)
     sentence_prompts: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
     default_prompt: str | None = field(default=None, kw_only=True)
     dropout: float = field(default=0.0, kw_only=True)

@@ -34,6 +34,7 @@ class ModernBert:
     local_rotary: Rotary
     rounded: bool
     pooler: ClassVar[None] = None
+    convolution: ClassVar[None] = None
 
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states after the final norm, [tokens, hidden]."""

@@ -5321,9 +5321,9 @@ export interface components {
          *     the seconds from a request to the end of its answer.
          *
          *     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
-         *     `answer_drift` and `input_drift` compare recent labels and inputs with the first ones of this replica, as population
-         *     stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a thousand
-         *     rows. Inputs are compared by their lengths, and recorded ones by their vectors too, those of all replicas; the
+         *     `answer_drift` and `input_drift` compare recent answers and inputs with the first ones of this replica, as
+         *     population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
+         *     thousand rows. Inputs are compared by their lengths, and recorded ones by their vectors too, those of all replicas; the
          *     larger index counts. `judged` answers got feedback on this replica, and `judged_right` of them were right.
          */
         VersionActivity: {
@@ -6507,6 +6507,15 @@ export interface operations {
             };
             /** @description `too_slow`: The request body stalled or came too slowly. */
             408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAIErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13387,6 +13396,15 @@ export interface operations {
             };
             /** @description `too_slow`: The request body stalled or came too slowly. */
             408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

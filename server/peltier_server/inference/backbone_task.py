@@ -9,6 +9,7 @@ from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import BACKBONE_TASK
 from peltier_store.registry import VersionRecord
@@ -27,13 +28,24 @@ class BackboneTask:
     entry: Entry
     artifact: Artifact
 
+    @staticmethod
+    def refusal(config: BackboneConfig) -> str | None:
+        """Why the backbone has no such task; None if it has. A T5 has no pooled vector, and the vectors of some
+        sentence-transformers checkpoints pass a module that is not computed here."""
+        if config.generates:
+            return f"{BACKBONE_TASK!r} embeds texts with an encoder; this server's backbone is a T5"
+        if config.unserved_module is not None:
+            module = config.unserved_module
+            return f"{BACKBONE_TASK!r} does not compute the module {module} of this server's backbone"
+        return None
+
     @classmethod
     def of(cls, backbone: Backbone) -> "BackboneTask":
         """Embeddings of unit length by the pooling that the checkpoint was trained with, or by the mean over tokens.
-        Raises `AdapterNotFound` for a T5, which has no pooled vector."""
+        Raises `AdapterNotFound` if there is a `refusal`."""
         config = backbone.config
-        if config.generates:
-            raise AdapterNotFound(f"{BACKBONE_TASK!r} embeds texts with an encoder; this server's backbone is a T5")
+        if reason := cls.refusal(config):
+            raise AdapterNotFound(reason)
         task = TaskSpec(type="embedding", labels=(), inputs="single", max_length=config.max_tokens, normalized=True)
         size = config.hidden_size
         trained_with = config.sentence_pooling

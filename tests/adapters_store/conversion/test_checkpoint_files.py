@@ -46,6 +46,15 @@ def test_an_unpacked_zip_may_have_a_folder_around(cache: Path) -> None:
     assert find_unpacked(cache.parent) == find_unpacked(cache) == cache / "snapshots" / REVISION
 
 
+def test_what_macos_adds_to_a_zip_is_left_aside(cache: Path) -> None:
+    """It is beside the folder of the checkpoint, and in it."""
+    for name in ("__MACOSX/encoder/._config.json", ".DS_Store", "._encoder", f"{cache.name}/.DS_Store"):
+        path = cache.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\0\5\x16\7")
+    assert find_unpacked(cache.parent) == cache / "snapshots" / REVISION
+
+
 @pytest.mark.parametrize("revision", ["", "..", "a/b", "/etc", "../../x"])
 def test_a_revision_is_a_name_in_snapshots(revision: str, cache: Path) -> None:
     """A reference leads nowhere else."""

@@ -9,8 +9,13 @@ from peltier_adapters.importers.run import Import, import_adapter
 from peltier_adapters.importers.shared.parts import prefix_width
 from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from safetensors.torch import load_file, save_file
-from transformers import BertForSequenceClassification, EuroBertForTokenClassification
+from transformers import (
+    BertForSequenceClassification,
+    DebertaV2ForSequenceClassification,
+    EuroBertForTokenClassification,
+)
 
 from tests.adapters_store.importers.conftest import TEXTS, SavePeft, outputs, served
 
@@ -235,3 +240,48 @@ def test_shared_keys_of_another_number_are_refused(save_peft: SavePeft, eurobert
     tensors = {f"{module}.lora_A.weight": torch.ones(2, 48), f"{module}.lora_B.weight": torch.ones(48, 2)}
     with pytest.raises(AdapterError, match=r"k_proj.lora_B.weight' has 48 rows; it must have 24"):
         read_peft(save_peft(NO_LORA | tensors, task_type="TOKEN_CLS"), eurobert)
+
+
+def _deberta_lora(module: str) -> dict[str, torch.Tensor]:
+    name = f"base_model.model.deberta.encoder.layer.1.attention.self.{module}"
+    return {f"{name}.lora_A.weight": torch.randn(2, 48) / 7, f"{name}.lora_B.weight": torch.randn(48, 2)}
+
+
+@pytest.mark.parametrize("modules", [("value_proj",), ("query_proj", "key_proj", "value_proj")], ids=",".join)
+def test_lora_of_a_deberta_answers_as_there(
+    modules: tuple[str, ...], save_peft: SavePeft, deberta_directory: Path, tmp_path: Path
+) -> None:
+    """With a classifier, as transformers' model with the products in its maps. Queries and keys need maps that
+    distances do not share."""
+    torch.manual_seed(3)
+    shared = modules == ("value_proj",)
+    model = DebertaV2ForSequenceClassification.from_pretrained(
+        deberta_directory, num_labels=2, share_att_key=shared, initializer_range=0.3
+    ).eval()
+    model.deberta.save_pretrained(tmp_path / "own")
+    (tmp_path / "own" / "tokenizer.json").write_bytes((deberta_directory / "tokenizer.json").read_bytes())
+    head = {f"base_model.model.{name}": one for name, one in model.state_dict().items() if "deberta" not in name}
+    drawn = {name: one for module in modules for name, one in _deberta_lora(module).items()}
+    for module in modules:
+        a, b = _deberta_pair(drawn, module)
+        model.deberta.encoder.layer[1].attention.self.get_submodule(module).weight.data += 2 * b @ a
+    path = save_peft(NO_LORA | drawn | head)
+    backbone = load_backbone(str(tmp_path / "own"))
+    for text, own in zip(TEXTS, outputs(Import("peft", path, "imported"), backbone), strict=True):
+        with torch.inference_mode():
+            expected = model(torch.tensor([backbone.tokenizer.encode(text).ids])).logits[0]
+        torch.testing.assert_close(own, expected, atol=1e-4, rtol=1e-4)
+
+
+def _deberta_pair(drawn: dict[str, torch.Tensor], module: str) -> list[torch.Tensor]:
+    return [one for side in "AB" for name, one in drawn.items() if f".{module}.lora_{side}" in name]
+
+
+def test_lora_of_queries_that_distances_share_is_refused(save_peft: SavePeft, deberta: Backbone) -> None:
+    """Published DeBERTas map distances too by `query_proj`, which an adapter here leaves as they are."""
+    rule = (
+        r"LoRA adapts 'encoder.layer.1.attention.self.query'; on a DeBERTa whose distances share the maps of queries "
+        "and keys .share_att_key. only value_proj and the maps named dense of its layers are supported"
+    )
+    with pytest.raises(AdapterError, match=rule):
+        read_peft(save_peft(NO_LORA | _deberta_lora("query_proj") | _deberta_lora("value_proj")), deberta)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from peltier_backbone.attention.adaptation import NO_ADAPTATION
+from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.disentangled_positions import distance_rows
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import load_backbone
@@ -28,6 +30,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "no buckets, short reach": {"position_buckets": -1, "max_relative_positions": 12},
     "absolute positions and types": {"position_biased_input": True, "type_vocab_size": 2},
     "narrow embeddings": {"embedding_size": 20},
+    "a convolution": {"conv_kernel_size": 3, "conv_act": "gelu"},
+    "a wide convolution": {"conv_kernel_size": 5},
 }
 
 
@@ -74,6 +78,46 @@ def test_distances_reach_over_many_keys(kernels: str, tmp_path: Path, deberta_di
         backbone = load_backbone(str(tmp_path))
         found = backbone.encode(backbone.pack([Encoded(ids, (0,) * len(ids))]))
     torch.testing.assert_close(found, model(torch.tensor([ids])).last_hidden_state[0], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("kernels", ["auto", "torch"])
+@torch.inference_mode()
+def test_a_convolution_reads_no_pads(kernels: str, tmp_path: Path, deberta_directory: Path):
+    """The states of a row with pads are those of transformers with a mask; at pads they are no promise."""
+    model = _save(OTHERS["a convolution"], tmp_path, deberta_directory)
+    row, pads = Encoded(tuple(range(7, 16)), (0,) * 9), 4
+    padded = row.padded(len(row) + pads, 0)
+    with kernels_in_use(kernels):
+        backbone = load_backbone(str(tmp_path))
+        found = backbone.encode(backbone.pack([padded, row]))
+    mask = torch.tensor([[1] * len(row) + [0] * pads])
+    expected = model(torch.tensor([padded.ids]), attention_mask=mask).last_hidden_state[0, : len(row)]
+    for first in (0, len(padded)):
+        torch.testing.assert_close(found[first : first + len(row)], expected, atol=1e-4, rtol=0)
+
+
+@torch.inference_mode()
+def test_a_convolution_follows_the_first_layer(deberta_v2: Backbone):
+    """Layers in two runs are those of one, wherever the runs meet: batches and trainings share the lower ones."""
+    packed = deberta_v2.pack([Encoded(tuple(range(7, 7 + length)), (0,) * length) for length in (1, 5, 9)])
+    model = deberta_v2.bert
+    embedded, whole = model.embed(packed, NO_ADAPTATION), model(packed)
+    for meeting in (1, 2):
+        lower = model.advance(embedded, packed, NO_ADAPTATION, range(meeting))
+        assert torch.equal(model.advance(lower, packed, NO_ADAPTATION, range(meeting, 3)), whole)
+
+
+@pytest.mark.parametrize("name", ["conv.weight", "conv.bias", "LayerNorm.weight"])
+def test_the_fingerprint_has_the_convolution(name: str, deberta_v2: Backbone, tmp_path: Path):
+    """Another value of its weights is another backbone, in the file and in memory."""
+    shutil.copytree(deberta_v2.name, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    tensors[f"encoder.conv.{name}"] += 0.5
+    save_file(tensors, file)
+    other = load_backbone(str(tmp_path))
+    assert other.fingerprint != deberta_v2.fingerprint
+    assert other.weights_digest() != deberta_v2.weights_digest()
 
 
 @pytest.mark.parametrize(("buckets", "reach"), [(256, 512), (8, 40), (32, 300)])

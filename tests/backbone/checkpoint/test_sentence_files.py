@@ -8,11 +8,13 @@ import pytest
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BertConfig, load_config
 from peltier_backbone.checkpoint.sentence_files import (
+    MODULES_FILE,
     POOLING_FILE,
     PROMPTS_FILE,
     read_default_prompt,
     read_sentence_pooling,
     read_sentence_prompts,
+    read_unserved_module,
 )
 from peltier_backbone.errors import BackboneError
 
@@ -63,6 +65,63 @@ def test_the_configuration_carries_it():
     config = load_config(find_checkpoint("minilm"))
     assert isinstance(config, BertConfig)
     assert config.sentence_pooling == "mean"
+
+
+def _write_modules(directory: Path, *kinds: str) -> Path:
+    """Modules in the folders of sentence-transformers' own names."""
+    names = [kind.rpartition(".")[2] for kind in kinds]
+    modules = [
+        {"idx": place, "name": str(place), "path": f"{place}_{name}" if place else "", "type": kind}
+        for place, (kind, name) in enumerate(zip(kinds, names, strict=True))
+    ]
+    (directory / MODULES_FILE).write_text(json.dumps(modules))
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("kinds", "found"),
+    [
+        (["Transformer", "Pooling", "Normalize"], None),
+        (["Transformer", "Pooling", "Dropout"], None),
+        (["Transformer", "Pooling", "Dense", "Normalize"], "'2_Dense' (sentence_transformers.models.Dense)"),
+        (["Transformer", "Dense"], "'1_Dense' (sentence_transformers.models.Dense)"),
+        (["WordEmbeddings", "Pooling"], "'' (sentence_transformers.models.WordEmbeddings)"),
+        (["Transformer", "CNN", "Pooling"], "'1_CNN' (sentence_transformers.models.CNN)"),
+        (["Transformer", "Dropout", "Pooling"], "'2_Pooling' (sentence_transformers.models.Pooling)"),
+    ],
+    ids=str,
+)
+def test_a_module_that_is_not_computed_has_a_name(tmp_path: Path, kinds: list[str], found: str | None):
+    """With its folder and its type. A pooling in another folder would be missed."""
+    assert (
+        read_unserved_module(_write_modules(tmp_path, *(f"sentence_transformers.models.{kind}" for kind in kinds)))
+        == found
+    )
+
+
+def test_the_names_of_newer_files_are_known(tmp_path: Path):
+    """Those that version 6 writes."""
+    modules = [{"path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}]
+    modules += [{"path": "1_Dense", "type": "sentence_transformers.base.modules.dense.Dense"}]
+    (tmp_path / MODULES_FILE).write_text(json.dumps(modules))
+    assert read_unserved_module(tmp_path) == "'1_Dense' (sentence_transformers.base.modules.dense.Dense)"
+
+
+@pytest.mark.parametrize("mode", ["weightedmean", ["cls", "mean"]])
+def test_a_pooling_that_no_head_has_is_such_a_module(tmp_path: Path, mode: Any):
+    """The mean in its place would be another vector."""
+    assert read_unserved_module(_write(tmp_path, {"pooling_mode": mode})) == (
+        "'1_Pooling' (its pooling is neither cls, mean nor max)"
+    )
+    assert load_config(find_checkpoint("minilm")).unserved_module is None
+
+
+@pytest.mark.parametrize(("content", "rule"), [("{", "cannot be read as JSON"), ("[1]", "is not a list of modules")])
+def test_damaged_modules_are_refused(tmp_path: Path, content: str, rule: str):
+    """They may name a module that is not computed."""
+    (tmp_path / MODULES_FILE).write_text(content)
+    with pytest.raises(BackboneError, match=rule):
+        read_unserved_module(tmp_path)
 
 
 @pytest.mark.parametrize(

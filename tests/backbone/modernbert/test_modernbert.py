@@ -1,6 +1,8 @@
 """Parity of ModernBERT's padding-free forward with transformers."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -54,11 +56,11 @@ def _random_model(config: ModernBertConfig) -> ModernBertModel:
     return model.eval()
 
 
-def _small_model(hidden: int, layers: int, heads: int, inner: int, local: int) -> ModernBertModel:
+def _small_model(hidden: int, layers: int, heads: int, inner: int, local: int, positions: int = 96) -> ModernBertModel:
     config = ModernBertConfig(
         vocab_size=300, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
-        intermediate_size=inner, max_position_embeddings=96, local_attention=local, pad_token_id=0, bos_token_id=2,
-        cls_token_id=2, eos_token_id=3, sep_token_id=3,
+        intermediate_size=inner, max_position_embeddings=positions, local_attention=local, pad_token_id=0,
+        bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3,
     )  # fmt: skip
     return _random_model(config)
 
@@ -184,6 +186,45 @@ def test_newer_files_are_the_same_backbone(
     older = {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
     (directory / "config.json").write_text(json.dumps(raw | older))
     assert load_backbone(str(directory)).fingerprint == modernbert.fingerprint
+
+
+# Loads the backbone of the first argument, encodes a short row, and then one of `LONGEST` tokens, whose states it
+# writes to the second argument. Prints by how many bytes the peak of its memory grew meanwhile.
+_LONGEST_PROGRAM = """
+import re, sys
+from pathlib import Path
+import torch
+from peltier_backbone.load import load_backbone
+from tests.backbone.modernbert.test_modernbert import LONGEST, _ours, _rows
+
+def memory(field):
+    return 1024 * int(re.search(rf"^{field}:\\s+(\\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)[1])
+
+backbone = load_backbone(sys.argv[1])
+assert backbone.kernels["attention"].startswith("native"), backbone.kernels
+_ours(backbone, _rows((300,)))
+Path("/proc/self/clear_refs").write_text("5")
+before = memory("VmRSS")
+states = _ours(backbone, _rows((LONGEST,)))
+print(memory("VmHWM") - before)
+torch.save(states, sys.argv[2])
+"""
+LONGEST = 8192
+
+
+# Slow, as torch needs seconds for it; the tests above have shorter rows.
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux says how much memory is in use")
+def test_the_longest_row_needs_no_square_of_scores(tmp_path: Path, bert_directory: Path):
+    """Native attention of 8,192 tokens keeps less than the scores of one head, and its states are those of torch. One
+    of the three layers is global."""
+    name = _save(_small_model(48, 3, 3, 64, 128, LONGEST), tmp_path, bert_directory)
+    command = [sys.executable, "-c", _LONGEST_PROGRAM, name, str(tmp_path / "states")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 4 * LONGEST**2
+    with kernels_in_use("torch"):
+        expected = _ours(load_backbone(name), _rows((LONGEST,)))
+    torch.testing.assert_close(torch.load(tmp_path / "states"), expected, atol=1e-4, rtol=0)
 
 
 def test_rows_do_not_see_their_neighbours(modernbert: Backbone):

@@ -17,6 +17,7 @@ from peltier_server.http.application import Accepted, Context, accept, resolve, 
 from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.scoped_route import scoped_router
+from peltier_server.inference.backbone_task import BackboneTask
 from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, truncation_header
 from peltier_server.inference.text_stream import StopSequenceStream
 from peltier_server.protocols.openai.completer import complete, stream_completion
@@ -93,7 +94,7 @@ async def list_models(
 ) -> Response:
     """The adapters of the caller, on T5 or not, in order of name, after `_backbone`; those that follow `after`."""
     models, last = list[Model](), "" if after == BACKBONE_TASK else after
-    if not after and not service.backbone.config.generates:
+    if not after and BackboneTask.refusal(service.backbone.config) is None:
         models.append(_model(BACKBONE_TASK, service.predictor.resolve(context, BACKBONE_TASK).entry))
     while len(models) <= limit and (page := _page(service, context.tenant, last)):
         models += [_model(published.name, published.newest) for published in page]
