@@ -19,8 +19,9 @@ class VersionActivity(ResponseModel):
     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
     `answer_drift` and `input_drift` compare recent answers and inputs with the first ones of this replica, as
     population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
-    thousand rows. Inputs are compared by their lengths, and recorded ones by their vectors too, those of all replicas; the
-    larger index counts. `judged` answers got feedback on this replica, and `judged_right` of them were right.
+    thousand rows. Inputs are compared by their lengths, and recorded ones by their vectors too, those of all
+    replicas; the larger index counts. `judged` answers got feedback on this replica, and `judged_right` of them were
+    right.
     """
 
     name: str
