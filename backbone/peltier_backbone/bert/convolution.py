@@ -49,7 +49,7 @@ class Convolution:
 def run_around(convolution: Convolution | None, run: RunLayers, x: Tensor, packed: Packed, layers: range) -> Tensor:
     """The states after consecutive `layers`, which `run` computes, and the convolution after the first of a model that
     has one."""
-    if convolution is None or layers.start > 0:
+    if convolution is None or 0 not in layers:
         return run(x, layers)
     y = convolution(x, run(x, range(1)), packed)
     return run(y, range(1, layers.stop)) if layers.stop > 1 else y

@@ -102,7 +102,7 @@ def test_a_convolution_follows_the_first_layer(deberta_v2: Backbone):
     packed = deberta_v2.pack([Encoded(tuple(range(7, 7 + length)), (0,) * length) for length in (1, 5, 9)])
     model = deberta_v2.bert
     embedded, whole = model.embed(packed, NO_ADAPTATION), model(packed)
-    for meeting in (1, 2):
+    for meeting in (0, 1, 2):
         lower = model.advance(embedded, packed, NO_ADAPTATION, range(meeting))
         assert torch.equal(model.advance(lower, packed, NO_ADAPTATION, range(meeting, 3)), whole)
 
