@@ -10,9 +10,9 @@ and the adapters have ranks 16, 32 and 64 on all linear maps of the blocks from 
 The first table has the milliseconds of one text by the clock, all by turns: all tasks as one batch, for K = 0 and for
 three quarters of the blocks; one task; and transformers with as many merged models, and with one, which answers one
 task. The second has the latencies of texts that arrive at each of `--rates` a second, independent of earlier answers:
-Peltier over HTTP with all tasks in a request, and the models in a loop without HTTP, which is the best server of its
-kind. Then the memory of each process. With `--long-tokens` a text of that length is sent to the server as a whole
-and in windows of 512 tokens.
+Peltier over HTTP with all tasks in a request, and the models, eight or one, in a loop without HTTP, which is the best
+server of its kind. Then the memory of each process. With `--long-tokens` a text of that length is sent to the server
+as a whole and in windows of 512 tokens.
 
 Small: --layers 2 --width 192 --vocabulary 200 --rounds 1 --seconds 1 --rates 2 --threads 1 --long-tokens 600
 """
@@ -118,8 +118,10 @@ def measure_one_text(
         )
 
 
-def measure_arrivals(server: Server, rival: Contender, folder: Path, rates: Sequence[float], seconds: float) -> None:
-    """The second table: at each rate the same moments for both."""
+def measure_arrivals(
+    server: Server, rivals: Sequence[Contender], folder: Path, rates: Sequence[float], seconds: float
+) -> None:
+    """The second table: at each rate the same moments for all."""
     draw, table = (
         random.Random(0),
         Table("texts that arrive", *(f"p{percent} ms" for percent in PERCENTS), "n", first=36),
@@ -131,8 +133,9 @@ def measure_arrivals(server: Server, rival: Contender, folder: Path, rates: Sequ
         arrivals = [(moment, request_bytes("/v1/predict", body)) for moment, body in zip(moments, bodies, strict=False)]
         (folder / "moments.json").write_text(json.dumps(moments))
         found = {"Peltier": run(ask_at(server.url, arrivals, CONNECTIONS))}
-        rival.seconds("moments")
-        found[rival.name] = json.loads((folder / "seconds.json").read_text())
+        for rival in rivals:
+            rival.seconds("moments")
+            found[rival.name] = json.loads((folder / "seconds.json").read_text())
         for name, latencies in found.items():
             cells = (f"{1e3 * percentile(latencies, percent):.0f}" for percent in PERCENTS)
             table.row(f"{rate:g} a second, {name}", *cells, len(latencies))
@@ -183,7 +186,7 @@ def main() -> None:
             for name, data in shared[3 * given.layers // 4].items():
                 client.upload(data, name=f"{ROUTER}{name}")
             client.upload(whole, name="long.domain")
-        measure_arrivals(server, rivals[-1], folder, given.rates, given.seconds)
+        measure_arrivals(server, rivals, folder, given.rates, given.seconds)
         for name, pid in {
             "Peltier's server": server.process.pid,
             **{rival.name: rival.pid for rival in rivals},
