@@ -11,7 +11,6 @@ from torch import Tensor
 from peltier_backbone.attention.adaptation import NO_ADAPTATION
 from peltier_backbone.bert import stack as bert_stack
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.bert.convolution import run_around
 from peltier_backbone.bert.weights import bert_weights
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.fingerprint import fingerprint
@@ -121,7 +120,7 @@ class Backbone:
             return model(packed)
         rows, x = model.place(packed), model.embed(packed, NO_ADAPTATION)
         layers = range(self.config.num_layers)
-        return run_around(model.convolution, lambda states, own: served.encode(states, rows, own), x, packed, layers)
+        return model.convolve(lambda states, own: served.encode(states, rows, own), x, packed, layers)
 
     def decode(self, targets: Targets, memory: EncoderKV) -> Tensor:
         """The states of T5's decoder without adapters, [nodes, hidden]; row r reads memory row r."""

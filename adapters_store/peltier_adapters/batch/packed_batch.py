@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.bert.convolution import run_around
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.likeliest import find_likeliest
@@ -182,7 +181,7 @@ class NativeBatch(PackedBatch):
             part = stack.part(own.start, own.stop) if len(own) < stack.layout.count else stack
             return self._run(part, states, rows, adaptation)
 
-        return run_around(model.convolution, run, x, packed, layers)
+        return model.convolve(run, x, packed, layers)
 
     def encode(self, packed: Packed, adaptation: BatchAdaptation) -> Tensor:
         model = self._backbone.t5

@@ -1,6 +1,6 @@
 """The padding-free forward of BERT and its relatives (post-LN encoders; docs/methods.md#sites)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention.attention import PositionScores, SpanAttention
 from peltier_backbone.attention.rotary import Rotary
-from peltier_backbone.bert.convolution import Convolution, run_around
+from peltier_backbone.bert.convolution import Convolution
 from peltier_backbone.bert.layer import Attention, Layer, RotatedAttention
 from peltier_backbone.checkpoint.bert_config import BertConfig
 from peltier_backbone.linear.linear import Linear
@@ -72,6 +72,10 @@ class Positions(Protocol):
         """The scores of a batch whose rows have up to `width` tokens."""
 
 
+# The states after consecutive layers of the states before them, both [tokens, hidden].
+RunLayers = Callable[[Tensor, range], Tensor]
+
+
 @dataclass(frozen=True)
 class Bert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. `rounded`: native
@@ -101,13 +105,17 @@ class Bert:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]."""
         scores = None if self.positions is None else self.positions.scores(max(packed.lengths))
         attention = SpanAttention(packed, adaptation, self.config.num_heads, scores=scores)
-        return run_around(
-            self.convolution,
-            lambda states, own: self._run(states, packed, adaptation, attention, own),
-            x,
-            packed,
-            layers,
+        return self.convolve(
+            lambda states, own: self._run(states, packed, adaptation, attention, own), x, packed, layers
         )
+
+    def convolve(self, run: RunLayers, x: Tensor, packed: Packed, layers: range) -> Tensor:
+        """The states after consecutive `layers` of the states x before them, both [tokens, hidden]: `run` computes the
+        layers, and a convolution follows the first one if the model has it."""
+        if self.convolution is None or 0 not in layers:
+            return run(x, layers)
+        y = self.convolution(x, run(x, range(1)), packed)
+        return run(y, range(1, layers.stop)) if layers.stop > 1 else y
 
     def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
         """Like a call of the model, with the caller's `attention`: nothing else depends on where rows begin and end, as

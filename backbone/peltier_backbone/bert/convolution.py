@@ -1,7 +1,6 @@
 """The convolution of large DeBERTa-v2 checkpoints, which their authors' code and transformers compute beside the first
 layer."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +10,6 @@ from peltier_backbone.linear.activation import Activation, activate
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import LayerNorm
 from peltier_backbone.text.packing import Packed
-
-# The states after consecutive layers of the states before them, both [tokens, hidden].
-RunLayers = Callable[[Tensor, range], Tensor]
 
 
 @dataclass(frozen=True)
@@ -44,15 +40,6 @@ class Convolution:
         tokens = tokens - self.size // 2
         inside = (tokens >= starts[:, None]) & (tokens < ends[:, None])
         return torch.where(inside, tokens, len(starts))
-
-
-def run_around(convolution: Convolution | None, run: RunLayers, x: Tensor, packed: Packed, layers: range) -> Tensor:
-    """The states after consecutive `layers`, which `run` computes, and the convolution after the first of a model that
-    has one."""
-    if convolution is None or 0 not in layers:
-        return run(x, layers)
-    y = convolution(x, run(x, range(1)), packed)
-    return run(y, range(1, layers.stop)) if layers.stop > 1 else y
 
 
 def _pads(packed: Packed, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is counted of answers for their drift: labels, tags, lengths of texts, and deciles of numbers."""
+"""What is counted of answers for their drift: labels, tags, lengths of spans, and deciles of numbers."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -9,22 +9,22 @@ from peltier_adapters.spec.tasks import TaskType
 
 _NUM_BINS = 10
 
-# A label or a tag, the length of a text, or None for an answer without a label.
+# A label or a tag, a length, or None for an answer without a label.
 Value = str | int | None
 
 
 def values_of(task_type: TaskType, prediction: Any) -> Sequence[Value]:
     """What is counted of a prediction, each with an equal share of the row: of multilabel its labels, of token
-    classification the labels of its entities, of a text its length in characters, by powers of two. Nothing of vectors,
+    classification the labels of its entities, of a span its length in characters, by powers of two. Nothing of vectors,
     of scores, whose scale the caller chooses, and of numbers, which `Deciles` counts."""
     match task_type:
         case "multilabel":
             return prediction["labels"] or (None,)
         case "token-classification":
             return [split_tag(entity["label"])[1] for entity in prediction["entities"]] or (None,)
-        case "text2text" | "span":
-            text = prediction["text"] if isinstance(prediction, dict) else prediction.text
-            return (len(text).bit_length(),)
+        case "span":
+            answer = prediction["answer"] if isinstance(prediction, dict) else prediction.answer
+            return (len(answer).bit_length(),)
         case _:
             return ()
 

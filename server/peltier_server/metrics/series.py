@@ -379,13 +379,18 @@ class FollowedVersion:
 
     def __init__(self) -> None:
         self.answers, self.inputs, self.used_at = Window(), Window(), 0.0
-        self.deciles = Deciles(WINDOW_ROWS)
+        self.deciles: Deciles | None = None
         self.distance: float | None = None
         self.right = self.wrong = 0
 
     def count(self, task_type: TaskType, prediction: Any) -> None:
-        """Counts an answer of a task of this type, which is no classification."""
-        if task_type == "regression":
+        """Counts an answer of a task of this type, which is no classification. Lengths of texts count by powers of
+        two."""
+        if task_type == "text2text":
+            text = prediction["text"] if isinstance(prediction, dict) else prediction.text
+            self.answers.add(len(text).bit_length())
+        elif task_type == "regression":
+            self.deciles = self.deciles or Deciles(WINDOW_ROWS)
             number = number_of(prediction)
             for place in (None,) if number is None else self.deciles.places(number):
                 self.answers.add(place)
