@@ -14,6 +14,7 @@ from functools import partial
 import torch
 from common.forced import add_level, hold_process
 from common.harness import Table, create_parser, median, ratios, time_by_turns
+from peltier_backbone.machine.heap import keep_freed_memory
 from peltier_backbone.native.choice import load_library
 from peltier_backbone.native.inner_kernels import attend
 from peltier_backbone.native.rows import PlacedRows
@@ -55,6 +56,7 @@ def main() -> None:
     options = parser.parse_args()
     hold_process(options.level)
     torch.set_num_threads(1)
+    keep_freed_memory()  # as a server does
     table = Table("tokens", "native ms", "window ms", "torch ms", "native / torch", "GFLOP/s")
     for tokens in options.tokens:
         found = measure(tokens, options.rounds)
