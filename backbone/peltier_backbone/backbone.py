@@ -119,8 +119,10 @@ class Backbone:
         if served is None:
             return model(packed)
         rows, x = model.place(packed), model.embed(packed, NO_ADAPTATION)
+        if model.convolution is None:
+            return served.encode(x, rows)
         layers = range(self.config.num_layers)
-        return model.convolve(lambda states, own: served.encode(states, rows, own), x, packed, layers)
+        return model.convolution.run_around(lambda states, own: served.encode(states, rows, own), x, packed, layers)
 
     def decode(self, targets: Targets, memory: EncoderKV) -> Tensor:
         """The states of T5's decoder without adapters, [nodes, hidden]; row r reads memory row r."""

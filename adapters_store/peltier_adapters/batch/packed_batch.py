@@ -181,7 +181,7 @@ class NativeBatch(PackedBatch):
             part = stack.part(own.start, own.stop) if len(own) < stack.layout.count else stack
             return self._run(part, states, rows, adaptation)
 
-        return model.convolve(run, x, packed, layers)
+        return run(x, layers) if model.convolution is None else model.convolution.run_around(run, x, packed, layers)
 
     def encode(self, packed: Packed, adaptation: BatchAdaptation) -> Tensor:
         model = self._backbone.t5

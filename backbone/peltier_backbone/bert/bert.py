@@ -1,7 +1,8 @@
 """The padding-free forward of BERT and its relatives (post-LN encoders; docs/methods.md#sites)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
@@ -72,10 +73,6 @@ class Positions(Protocol):
         """The scores of a batch whose rows have up to `width` tokens."""
 
 
-# The states after consecutive layers of the states before them, both [tokens, hidden].
-RunLayers = Callable[[Tensor, range], Tensor]
-
-
 @dataclass(frozen=True)
 class Bert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. `rounded`: native
@@ -105,30 +102,21 @@ class Bert:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]."""
         scores = None if self.positions is None else self.positions.scores(max(packed.lengths))
         attention = SpanAttention(packed, adaptation, self.config.num_heads, scores=scores)
-        return self.convolve(
-            lambda states, own: self._run(states, packed, adaptation, attention, own), x, packed, layers
-        )
-
-    def convolve(self, run: RunLayers, x: Tensor, packed: Packed, layers: range) -> Tensor:
-        """The states after consecutive `layers` of the states x before them, both [tokens, hidden]: `run` computes the
-        layers, and a convolution follows the first one if the model has it."""
-        if self.convolution is None or 0 not in layers:
-            return run(x, layers)
-        y = self.convolution(x, run(x, range(1)), packed)
-        return run(y, range(1, layers.stop)) if layers.stop > 1 else y
+        run = partial(self._run, packed, adaptation, attention)
+        return run(x, layers) if self.convolution is None else self.convolution.run_around(run, x, packed, layers)
 
     def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
         """Like a call of the model, with the caller's `attention`: nothing else depends on where rows begin and end, as
         the model has no convolution."""
         assert self.convolution is None, "a convolution reads neighbours"
-        return self._run(self.embed(read, adaptation), read, adaptation, attention, range(len(self.layers)))
+        return self._run(read, adaptation, attention, self.embed(read, adaptation), range(len(self.layers)))
 
     def embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:
         """The states before the first layer, [tokens, hidden]."""
         x = adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
         return x if self.embeddings.projection is None else self.embeddings.projection(x)
 
-    def _run(self, x: Tensor, read: Embedded, adaptation: Adaptation, attention: Attention, layers: range) -> Tensor:
+    def _run(self, read: Embedded, adaptation: Adaptation, attention: Attention, x: Tensor, layers: range) -> Tensor:
         if self.rotary is not None:
             attention = RotatedAttention(self.rotary, read.positions, attention)
         for index in layers:

@@ -1,6 +1,7 @@
 """The convolution of large DeBERTa-v2 checkpoints, which their authors' code and transformers compute beside the first
 layer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,9 @@ from peltier_backbone.linear.activation import Activation, activate
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import LayerNorm
 from peltier_backbone.text.packing import Packed
+
+# The states after consecutive layers of the states before them, both [tokens, hidden].
+RunLayers = Callable[[Tensor, range], Tensor]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,13 @@ class Convolution:
         if packed.seen == packed.lengths:
             return states
         return states.masked_fill(_pads(packed, x.device)[:, None], 0)
+
+    def run_around(self, run: RunLayers, x: Tensor, packed: Packed, layers: range) -> Tensor:
+        """The states after consecutive `layers`, which `run` computes, and the convolution after the first one."""
+        if 0 not in layers:
+            return run(x, layers)
+        y = self(x, run(x, range(1)), packed)
+        return run(y, range(1, layers.stop)) if layers.stop > 1 else y
 
     def _neighbours(self, packed: Packed, device: torch.device) -> Tensor:
         """The numbers of each token's neighbours, [tokens, size]; those beyond a row are the number of tokens."""
