@@ -1,9 +1,9 @@
 """Batches of requests in files, and the queue from which servers take them.
 
-A server holds a batch for one turn, in which it stores the results of some lines, and until its lease expires. Every
-claim is a writing transaction, and the registry has one of these at a time, so a batch never has two holders. Results
-are recorded in the transaction that ends the turn. A server that was too slow, and whose batch another one has taken,
-learns it by LeaseLost and records nothing, so each line has one result.
+A server holds a batch for one turn, in which it stores the results of some lines, and until its lease expires. A claim
+locks the batch's row and skips those that others have locked (SKIP LOCKED; SQLite has one writer at a time), so a batch
+never has two holders. Results are recorded in the transaction that ends the turn. A server that was too slow, and whose
+batch another one has taken, learns it by LeaseLost and records nothing, so each line has one result.
 """
 
 import secrets
@@ -28,7 +28,7 @@ from peltier_store.registry.records import (
 )
 from peltier_store.registry.tables import BatchPartRow, BatchRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
+from peltier_store.registry.transactions import NO_ACTOR, QueueTransaction, Transactions, WriteTransaction
 
 LEASE = timedelta(seconds=60)
 MAX_ATTEMPTS = 5
@@ -75,7 +75,7 @@ class BatchRegistry:
         served the longest time ago, of that tenant the oldest batch."""
         if not await self._transactions.read(_has_work):
             return None
-        return await self._transactions.write(NO_ACTOR, lambda writing: _claim(writing, replica))
+        return await self._transactions.claim(lambda claiming: _claim(claiming, replica))
 
     async def renew(self, batch_id: str, replica: str) -> None:
         """Extends the lease. Raises LeaseLost."""
@@ -145,7 +145,7 @@ def _create(writing: WriteTransaction, tenant: str, draft: BatchDraft) -> Stored
 
 
 def _cancel(writing: WriteTransaction, tenant: str, batch_id: str) -> StoredBatch:
-    batch = _find_own(writing.connection, tenant, batch_id)
+    batch = _find_own(writing.connection, tenant, batch_id, lock=True)
     if batch.state in ("cancelling", "cancelled"):
         return batch
     if batch.state in ENDED_BATCHES or batch.state == "finalizing":
@@ -154,15 +154,17 @@ def _cancel(writing: WriteTransaction, tenant: str, batch_id: str) -> StoredBatc
     return _change(writing, batch, state="cancelling", cancelling_at=writing.at)
 
 
-def _find_own(connection: Connection, tenant: str, batch_id: str) -> StoredBatch:
-    batch = _find(connection, batch_id)
+def _find_own(connection: Connection, tenant: str, batch_id: str, *, lock: bool = False) -> StoredBatch:
+    batch = _find(connection, batch_id, lock=lock)
     if batch is None or batch.tenant != tenant:
         raise BatchUnknown(f"tenant {tenant!r} has no batch {batch_id!r}")
     return batch
 
 
-def _find(connection: Connection, batch_id: str) -> StoredBatch | None:
-    row = connection.execute(_select().where(BatchRow.id == batch_id)).one_or_none()
+def _find(connection: Connection, batch_id: str, *, lock: bool = False) -> StoredBatch | None:
+    """With `lock` nobody else changes the batch before the end of this transaction."""
+    wanted = _select().where(BatchRow.id == batch_id)
+    row = connection.execute(wanted.with_for_update() if lock else wanted).one_or_none()
     return None if row is None else _batch_of(row)
 
 
@@ -196,19 +198,21 @@ def _is_free(now: datetime) -> ColumnElement[bool]:
     return BatchRow.state.not_in(ENDED_BATCHES) & unheld
 
 
-def _claim(writing: WriteTransaction, replica: str) -> StoredBatch | None:
-    free = _is_free(writing.at)
+def _claim(claiming: QueueTransaction, replica: str) -> StoredBatch | None:
+    free = _is_free(claiming.at)
     waiting = select(BatchRow.tenant).where(free).distinct()
     served = select(BatchRow.tenant, func.max(BatchRow.served_at)).where(BatchRow.tenant.in_(waiting))
-    rows = writing.connection.execute(served.group_by(BatchRow.tenant))
+    rows = claiming.connection.execute(served.group_by(BatchRow.tenant))
     last = {row[0]: row[1] for row in rows}
-    if not last:
-        return None
-    first = min(last, key=lambda tenant: (last[tenant] is not None, last[tenant], tenant))
-    oldest = _select().where(free, BatchRow.tenant == first).order_by(BatchRow.created_at, BatchRow.id).limit(1)
-    batch = _batch_of(writing.connection.execute(oldest).one())
-    now, lease = writing.at, writing.at + LEASE
-    return _change(writing, batch, holder=replica, lease_expires_at=lease, served_at=now, attempts=batch.attempts + 1)
+    for tenant in sorted(last, key=lambda tenant: (last[tenant] is not None, last[tenant], tenant)):
+        oldest = _select().where(free, BatchRow.tenant == tenant).order_by(BatchRow.created_at, BatchRow.id).limit(1)
+        row = claiming.connection.execute(oldest.with_for_update(skip_locked=True)).one_or_none()
+        if row is not None:
+            batch = _batch_of(row)
+            now, lease = claiming.at, claiming.at + LEASE
+            values = {"lease_expires_at": lease, "served_at": now, "attempts": batch.attempts + 1}
+            return _change(claiming, batch, holder=replica, **values)
+    return None
 
 
 def _release(writing: WriteTransaction, batch_id: str, replica: str) -> None:
@@ -263,13 +267,13 @@ def _finish(  # noqa: PLR0913 - what a batch ends with
 
 def _held(writing: WriteTransaction, batch_id: str, replica: str) -> StoredBatch:
     """The batch that `replica` has. Its lease may have expired, as long as nobody else has taken it."""
-    batch = _find(writing.connection, batch_id)
+    batch = _find(writing.connection, batch_id, lock=True)
     if batch is None or batch.holder != replica:
         raise LeaseLost(f"{replica} does not have the batch {batch_id!r} any more")
     return batch
 
 
-def _change(writing: WriteTransaction, batch: StoredBatch, **values: Any) -> StoredBatch:
+def _change(writing: QueueTransaction, batch: StoredBatch, **values: Any) -> StoredBatch:
     writing.connection.execute(update(BatchRow).where(BatchRow.id == batch.id).values(**values))
     return StoredBatch(**{**vars(batch), **values})
 

@@ -1,15 +1,16 @@
 """What the holders of trainings do: workers claim, renew and settle them, replicas of the server publish them.
 
-A holder has a training until its lease expires, and renews the lease meanwhile. Every claim is a writing transaction,
-and the registry has one of these at a time, so a training never has two holders. A holder that was too slow, and whose
-training another has taken, learns it by LeaseLost at its next call and stores nothing.
+A holder has a training until its lease expires, and renews the lease meanwhile. A claim locks the training's row and
+skips those that others have locked (SKIP LOCKED; SQLite has one writer at a time), so a training never has two holders,
+and no claim waits for another one or for an upload. A holder that was too slow, and whose training another has taken,
+learns it by LeaseLost at its next call and stores nothing.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Required, TypedDict
+from typing import Any, NamedTuple, Required, TypedDict
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import InvalidRecord, LeaseLost
@@ -25,7 +26,7 @@ from peltier_store.registry.training_state import (
     select_trainings,
     training_of,
 )
-from peltier_store.registry.transactions import WriteTransaction
+from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
 LEASE = timedelta(seconds=60)
 MAX_ATTEMPTS = 5
@@ -34,10 +35,17 @@ _NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
 _NO_CHECKPOINT: Mapping[str, Any] = {"checkpoint_digest": None, "checkpoint_bytes": 0}
 
 
-def has_work(connection: Connection, now: datetime) -> bool:
-    """Whether a worker finds something to claim. A worker that waits asks this again and again, without writing."""
+class Work(NamedTuple):
+    """Whether dead workers hold trainings, and whether queued ones can be claimed."""
+
+    has_expired: bool
+    has_queued: bool
+
+
+def find_work(connection: Connection, now: datetime) -> Work:
+    """A worker that waits asks this again and again, without writing."""
     expired = select(TrainingRow.id).where(_is_expired(now)).limit(1)
-    return connection.execute(expired).first() is not None or bool(_tenants_in_turn(connection, now))
+    return Work(connection.execute(expired).first() is not None, bool(_tenants_in_turn(connection, now)))
 
 
 def count_work(connection: Connection, now: datetime) -> tuple[int, int]:
@@ -56,35 +64,40 @@ def _is_expired(now: datetime) -> ColumnElement[bool]:
     return TrainingRow.state.in_(_WITH_WORKERS) & (TrainingRow.lease_expires_at <= now)
 
 
-def claim(writing: WriteTransaction, worker: str) -> StoredTraining | None:
-    """Gives the next training to a worker.
+def claim(claiming: QueueTransaction, worker: str) -> StoredTraining | None:
+    """Gives the next queued training to a worker.
 
     First is the tenant that has the fewest trainings with workers, then the one that has trained the least in the last
     24 hours; of that tenant the training with the fewest bytes of examples. A tenant whose minutes of the day are used
-    up waits.
+    up waits. Workers that claim at the same moment do not see each other's choice, so a tenant may get both places.
     """
-    _take_back(writing)
-    tenants = _tenants_in_turn(writing.connection, writing.at)
-    if not tenants:
-        return None
-    queued = select_trainings().where(TrainingRow.tenant == tenants[0], TrainingRow.state == "queued")
-    ordered = queued.order_by(TrainingRow.size_bytes, TrainingRow.created_at, TrainingRow.id)
-    training = training_of(writing.connection.execute(ordered.limit(1)).one())
-    return change(
-        writing,
-        training,
-        f"The worker {worker} has begun the training.",
-        state="running",
-        holder=worker,
-        lease_expires_at=writing.at + LEASE,
-        started_at=training.started_at or writing.at,
-        attempts=training.attempts + 1,
-    )
+    for tenant in _tenants_in_turn(claiming.connection, claiming.at):
+        queued = select_trainings().where(TrainingRow.tenant == tenant, TrainingRow.state == "queued")
+        ordered = queued.order_by(TrainingRow.size_bytes, TrainingRow.created_at, TrainingRow.id)
+        if (training := _lock_first(claiming, ordered)) is not None:
+            return change(
+                claiming,
+                training,
+                f"The worker {worker} has begun the training.",
+                state="running",
+                holder=worker,
+                lease_expires_at=claiming.at + LEASE,
+                started_at=training.started_at or claiming.at,
+                attempts=training.attempts + 1,
+            )
+    return None
 
 
-def _take_back(writing: WriteTransaction) -> None:
+def _lock_first(claiming: QueueTransaction, wanted: Select[*tuple[object, ...]]) -> StoredTraining | None:
+    """The first of the wanted trainings that no other transaction has locked."""
+    row = claiming.connection.execute(wanted.limit(1).with_for_update(skip_locked=True)).one_or_none()
+    return None if row is None else training_of(row)
+
+
+def take_back(writing: WriteTransaction) -> None:
     """Queues trainings again whose worker has died, or ends them."""
-    for row in list(writing.connection.execute(select_trainings().where(_is_expired(writing.at)))):
+    expired = select_trainings().where(_is_expired(writing.at)).with_for_update(skip_locked=True)
+    for row in list(writing.connection.execute(expired)):
         training = training_of(row)
         if training.wish is not None:
             grant(writing, training, training.wish)
@@ -137,7 +150,7 @@ class WorkerResult(TypedDict, total=False):
 
 def renew(writing: WriteTransaction, training_id: str, holder: str, given: WorkerReport) -> str | None:
     """Extends the lease and stores what the worker reports; returns the wish of the training's owner."""
-    training = _held(writing.connection, training_id, holder)
+    training = _held(writing, training_id, holder)
     state, seconds = given.get("state"), training.seconds + given.get("seconds", 0.0)
     if state not in (None, *_WITH_WORKERS):
         raise InvalidRecord(f"the state {state!r} is not one of a training that a worker has")
@@ -160,7 +173,7 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
 
 def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:
     """Ends a worker's hold. A training that its owner has cancelled meanwhile ends as cancelled, whatever its state."""
-    training = _held(writing.connection, training_id, holder)
+    training = _held(writing, training_id, holder)
     training = change(writing, training, seconds=training.seconds + given.get("seconds", 0.0))
     match "cancelled" if training.wish == "cancel" else given["state"]:
         case "paused":
@@ -194,7 +207,7 @@ def _require_room(connection: Connection, training: StoredTraining, size_bytes: 
 
 def release(writing: WriteTransaction, training_id: str, holder: str, seconds: float = 0.0) -> None:
     """Queues the training again, because its worker stops. This does not count as an attempt."""
-    training = _held(writing.connection, training_id, holder)
+    training = _held(writing, training_id, holder)
     training = change(writing, training, seconds=training.seconds + seconds, attempts=max(training.attempts - 1, 0))
     if training.wish is not None:
         grant(writing, training, training.wish)
@@ -203,14 +216,14 @@ def release(writing: WriteTransaction, training_id: str, holder: str, seconds: f
     change(writing, training, message, state="queued", **_NO_HOLDER)
 
 
-def claim_publishing(writing: WriteTransaction, replica: str) -> StoredTraining | None:
+def claim_publishing(claiming: QueueTransaction, replica: str) -> StoredTraining | None:
     """Gives a trained adapter that nobody is publishing to a replica of the server; the oldest first."""
-    free = (TrainingRow.lease_expires_at.is_(None)) | (TrainingRow.lease_expires_at <= writing.at)
+    free = (TrainingRow.lease_expires_at.is_(None)) | (TrainingRow.lease_expires_at <= claiming.at)
     waiting = select_trainings().where(TrainingRow.state == "publishing", free).order_by(TrainingRow.created_at)
-    row = writing.connection.execute(waiting.limit(1)).one_or_none()
-    if row is None:
+    training = _lock_first(claiming, waiting)
+    if training is None:
         return None
-    return change(writing, training_of(row), holder=replica, lease_expires_at=writing.at + LEASE)
+    return change(claiming, training, holder=replica, lease_expires_at=claiming.at + LEASE)
 
 
 def publish_done(
@@ -218,16 +231,16 @@ def publish_done(
 ) -> None:
     """Ends a training whose adapter is published as `adapter`, or refused for a reason. Then the artifact is kept, so
     that it can be published once the reason is gone."""
-    training = _held(writing.connection, training_id, replica)
+    training = _held(writing, training_id, replica)
     if adapter is None:
         end(writing, training, "failed", f"its adapter cannot be published: {reason}")
     else:
         end(writing, training, "succeeded", None, adapter=adapter, report=None, artifact_digest=None, artifact_bytes=0)
 
 
-def _held(connection: Connection, training_id: str, holder: str) -> StoredTraining:
+def _held(writing: WriteTransaction, training_id: str, holder: str) -> StoredTraining:
     """The training that `holder` has. Its lease may have expired, as long as nobody else has taken it."""
-    training = find(connection, training_id)
+    training = find(writing.connection, training_id, lock=True)
     if training is None or training.holder != holder:
         raise LeaseLost(f"{holder} does not have the training {training_id!r} any more")
     return training

@@ -118,9 +118,9 @@ def list_trainings(
     return [training_of(row) for row in connection.execute(ordered)]
 
 
-def find_own(connection: Connection, tenant: str, training_id: str) -> StoredTraining:
+def find_own(connection: Connection, tenant: str, training_id: str, *, lock: bool = False) -> StoredTraining:
     """Raises TrainingUnknown."""
-    training = find(connection, training_id)
+    training = find(connection, training_id, lock=lock)
     if training is None or training.tenant != tenant:
         raise TrainingUnknown(f"tenant {tenant!r} has no training {training_id!r}")
     return training
@@ -137,7 +137,7 @@ def list_events(connection: Connection, tenant: str, training_id: str, after: in
 
 def pause(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
     """Pauses a queued training at once; a running one when its worker learns of it."""
-    training = find_own(writing.connection, tenant, training_id)
+    training = find_own(writing.connection, tenant, training_id, lock=True)
     if training.state == "paused":
         return training
     if training.state == "queued":
@@ -154,7 +154,7 @@ def resume(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTr
     its adapter could not be published, is published again. A failed one needs room as a new one, a paused one has it.
 
     Raises TrainingUnknown, RegistryConflict or QuotaReached."""
-    training = find_own(writing.connection, tenant, training_id)
+    training = find_own(writing.connection, tenant, training_id, lock=True)
     if training.wish == "pause":
         return _audited(writing, change(writing, training, wish=None), "resume_training")
     if training.state not in ("paused", "failed"):
@@ -177,7 +177,7 @@ def resume(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTr
 
 def cancel(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
     """Cancels a waiting training at once; a running one when its worker learns of it."""
-    training = find_own(writing.connection, tenant, training_id)
+    training = find_own(writing.connection, tenant, training_id, lock=True)
     if training.state == "cancelled":
         return training
     if training.state in FINAL_STATES or training.state == "publishing":
@@ -233,7 +233,7 @@ _PAST = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "is 
 def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
     """Deletes an ended training with its log, its checkpoint and the examples that were sent with it. The time that
     workers spent on it still counts."""
-    training = find_own(writing.connection, tenant, training_id)
+    training = find_own(writing.connection, tenant, training_id, lock=True)
     if training.state not in FINAL_STATES:
         raise RegistryConflict(f"the training {training_id!r} is {training.state}; cancel it before you delete it")
     _forget_inline_files(writing, training)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, up
 
 from peltier_store.registry.records import FINAL_STATES, NewEvent, StoredTraining, check_text
 from peltier_store.registry.tables import DeletedTrainingRow, TrainingEventRow, TrainingRow
-from peltier_store.registry.transactions import WriteTransaction
+from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
 # Older events of progress are removed, so that the log of a long training stays bounded.
 MAX_EVENTS = 2_000
@@ -25,22 +25,25 @@ def training_of(row: Row[*tuple[object, ...]]) -> StoredTraining:
     return StoredTraining(**row._mapping)
 
 
-def find(connection: Connection, training_id: str) -> StoredTraining | None:
-    row = connection.execute(select_trainings().where(TrainingRow.id == training_id)).one_or_none()
+def find(connection: Connection, training_id: str, *, lock: bool = False) -> StoredTraining | None:
+    """With `lock` nobody else changes the training before the end of this transaction."""
+    wanted = select_trainings().where(TrainingRow.id == training_id)
+    row = connection.execute(wanted.with_for_update() if lock else wanted).one_or_none()
     return None if row is None else training_of(row)
 
 
 def change(
-    writing: WriteTransaction, training: StoredTraining, message: str | None = None, **values: Any
+    writing: QueueTransaction, training: StoredTraining, message: str | None = None, **values: Any
 ) -> StoredTraining:
-    """The training with these values; `message` is a sentence for its log, if its state changes."""
+    """The training, which this transaction has locked, with these values. `message` is a sentence for its log, if its
+    state changes."""
     writing.connection.execute(update(TrainingRow).where(TrainingRow.id == training.id).values(**values))
     if message is not None:
         record(writing, training.id, [NewEvent("state", message, {"state": values["state"]})])
     return StoredTraining(**{**vars(training), **values})
 
 
-def record(writing: WriteTransaction, training_id: str, events: Iterable[NewEvent]) -> None:
+def record(writing: QueueTransaction, training_id: str, events: Iterable[NewEvent]) -> None:
     """Adds entries to the log of a training."""
     rows = []
     for event in events:

@@ -72,11 +72,14 @@ class TrainingRegistry:
 
     async def claim(self, worker: str) -> StoredTraining | None:
         """The next training for a worker, which has it for `training_holder.LEASE`; None if nothing waits."""
-        if not await self._transactions.read(
-            lambda connection: training_holder.has_work(connection, datetime.now(UTC))
-        ):
+        work = await self._transactions.read(
+            lambda connection: training_holder.find_work(connection, datetime.now(UTC))
+        )
+        if work.has_expired:
+            await self._transactions.write(NO_ACTOR, training_holder.take_back)
+        elif not work.has_queued:
             return None
-        return await self._transactions.write(NO_ACTOR, lambda writing: training_holder.claim(writing, worker))
+        return await self._transactions.claim(lambda claiming: training_holder.claim(claiming, worker))
 
     async def renew(self, training_id: str, worker: str, **given: Unpack[WorkerReport]) -> str | None:
         """Extends the lease and stores what is given; returns the owner's wish, `pause` or `cancel`.
@@ -107,9 +110,7 @@ class TrainingRegistry:
     async def claim_publishing(self, replica: str) -> StoredTraining | None:
         """A trained adapter that the replica has to publish within the lease; None if there is none. `count` tells
         without writing whether there may be one."""
-        return await self._transactions.write(
-            NO_ACTOR, lambda writing: training_holder.claim_publishing(writing, replica)
-        )
+        return await self._transactions.claim(lambda claiming: training_holder.claim_publishing(claiming, replica))
 
     async def publish_done(
         self, training_id: str, replica: str, *, adapter: str | None, reason: str | None = None

@@ -3,6 +3,9 @@
 Every writing transaction first increments the revision. It holds the lock on that row until the commit. So writers are
 serialised on PostgreSQL as on SQLite, and revisions become visible in their order: a reader that has seen revision 7
 has seen every change with a revision of 7 or less.
+
+Claims of a queue (`Transactions.claim`) have no revision and do not wait for that row. On PostgreSQL they lock the row
+of the queue that they change, by SKIP LOCKED, and writers that change such a row lock it when they read it.
 """
 
 import asyncio
@@ -148,12 +151,18 @@ class PostgresqlEngines:
 
 
 @dataclass(frozen=True)
-class WriteTransaction:
-    """One writing transaction: its actor, its time, and the revision of its changes."""
+class QueueTransaction:
+    """A transaction that changes rows of a queue, which have no revisions: its connection and its time."""
 
     connection: Connection
-    actor: str
     at: datetime
+
+
+@dataclass(frozen=True)
+class WriteTransaction(QueueTransaction):
+    """One writing transaction: its actor, its time, and the revision of its changes."""
+
+    actor: str
     revision: int
 
     def stamp_adapter(self, adapter_id: int) -> None:
@@ -232,6 +241,21 @@ class Transactions:
         access = Access.WRITE if durable else Access.RELAXED_WRITE
         return await self._finish(self._write(access, actor, work))
 
+    async def claim(self, work: Callable[[QueueTransaction], T]) -> T:
+        """Runs `work`, which changes only rows of a queue that it has locked, beside the writers of other processes.
+
+        SQLite has one writer at a time here too.
+        """
+
+        def claim(connection: Connection) -> T:
+            return work(QueueTransaction(connection, datetime.now(UTC)))
+
+        async def run() -> T:
+            async with self._own_turn():
+                return await self._run(Access.WRITE, claim)
+
+        return await self._finish(run())
+
     def waiting(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], T]:
         """A function that runs `work` on the running event loop; only work inside of a transaction may call it."""
         loop = asyncio.get_running_loop()
@@ -250,7 +274,7 @@ class Transactions:
             row = connection.execute(_NEXT_REVISION).one()
             self._require_same(row.registry_id)
             self.require_newer(row.number - 1, self._seen_revision)
-            result = work(WriteTransaction(connection, actor, datetime.now(UTC), row.number))
+            result = work(WriteTransaction(connection, datetime.now(UTC), actor, row.number))
             return row.number, result
 
         async with self._own_turn():
