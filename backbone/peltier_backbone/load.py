@@ -85,6 +85,13 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     )
 
 
+def read_fingerprint(name: str) -> str:
+    """The fingerprint of the backbone `name`, whose weights are read and not kept. Raises a `BackboneError`."""
+    directory = find_checkpoint(name)
+    config = load_config(directory)
+    return fingerprint(config, _canonical(config, directory))
+
+
 def _choose_quantized() -> type[QuantizedLinear]:
     if load_library() is not None:
         return NativeQuantizedLinear

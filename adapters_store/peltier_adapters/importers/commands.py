@@ -29,8 +29,8 @@ HeadOption = Annotated[
 TypeOption = Annotated[
     str | None,
     typer.Option(
-        help="classification, multilabel, regression, ranking, token-classification, span, embedding or text2text. "
-        "Default: by the head."
+        help="classification, multilabel, regression, ranking, token-classification, span, embedding, sparse-embedding "
+        "or text2text. Default: by the head."
     ),
 ]
 InputsOption = Annotated[
@@ -40,6 +40,7 @@ PoolingOption = Annotated[
     str | None,
     typer.Option(help="Pooling of embeddings without a head: first, mean, max or pooler. Default: the backbone's."),
 ]
+TermsOption = Annotated[int | None, typer.Option(help="Maximum terms of a sparse embedding. Default 256.")]
 StrideOption = Annotated[
     int | None,
     typer.Option(help="Tokens that neighbouring windows of a long text share, for token-classification and span."),
@@ -57,7 +58,7 @@ ImportTemperature = Annotated[
 
 
 def import_(  # noqa: PLR0913 - one parameter per flag
-    origin: Annotated[str, typer.Argument(help="adapterhub, peft, compacter, unipelt or adamix.")],
+    origin: Annotated[str, typer.Argument(help="adapterhub, peft, splade, compacter, unipelt or adamix.")],
     path: Annotated[
         str,
         typer.Argument(
@@ -73,6 +74,7 @@ def import_(  # noqa: PLR0913 - one parameter per flag
     inputs: InputsOption = None,
     pooling: PoolingOption = None,
     stride: StrideOption = None,
+    terms: TermsOption = None,
     max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
     examples: ExamplesOption = None,
     template: TemplateOption = None,
@@ -81,7 +83,7 @@ def import_(  # noqa: PLR0913 - one parameter per flag
     completion_temperature: ImportTemperature = 1.0,
     json_output: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
 ) -> None:
-    """Convert an adapter of AdapterHub, PEFT or the methods' authors to an artifact."""
+    """Convert an adapter of AdapterHub, PEFT or the methods' authors, or the head of a SPLADE, to an artifact."""
     chosen = _checked_name(name, path)
     _check_output(output)
     from peltier_backbone.load import load_backbone
@@ -96,6 +98,7 @@ def import_(  # noqa: PLR0913 - one parameter per flag
         task_type=cast("TaskType | None", task_type),  # an unknown type is refused with the task
         pooling=cast("PoolingKind | None", pooling),
         stride=stride,
+        terms=terms,
         labels=parse_names("labels", labels) if labels is not None else None,
         template=template,
         targets=parse_names("targets", targets) if targets is not None else None,

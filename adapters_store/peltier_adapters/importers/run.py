@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ from peltier_adapters.importers.authors import read_adamix, read_compacter, read
 from peltier_adapters.importers.peft import read_peft
 from peltier_adapters.importers.shared.head import MODULES_FILE, read_plain_head, read_sentence_head, vector_head
 from peltier_adapters.importers.shared.imported import ImportedAdapter, SavedHead
+from peltier_adapters.importers.splade import read_splade
+from peltier_adapters.spec.head import MAX_TERMS, MIN_TERMS
 from peltier_adapters.spec.parts import HeadSpec, PoolingKind, part_problems, position_offset
-from peltier_adapters.spec.tasks import EMBEDDING_TYPES, INPUTS_OF, SPAN_LABELS, TOKEN_TYPES, TaskSpec, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, INPUTS_OF, SPAN_LABELS, TOKEN_HEAD_TYPES, TaskSpec, TaskType
 
 _MAX_EXAMPLES = 64
 _SENTENCES = (
@@ -36,6 +38,7 @@ _TEMPLATES["triple"] = _TEMPLATES["pair"] + " sentence3: {third}"
 READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
     "adapterhub": read_adapterhub,
     "peft": read_peft,
+    "splade": read_splade,
     "compacter": read_compacter,
     "unipelt": read_unipelt,
     "adamix": read_adamix,
@@ -48,7 +51,7 @@ class TaskOptions:
     (one output is a regression); on a T5 it is classification with labels and text2text without. `inputs` are those of
     the type, or single. `labels` are those of the checkpoint, or "0", "1", …; `targets` on a T5 are the positions of
     the labels; `template` is the plain text; `pooling` is that of the checkpoint, which no other may replace, or of the
-    backbone."""
+    backbone; `terms` is the maximum of a sparse embedding, or `DEFAULT_TERMS`."""
 
     inputs: str | None = None
     task_type: TaskType | None = None
@@ -60,6 +63,7 @@ class TaskOptions:
     completion_temperature: float = 1.0
     pooling: PoolingKind | None = None
     stride: int | None = None
+    terms: int | None = None
 
     def task(self, foreign: ImportedAdapter, backbone: Backbone) -> TaskSpec:
         """The task of an imported adapter; raises `AdapterError` for invalid options."""
@@ -84,16 +88,15 @@ class TaskOptions:
         head = foreign.head.spec
         assert isinstance(head, HeadSpec)
         kind = self.task_type or foreign.task_type or _type_of(head)
-        if kind in EMBEDDING_TYPES and kind != "embedding":
-            raise AdapterError(f"task type {kind} is trained here; adapters of other libraries have no such head")
-        if (kind in TOKEN_TYPES) != (head.pooling == "tokens"):
-            reads = "every token" if head.pooling == "tokens" else "one vector of an input"
-            raise AdapterError(f"task type {kind} does not fit the checkpoint's head, which reads {reads}")
+        if kind == "multi-vector-embedding" or (kind == "sparse-embedding") != (head.terms is not None):
+            raise AdapterError(f"task type {kind} does not fit the checkpoint's head, which {_reads(head)}")
+        if (kind in TOKEN_HEAD_TYPES) != (head.pooling == "tokens"):
+            raise AdapterError(f"task type {kind} does not fit the checkpoint's head, which {_reads(head)}")
         labels = self._labels(kind, foreign, head.outputs)
         return {"type": kind, "labels": labels, "padded": foreign.padded, "normalized": foreign.normalized}
 
     def _labels(self, kind: str, foreign: ImportedAdapter, outputs: int) -> tuple[str, ...]:
-        if kind == "embedding":
+        if kind in EMBEDDING_TYPES:
             return self.labels or ()
         if kind == "span":
             return self.labels or SPAN_LABELS
@@ -121,6 +124,12 @@ class TaskOptions:
                 "completion_temperature": self.completion_temperature,
             },
         }
+
+
+def _reads(head: HeadSpec) -> str:
+    if head.terms is not None:
+        return "scores terms"
+    return f"reads {'every token' if head.pooling == 'tokens' else 'one vector of an input'}"
 
 
 def _type_of(head: HeadSpec) -> TaskType:
@@ -188,10 +197,13 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
     if not backbone.config.generates:
         foreign = _with_head(foreign, wanted, backbone)
         _check_pooling(foreign, wanted)
+        foreign = _with_terms(foreign, wanted)
     elif wanted.head is not None:
         raise AdapterError(f"head {wanted.head} was given, but a T5 answers in text and has no head")
     elif wanted.options.pooling is not None:
         raise AdapterError(f"pooling {wanted.options.pooling} was given, but a T5 answers in text and has no pooling")
+    elif wanted.options.terms is not None:
+        raise AdapterError(f"terms {wanted.options.terms} was given, but a T5 answers in text and scores no terms")
     problems = part_problems(foreign.parts, backbone.config)
     if problems:
         raise AdapterError(f"{wanted.path} does not fit this backbone: {'; '.join(problems)}")
@@ -226,6 +238,18 @@ def _check_pooling(foreign: ImportedAdapter, wanted: Import) -> None:
             f"{wanted.head or wanted.path} has a head with the pooling {own}, and --pooling is "
             f"{wanted.options.pooling}; --pooling is for embeddings without a head"
         )
+
+
+def _with_terms(foreign: ImportedAdapter, wanted: Import) -> ImportedAdapter:
+    """The adapter with the number of terms that the options give."""
+    terms, head = wanted.options.terms, foreign.head
+    if terms is None:
+        return foreign
+    if head is None or not isinstance(head.spec, HeadSpec) or head.spec.terms is None:
+        raise AdapterError(f"terms {terms} was given, but {wanted.path} is no sparse embedding")
+    if not MIN_TERMS <= terms <= MAX_TERMS:
+        raise AdapterError(f"terms is {terms}; it must be from {MIN_TERMS} to {MAX_TERMS}")
+    return replace(foreign, head=replace(head, spec=head.spec.model_copy(update={"terms": terms})))
 
 
 def _pooling(wanted: Import, backbone: Backbone) -> SavedHead:

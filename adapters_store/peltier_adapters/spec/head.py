@@ -14,6 +14,7 @@ HeadActivation = Literal["tanh", "relu", "gelu"]
 # An answer has an entry for each term, and golden examples have two numbers. SPLADE's documents have about 200 terms.
 # A golden example shows that the terms are the right ones by terms that are not the last of them.
 MIN_TERMS, MAX_TERMS = 8, 1024
+DEFAULT_TERMS = 256
 
 
 def _is_none(value: object) -> bool:
@@ -27,8 +28,9 @@ class HeadSpec(BasePartSpec):
     `pooling` picks the vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token, `mean`
     the mean over tokens, `max` the largest value over tokens in each place; with `tokens` the head reads each token.
     `hidden` adds a dense layer before it, as in RoBERTa's head, with this `activation`: RoBERTa's tanh, DistilBERT's
-    relu or ELECTRA's gelu. `normed` adds a layer norm without bias after it, as in ModernBERT's head, which has
-    gelu. Without `projection` the vector itself is the output, and the head has no tensors.
+    relu or ELECTRA's gelu. `normed` adds a layer norm without bias after it, as in the heads of ModernBERT and of
+    masked language models, which have gelu. Without `projection` the vector itself is the output, and the head has no
+    tensors.
 
     With `terms` the head is SPLADE's (Formal et al. 2021, section 3): the logits of a token for the vocabulary are the
     products of its outputs with the backbone's token embeddings, plus a bias; those of a row are the largest over its
@@ -54,8 +56,8 @@ class HeadSpec(BasePartSpec):
             raise ValueError("a head with a norm has a hidden layer with the activation gelu")
         if self.terms is not None and not (self.pooling == "tokens" and self.projection):
             raise ValueError("a head with terms reads every token, and has a projection")
-        if self.terms is not None and self.hidden:
-            raise ValueError("a head with terms has no hidden layer")
+        if self.terms is not None and self.hidden != self.normed:
+            raise ValueError("a head with terms has no hidden layer, or one with a norm")
         return self
 
     @property

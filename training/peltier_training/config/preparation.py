@@ -13,12 +13,13 @@ from peltier_adapters.artifact.manifest import backbone_mismatches, read_manifes
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import PresetSettings
+from peltier_adapters.spec.head import DEFAULT_TERMS
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_HEAD_TYPES, TOKEN_TYPES, TaskType
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 
 from peltier_training.config.run import Run
-from peltier_training.config.task_options import DEFAULT_TERMS, find_template
+from peltier_training.config.task_options import find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
 from peltier_training.data.examples import LabelledRows, are_scored

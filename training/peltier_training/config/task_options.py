@@ -37,7 +37,6 @@ _OPTION_TYPES: Mapping[str, frozenset[TaskType]] = {
     "terms": _SPARSE,
     "flops_weight": _SPARSE,
 }
-DEFAULT_TERMS = 256
 # As in ColBERT (Khattab and Zaharia 2020, section 4.1).
 DEFAULT_VECTOR_SIZE = 128
 _CLOSED: tuple[TaskType, ...] = ("classification", "regression")

@@ -22,7 +22,7 @@ from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _CLASSES: Mapping[str, TaskType] = {"ForTokenClassification": "token-classification", "ForQuestionAnswering": "span"}
-_MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
+MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
 MODULES_FILE = "modules.json"
 _DENSE_FILES = ("model.safetensors", "pytorch_model.bin")
 # What ModernBERT's classifier reads, by its names in the checkpoint.
@@ -154,7 +154,7 @@ def read_plain_head(path: Path, task_type: TaskType | None, config: BackboneConf
     if (path / MODULES_FILE).is_file():
         return read_sentence_head(path, config)
     described = _describe(path, task_type)
-    checkpoint = read_checkpoint(find_file(path, _MODEL_FILES)).renamed(base_names)
+    checkpoint = read_checkpoint(find_file(path, MODEL_FILES)).renamed(base_names)
     head = take_head(checkpoint, config, described.task_type)
     if head is None:
         raise AdapterError(
@@ -178,7 +178,7 @@ def _describe(path: Path, task_type: TaskType | None) -> SavedHead:
 def read_sentence_head(directory: Path, config: BackboneConfig) -> SavedHead:
     """The head of an embedding: the pooled vector, or one linear layer of it. Raises an `AdapterError` for other
     modules."""
-    modules = _read_modules(directory / MODULES_FILE)
+    modules = read_modules(directory / MODULES_FILE)
     kinds = [kind for kind, _ in modules]
     unknown = [kind for kind in kinds if kind not in _KNOWN_MODULES or kinds.count(kind) > 1]
     if unknown or kinds != sorted(kinds, key=_KNOWN_MODULES.index):
@@ -192,8 +192,8 @@ def read_sentence_head(directory: Path, config: BackboneConfig) -> SavedHead:
     return SavedHead(head or vector_head(pooling, config), (), "embedding", "Normalize" in paths)
 
 
-def _read_modules(path: Path) -> list[tuple[str, str]]:
-    """The kind and the folder of each module."""
+def read_modules(path: Path) -> list[tuple[str, str]]:
+    """The kind and the folder of each module in a `modules.json` of sentence-transformers."""
     try:
         raw: Any = json.loads(path.read_text())
         return [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in raw]

@@ -1,0 +1,142 @@
+"""Heads of SPLADEs, compared with transformers and sentence-transformers on random weights."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_adapters.answers import terms
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
+from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
+from transformers import AutoModelForMaskedLM, BertModel
+
+from tests.adapters_store.importers.conftest import TEXTS, outputs
+
+MASKED = ("bert", "distilbert", "roberta", "mpnet", "modernbert")
+
+
+@torch.no_grad()
+def save(kind: type, family: str, request: pytest.FixtureRequest, directory: Path, **settings: Any) -> Path:
+    """A model of the class `kind` with random weights in the small shape of a family, and its tokenizer."""
+    source: Path = request.getfixturevalue(f"{family}_directory")
+    torch.manual_seed(7)
+    model = kind.from_pretrained(source, **settings)  # type: ignore[attr-defined]
+    for name, weight in model.named_parameters():
+        weight.copy_(torch.randn_like(weight) * 0.2 + ("norm" in name.lower() and name.endswith("weight")))
+    model.save_pretrained(directory)
+    for file in source.iterdir():
+        if not file.name.endswith((".safetensors", ".bin")) and file.name != "config.json":
+            shutil.copy(file, directory)
+    return directory
+
+
+def weights(wanted: Import, backbone: Backbone) -> torch.Tensor:
+    """The weight of each entry of the vocabulary for each of `TEXTS`, as served."""
+    found = torch.zeros(len(TEXTS), backbone.config.vocab_size)
+    for row, output in zip(found, outputs(wanted, backbone), strict=True):
+        read = terms.read(output)
+        row[read.indices] = read.weights
+    return found
+
+
+@pytest.mark.parametrize("family", MASKED)
+@torch.no_grad()
+def test_a_masked_language_model_is_a_sparse_embedding(
+    family: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Its terms have the weights of SPLADE's equations, computed by transformers."""
+    path = save(AutoModelForMaskedLM, family, request, tmp_path / "splade")
+    backbone = load_backbone(str(path))
+    wanted = Import("splade", path, "terms", options=TaskOptions(terms=backbone.config.vocab_size))
+    manifest = import_adapter(wanted, backbone).manifest
+    assert (manifest.task.type, manifest.preset, [part.kind for part in manifest.parts]) == (
+        "sparse-embedding",
+        "splade",
+        ["head"],
+    )
+    model = AutoModelForMaskedLM.from_pretrained(path).eval()
+    logits = [model(torch.tensor([backbone.tokenizer.encode(text).ids])).logits[0] for text in TEXTS]
+    expected = torch.stack([one.amax(0).relu().log1p() for one in logits])
+    assert (expected > 0).any(1).all()
+    torch.testing.assert_close(weights(wanted, backbone), expected, rtol=0, atol=1e-4)
+
+
+@pytest.fixture
+def splade(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A SPLADE as sentence-transformers saves it."""
+    model = save(AutoModelForMaskedLM, "bert", request, tmp_path / "model")
+    SparseEncoder(modules=[MLMTransformer(str(model)), SpladePooling("max")]).save(str(tmp_path / "splade"))
+    return tmp_path / "splade"
+
+
+def test_a_sparse_encoder_of_sentence_transformers(splade: Path) -> None:
+    """The same texts have the same terms with the same weights."""
+    backbone = load_backbone(str(splade))
+    wanted = Import("splade", splade, "terms", options=TaskOptions(terms=backbone.config.vocab_size))
+    expected = SparseEncoder(str(splade), device="cpu").encode(list(TEXTS), convert_to_sparse_tensor=False)
+    torch.testing.assert_close(weights(wanted, backbone), torch.as_tensor(expected), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("changed", [{"pooling_strategy": "sum"}, {"activation_function": "log1p_relu"}])
+def test_another_pooling_of_terms_is_refused(splade: Path, changed: dict[str, str]) -> None:
+    """Its weights would differ."""
+    path = splade / "1_SpladePooling" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    with pytest.raises(AdapterError, match=f"{next(iter(changed))} is .*, which is not supported"):
+        import_adapter(Import("splade", splade, "terms"), load_backbone(str(splade)))
+
+
+def test_an_output_layer_of_its_own_is_refused(splade: Path) -> None:
+    """Terms are scored by the backbone's token embeddings."""
+    tensors = load_file(splade / "model.safetensors")
+    own = tensors["bert.embeddings.word_embeddings.weight"] + 1
+    save_file(tensors | {"cls.predictions.decoder.weight": own}, splade / "model.safetensors", {"format": "pt"})
+    with pytest.raises(AdapterError, match=r"cls\.predictions\.decoder\.weight is not the token embeddings"):
+        import_adapter(Import("splade", splade, "terms"), load_backbone(str(splade)))
+
+
+def test_a_head_needs_the_weights_of_its_model(splade: Path, bert: Backbone) -> None:
+    """On other weights it would answer something else, without an error."""
+    with pytest.raises(AdapterError, match=rf"has other weights than the backbone .*: give --backbone {splade}"):
+        import_adapter(Import("splade", splade, "terms"), bert)
+
+
+def test_a_model_without_a_head_is_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """A plain encoder scores no terms."""
+    path = save(BertModel, "bert", request, tmp_path / "model")
+    with pytest.raises(AdapterError, match="has no head of a masked language model that is supported"):
+        import_adapter(Import("splade", path, "nothing"), load_backbone(str(path)))
+
+
+def test_modules_of_another_model_are_refused(splade: Path) -> None:
+    """Sentence-transformers would compute something else from them."""
+    (splade / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Router", "path": ""}]))
+    with pytest.raises(AdapterError, match="has the modules Router; supported are MLMTransformer, SpladePooling"):
+        import_adapter(Import("splade", splade, "terms"), load_backbone(str(splade)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (TaskOptions(terms=7), "terms is 7; it must be from 8 to 1024"),
+        (TaskOptions(task_type="classification"), "does not fit the checkpoint's head, which scores terms"),
+        (TaskOptions(task_type="multi-vector-embedding"), "does not fit the checkpoint's head, which scores terms"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(splade: Path, options: TaskOptions, message: str) -> None:
+    """The sentence names the rule."""
+    with pytest.raises(AdapterError, match=message):
+        import_adapter(Import("splade", splade, "terms", options=options), load_backbone(str(splade)))
+
+
+def test_a_t5_has_no_head(t5: Backbone, tmp_path: Path) -> None:
+    """It answers in text."""
+    with pytest.raises(AdapterError, match="cannot be imported for a T5"):
+        import_adapter(Import("splade", tmp_path, "text"), t5)
