@@ -278,9 +278,7 @@ async def import_store(registry: Registry, blobs: Blobs, backup: BackupReader) -
     the registry stays empty, and the collector deletes the blobs.
     """
     await registry.contents.require_empty()
-    foreign = await _stored(blobs) - backup.digests
-    if foreign:
-        raise BackupError(f"the blob store is not empty: it holds {len(foreign)} blobs that the backup does not")
+    await require_room(blobs, backup)
 
     async def ready() -> None:
         missing = backup.digests - await _stored(blobs)
@@ -291,6 +289,13 @@ async def import_store(registry: Registry, blobs: Blobs, backup: BackupReader) -
         await _put_blobs(backup, blobs)
         await registry.contents.restore(backup.lines(), ready)
     return backup.summary
+
+
+async def require_room(blobs: Blobs, backup: BackupReader) -> None:
+    """Raises BackupError if the blob store holds blobs that the backup does not; changes nothing."""
+    foreign = await _stored(blobs) - backup.digests
+    if foreign:
+        raise BackupError(f"the blob store is not empty: it holds {len(foreign)} blobs that the backup does not")
 
 
 @asynccontextmanager

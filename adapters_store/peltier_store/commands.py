@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 import typer
 from peltier_adapters.commands import JsonOption
 
-from peltier_store.backup import BackupSummary, export_store, import_store, read_backup
+from peltier_store.backup import BackupSummary, export_store, import_store, read_backup, require_room
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.garbage import Collected, Collector
 from peltier_store.location import StoreLocation, require_not_foreign, require_own
@@ -67,8 +67,9 @@ def import_(
 ) -> None:
     """Restore a backup into an empty registry and blob store. If it fails, the registry stays empty."""
     location = StoreLocation.of(store, registry)
-    # Opening a location creates the store, which a damaged backup must not leave behind.
+    # Opening a location creates the store, which a refused import must not leave behind.
     with read_backup(backup) as verified:
+        asyncio.run(require_room(Blobs.open(location.blobs, read_only=True), verified))
         summary = _run(location, lambda opened, blobs: import_store(opened, blobs, verified))
     _print_summary(f"imported from {backup}", summary, json_output)
 

@@ -7,20 +7,24 @@ from typing import NamedTuple
 
 import torch
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
+from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
+from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import read_fingerprint
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint, read_config
-from peltier_adapters.importers.shared.head import MODEL_FILES, MODULES_FILE, read_modules
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, read_config
+from peltier_adapters.importers.shared.head import MODULES_FILE, read_modules
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart
 from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_adapters.spec.head import DEFAULT_TERMS, HeadSpec
 
 
 class _Names(NamedTuple):
-    """The tensors of a masked language model's head: y = norm(gelu(x D + d)) E^T + b with the token embeddings E."""
+    """The tensors of a masked language model's head: y = norm(gelu(x D + d)) E^T + b with the token embeddings E. `own`
+    matches all that belong to it."""
 
+    own: str
     dense: str
     norm: str
     bias: str
@@ -28,15 +32,19 @@ class _Names(NamedTuple):
 
 
 _MODELS = (
-    _Names(  # BERT
+    _Names(  # BERT, and relatives with its names
+        r"cls\.predictions\..*",
         "cls.predictions.transform.dense",
         "cls.predictions.transform.LayerNorm",
         "cls.predictions.bias",
         "cls.predictions.decoder",
     ),
-    _Names("vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector"),  # DistilBERT
-    _Names("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder"),  # RoBERTa, XLM-R, MPNet
-    _Names("head.dense", "head.norm", "decoder.bias", "decoder"),  # ModernBERT
+    # DistilBERT
+    _Names(r"vocab_.*", "vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector"),
+    # RoBERTa's relatives and MPNet
+    _Names(r"lm_head\..*", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder"),
+    # ModernBERT
+    _Names(r"(head|decoder)\..*", "head.dense", "head.norm", "decoder.bias", "decoder"),
 )
 # The token embeddings, by their names below the base model.
 _EMBEDDINGS = ("embeddings.word_embeddings.weight", "embeddings.tok_embeddings.weight")
@@ -45,22 +53,24 @@ _MODULES = (["MLMTransformer", "SpladePooling"], ["Transformer", "SpladePooling"
 
 
 def read_splade(path: Path, backbone: Backbone) -> ImportedAdapter:
-    """The head of the model in directory `path`, of transformers or sentence-transformers, with at most `DEFAULT_TERMS`
-    terms.
+    """The head of the model `path`, a directory or a hub id as of a backbone, of transformers or sentence-transformers,
+    with at most `DEFAULT_TERMS` terms.
 
     Raises an `AdapterError` for weights that are not the backbone's, and for a head that is not supported.
     """
     if backbone.config.generates:
         raise AdapterError(f"{path} cannot be imported for a T5, which answers in text and has no head")
-    if not path.is_dir():
-        raise AdapterError(f"{path} is not the directory of a model")
-    if read_fingerprint(str(path)) != backbone.fingerprint:
+    try:
+        directory, found = find_checkpoint(str(path)), read_fingerprint(str(path))
+    except BackboneError as error:
+        raise AdapterError(str(error)) from None
+    if found != backbone.fingerprint:
         raise AdapterError(
             f"{path} has other weights than the backbone {backbone.name}; a head is served with the weights with which "
             f"it was trained: give --backbone {path}"
         )
-    _check_modules(path)
-    checkpoint = read_checkpoint(find_file(path, MODEL_FILES)).renamed(base_names)
+    _check_modules(directory)
+    checkpoint = Checkpoint(read_tensors(directory), directory).renamed(base_names)
     head = _take_head(checkpoint, backbone.config)
     return ImportedAdapter("splade", (), head, (), "sparse-embedding", {"library": "transformers"})
 
@@ -70,16 +80,25 @@ def _check_modules(path: Path) -> None:
     if not (path / MODULES_FILE).is_file():
         return
     modules = read_modules(path / MODULES_FILE)
-    if [kind for kind, _ in modules] not in _MODULES:
-        kinds = ", ".join(kind for kind, _ in modules)
-        raise AdapterError(f"{path / MODULES_FILE} has the modules {kinds}; supported are {', '.join(_MODULES[0])}")
+    if [kind for kind, _ in modules] not in _MODULES or modules[0][1]:
+        shown = ", ".join(f"{kind} in {folder!r}" for kind, folder in modules) or "none"
+        raise AdapterError(
+            f"{path / MODULES_FILE} has the modules {shown}; those of a SPLADE are {_MODULES[0][0]} in '' and "
+            f"{_MODULES[0][1]}"
+        )
     settings = read_config(path / modules[-1][1] / "config.json")
     settings.only("pooling_strategy", "max")
     settings.only("activation_function", "relu")
+    settings.ignore("word_embedding_dimension", "embedding_dimension", "chunk_size")
+    settings.finish()
 
 
 def _take_head(checkpoint: Checkpoint, config: BackboneConfig) -> ImportedPart:
     """The head of sparse embeddings. The norm's bias becomes the bias of a projection that is the identity."""
+    if isinstance(config, ModernBertConfig) and config.classifier_activation != "gelu":
+        raise AdapterError(
+            f"{checkpoint.where}: classifier_activation is {config.classifier_activation!r}; supported is 'gelu'"
+        )
     names = next((one for one in _MODELS if f"{one.dense}.weight" in checkpoint), None)
     if names is None:
         raise AdapterError(
@@ -90,9 +109,8 @@ def _take_head(checkpoint: Checkpoint, config: BackboneConfig) -> ImportedPart:
     hidden, rows = config.hidden_size, config.vocab_size
     dense = checkpoint.take(f"{names.dense}.weight", hidden, hidden)
     bias, shift = checkpoint.take_if(f"{names.dense}.bias", hidden), checkpoint.take_if(f"{names.norm}.bias", hidden)
-    terms = checkpoint.take_if(names.bias, rows)
-    if terms is None:
-        terms = checkpoint.take_if(f"{names.decoder}.bias", rows)
+    saved = [checkpoint.take_if(name, rows) for name in (names.bias, f"{names.decoder}.bias")]
+    terms = next((one for one in saved if one is not None), torch.zeros(rows))
     spec = HeadSpec(
         pooling="tokens", hidden=True, activation="gelu", normed=True, outputs=hidden, terms=min(DEFAULT_TERMS, rows)
     )
@@ -102,8 +120,10 @@ def _take_head(checkpoint: Checkpoint, config: BackboneConfig) -> ImportedPart:
         "norm.weight": checkpoint.take(f"{names.norm}.weight", hidden),
         "weight": torch.eye(hidden),
         "bias": torch.zeros(hidden) if shift is None else shift,
-        "vocabulary.bias": torch.zeros(rows) if terms is None else terms,
+        "vocabulary.bias": terms,
     }
+    if left := checkpoint.matches(names.own):
+        raise AdapterError(f"{checkpoint.where}: the head has the tensor {left[0][0]!r}, which is not supported")
     return ImportedPart(spec, tensors)
 
 

@@ -25,6 +25,7 @@ CHECKPOINT_PATTERNS += [
     MODULES_FILE,
     POOLING_FILE,
     PROMPTS_FILE,
+    "1_SpladePooling/config.json",
 ]
 _CONFIG_PATTERNS = ["config.json", MODULES_FILE, POOLING_FILE, PROMPTS_FILE]
 

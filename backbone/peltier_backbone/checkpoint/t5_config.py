@@ -8,6 +8,9 @@ from peltier_backbone.checkpoint.shape import BackboneConfig, TextFamily
 
 Activation = Literal["relu", "gelu", "gelu_new", "silu"]
 
+# The files of mT5, umT5, ByT5 and T5 v1.1 do not say a number. mT5 and ByT5 were trained on inputs of 1,024 tokens (Xue et
+# al. 2021, section 3.2; 2022, section 3.1).
+DEFAULT_POSITIONS = 1024
 # The published vocabularies end in 28 rows that no token id of the tokenizer reaches (docs/methods.md#vocabulary).
 _PADDED_VOCABULARY, _VOCABULARY = 32128, 32100
 
@@ -34,7 +37,7 @@ class T5Config(BackboneConfig):
     scaled: bool
     start_token_id: int
     eos_token_id: int
-    num_positions: int = 512
+    num_positions: int = DEFAULT_POSITIONS
 
     @property
     def head_size(self) -> int:
@@ -81,7 +84,7 @@ class T5Config(BackboneConfig):
 
     @property
     def max_tokens(self) -> int:
-        """The number of tokens that the model was trained for; relative positions set no limit."""
+        """The number of tokens that the file says, or `DEFAULT_POSITIONS`; relative positions set no limit."""
         return self.num_positions
 
 
@@ -116,7 +119,7 @@ def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
         scaled=scaled,
         start_token_id=fields.token("decoder_start_token_id", padding),
         eos_token_id=fields.token("eos_token_id", 1),
-        num_positions=fields.size("n_positions", 512),
+        num_positions=fields.size("n_positions", DEFAULT_POSITIONS),
         dropout=fields.rate("dropout_rate", 0.1),
     )
     _check(config, fields)

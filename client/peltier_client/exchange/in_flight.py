@@ -3,15 +3,24 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+
+from peltier_client.exchange.request import retry_after_seconds
 
 # As many as the connection pool has.
 MAX_IN_FLIGHT = 100
-# What a busy server answers: a full queue, or a quota of the tenant.
-_REFUSALS = frozenset({429, 503})
+# Quotas of requests are of seconds; a training or a batch that must end before the next is retried after a minute.
+_LONG_SECONDS = 30.0
 # A limit that is too high costs refusals, and a request has few attempts.
 _ROUNDS = 10
+
+
+def is_refusal(status: int, headers: Mapping[str, str]) -> bool:
+    """Whether a busy server has answered this: 503, or 429 for a quota of requests. A 429 with a long `Retry-After`, or
+    none, is for a quota that fewer requests in flight do not help, such as that of trainings."""
+    pause = retry_after_seconds(headers.get("retry-after"))
+    return status == 503 or (status == 429 and pause is not None and pause < _LONG_SECONDS)
 
 
 class InFlightLimit:
@@ -36,12 +45,12 @@ class InFlightLimit:
         """One more request is in flight."""
         self.count += 1
 
-    def end(self, status: int | None) -> None:
-        """A request has ended with an HTTP status; None without an answer, which says nothing of the limit."""
+    def end(self, *, is_refused: bool | None) -> None:
+        """A request has been refused or answered; None without an answer, which says nothing of the limit."""
         self.count -= 1
-        if status is None:
+        if is_refused is None:
             return
-        if status in _REFUSALS:
+        if is_refused:
             self.limit = max(1, min(self.limit, self.count))
             self._step, self._num_answers = 1, 0
             return
@@ -52,9 +61,9 @@ class InFlightLimit:
 
 
 class Exchange:
-    """A request in flight. The sender stores the `status` of the answer."""
+    """A request in flight. The sender stores whether its answer `is_refusal`."""
 
-    status: int | None = None
+    is_refused: bool | None = None
 
 
 class AsyncRequestGate:
@@ -72,7 +81,7 @@ class AsyncRequestGate:
         try:
             yield exchange
         finally:
-            self._leave(exchange.status)
+            self._leave(is_refused=exchange.is_refused)
 
     async def _wait(self) -> None:
         if self.limit.has_room and not self._waiting:
@@ -85,11 +94,11 @@ class AsyncRequestGate:
         except asyncio.CancelledError:
             # `_leave` may have let it in just before.
             if not waiter.cancelled():
-                self._leave(None)
+                self._leave(is_refused=None)
             raise
 
-    def _leave(self, status: int | None) -> None:
-        self.limit.end(status)
+    def _leave(self, *, is_refused: bool | None) -> None:
+        self.limit.end(is_refused=is_refused)
         while self._waiting and self.limit.has_room:
             waiter = self._waiting.popleft()
             if not waiter.cancelled():
@@ -115,5 +124,5 @@ class RequestGate:
             yield exchange
         finally:
             with self._changed:
-                self.limit.end(exchange.status)
+                self.limit.end(is_refused=exchange.is_refused)
                 self._changed.notify_all()

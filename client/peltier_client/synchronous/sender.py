@@ -10,7 +10,7 @@ import stamina
 
 from peltier_client.errors import PeltierError, TimedOut
 from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
-from peltier_client.exchange.in_flight import RequestGate
+from peltier_client.exchange.in_flight import RequestGate, is_refusal
 from peltier_client.exchange.patience import Patience
 from peltier_client.exchange.request import Page, Request
 from peltier_client.exchange.transfer import ReportedBody
@@ -98,7 +98,7 @@ class Sender:
         try:
             with self._gate.enter() as exchange:
                 response = self._receive(request)
-                exchange.status = response.status_code
+                exchange.is_refused = is_refusal(response.status_code, response.headers)
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
@@ -120,7 +120,7 @@ class Sender:
         try:
             with self._gate.enter() as exchange:
                 response = self._http.send(http_request(self._http, request, self._tenant), stream=True)
-                exchange.status = response.status_code
+                exchange.is_refused = is_refusal(response.status_code, response.headers)
             self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
             if not response.is_success:
                 response.read()

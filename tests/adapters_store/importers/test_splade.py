@@ -84,12 +84,14 @@ def test_a_sparse_encoder_of_sentence_transformers(splade: Path) -> None:
     torch.testing.assert_close(weights(wanted, backbone), torch.as_tensor(expected), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("changed", [{"pooling_strategy": "sum"}, {"activation_function": "log1p_relu"}])
-def test_another_pooling_of_terms_is_refused(splade: Path, changed: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "changed", [{"pooling_strategy": "sum"}, {"activation_function": "log1p_relu"}, {"new_scale": 2.0}]
+)
+def test_another_pooling_of_terms_is_refused(splade: Path, changed: dict[str, Any]) -> None:
     """Its weights would differ."""
     path = splade / "1_SpladePooling" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    with pytest.raises(AdapterError, match=f"{next(iter(changed))} is .*, which is not supported"):
+    with pytest.raises(AdapterError, match=f"{next(iter(changed))} is .*, which (is not supported|this importer does)"):
         import_adapter(Import("splade", splade, "terms"), load_backbone(str(splade)))
 
 
@@ -115,11 +117,47 @@ def test_a_model_without_a_head_is_refused(tmp_path: Path, request: pytest.Fixtu
         import_adapter(Import("splade", path, "nothing"), load_backbone(str(path)))
 
 
-def test_modules_of_another_model_are_refused(splade: Path) -> None:
-    """Sentence-transformers would compute something else from them."""
-    (splade / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Router", "path": ""}]))
-    with pytest.raises(AdapterError, match="has the modules Router; supported are MLMTransformer, SpladePooling"):
+MASKED_MODULE = {"type": "sentence_transformers.sparse_encoder.modules.MLMTransformer", "path": "0_MLM"}
+
+
+@pytest.mark.parametrize(
+    ("modules", "shown"),
+    [
+        ([], "none"),
+        ([{"type": "sentence_transformers.models.Router", "path": ""}], "Router in ''"),
+        ([MASKED_MODULE, {"type": "SpladePooling", "path": "1_SpladePooling"}], "MLMTransformer in '0_MLM', Splade"),
+    ],
+)
+def test_modules_of_another_model_are_refused(splade: Path, modules: list[Any], shown: str) -> None:
+    """Sentence-transformers would compute something else from them, or from other files."""
+    (splade / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(AdapterError, match=f"has the modules {shown}.*; those of a SPLADE are MLMTransformer in ''"):
         import_adapter(Import("splade", splade, "terms"), load_backbone(str(splade)))
+
+
+def test_a_tensor_that_the_head_does_not_read_is_refused(splade: Path) -> None:
+    """The model would answer something else with it."""
+    tensors = load_file(splade / "model.safetensors") | {"cls.predictions.extra.weight": torch.ones(2)}
+    save_file(tensors, splade / "model.safetensors", {"format": "pt"})
+    with pytest.raises(AdapterError, match=r"the head has the tensor 'cls\.predictions\.extra\.weight'"):
+        import_adapter(Import("splade", splade, "terms"), load_backbone(str(splade)))
+
+
+def test_another_activation_is_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The head of a ModernBERT has an activation of its own."""
+    path = save(AutoModelForMaskedLM, "modernbert", request, tmp_path / "splade", classifier_activation="silu")
+    with pytest.raises(AdapterError, match="classifier_activation is 'silu'; supported is 'gelu'"):
+        import_adapter(Import("splade", path, "terms"), load_backbone(str(path)))
+
+
+def test_shards_are_read(splade: Path, tmp_path: Path) -> None:
+    """As those of a backbone."""
+    model = AutoModelForMaskedLM.from_pretrained(splade)
+    (splade / "model.safetensors").unlink()
+    model.save_pretrained(splade, max_shard_size="20KB")
+    assert len(list(splade.glob("model-*.safetensors"))) > 1
+    artifact = import_adapter(Import("splade", splade, "terms"), load_backbone(str(splade)))
+    assert artifact.manifest.task.type == "sparse-embedding"
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,18 @@ def test_a_refused_backup_leaves_no_store(tmp_path: Path, store: Path) -> None:
     assert peltier_store("import", tmp_path / "backup.tar", "--store", new).exit_code == 0
 
 
+def test_a_refused_import_makes_no_registry(tmp_path: Path, store: Path) -> None:
+    """Blobs of another store are refused before there is a registry beside them."""
+    peltier_store("export", tmp_path / "backup.tar", "--store", store)
+    new = tmp_path / "new"
+    asyncio.run(Blobs.open(new / "blobs").put(b"of another store"))
+    before = sorted(new.rglob("*"))
+    result = peltier_store("import", tmp_path / "backup.tar", "--store", new)
+    assert result.exit_code != 0
+    assert "holds 1 blobs that the backup does not" in str(result.exception)
+    assert sorted(new.rglob("*")) == before
+
+
 def test_a_migrated_registry_can_be_opened_for_reading(tmp_path: Path) -> None:
     """`migrate` creates it, and changes nothing where it has the schema already."""
     location = tmp_path / "store"

@@ -98,7 +98,8 @@ def test_defaults_are_those_of_transformers():
     bare = {
         key: SMALL[key] for key in ("model_type", "vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")
     }
-    assert _parse(bare) == _parse(SMALL)
+    assert _parse({**bare, "n_positions": SMALL["n_positions"]}) == _parse(SMALL)
+    assert _parse(bare).max_tokens == 1024
     changed = _parse({**bare, "pad_token_id": 5, "num_decoder_layers": 2, "n_positions": 64})
     assert (changed.start_token_id, changed.num_decoder_layers, changed.max_tokens) == (5, 2, 64)
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 from peltier_client import AsyncClient, Client
-from peltier_client.exchange.in_flight import MAX_IN_FLIGHT, AsyncRequestGate, InFlightLimit
+from peltier_client.exchange.in_flight import MAX_IN_FLIGHT, AsyncRequestGate, InFlightLimit, is_refusal
 
 CAPACITY = 4
 ANSWER = {
@@ -109,29 +109,46 @@ def test_the_limit_grows_ever_faster_without_refusals() -> None:
     """Ten rounds for each step."""
     limit = InFlightLimit(20)
     limit.count = 5
-    limit.end(503)
+    limit.end(is_refused=True)
     seen = [limit.limit]
     for _ in range(10_000):
         limit.begin()
-        limit.end(200)
+        limit.end(is_refused=False)
         if limit.limit != seen[-1]:
             seen.append(limit.limit)
     assert seen == [4, 5, 7, 11, 19, 20]
 
 
-@pytest.mark.parametrize("status", [200, 404, 500, None])
-def test_only_refusals_lower_the_limit(status: int | None) -> None:
-    """Not errors of a request, and not lost connections."""
+@pytest.mark.parametrize("is_refused", [False, None])
+def test_only_refusals_lower_the_limit(is_refused: bool | None) -> None:
+    """Not other answers, and not lost connections."""
     limit = InFlightLimit()
     limit.begin()
-    limit.end(status)
+    limit.end(is_refused=is_refused)
     assert (limit.limit, limit.count) == (MAX_IN_FLIGHT, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "expected"),
+    [
+        (503, {}, True),
+        (429, {"retry-after": "1"}, True),
+        (429, {"retry-after": "60"}, False),
+        (429, {}, False),
+        (404, {"retry-after": "1"}, False),
+        (500, {}, False),
+        (200, {}, False),
+    ],
+)
+def test_a_refusal_is_what_a_busy_server_answers(status: int, headers: dict[str, str], expected: bool) -> None:
+    """A quota of trainings is not one of requests."""
+    assert is_refusal(status, httpx2.Headers(headers)) is expected
 
 
 def test_one_request_may_always_begin() -> None:
     """Even after a refusal while nothing else was in flight."""
     limit = InFlightLimit()
     limit.begin()
-    limit.end(429)
+    limit.end(is_refused=True)
     assert limit.limit == 1
     assert limit.has_room

@@ -22,7 +22,7 @@ from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _CLASSES: Mapping[str, TaskType] = {"ForTokenClassification": "token-classification", "ForQuestionAnswering": "span"}
-MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
+_MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
 MODULES_FILE = "modules.json"
 _DENSE_FILES = ("model.safetensors", "pytorch_model.bin")
 # What ModernBERT's classifier reads, by its names in the checkpoint.
@@ -154,7 +154,7 @@ def read_plain_head(path: Path, task_type: TaskType | None, config: BackboneConf
     if (path / MODULES_FILE).is_file():
         return read_sentence_head(path, config)
     described = _describe(path, task_type)
-    checkpoint = read_checkpoint(find_file(path, MODEL_FILES)).renamed(base_names)
+    checkpoint = read_checkpoint(find_file(path, _MODEL_FILES)).renamed(base_names)
     head = take_head(checkpoint, config, described.task_type)
     if head is None:
         raise AdapterError(
