@@ -153,10 +153,16 @@ def create_run(one: Training, data: Data, parts: Mapping[str, Sequence[Example]]
 
 
 def read_done() -> set[Training]:
-    """The trainings that the record has. Those with default values are also given as they are asked for."""
+    """The trainings that the record has with dropout in the backbone, the default. Those with default values are also
+    given as they are asked for."""
     lines = map(json.loads, RECORD.read_text().splitlines())
-    done = {Training(*(line[field.name] for field in fields(Training))) for line in lines}
+    done = {Training(*(line[field.name] for field in fields(Training))) for line in lines if has_dropout(line)}
     return done | {replace(one, learning_rate=None, pooling=None) for one in done if one.epochs is None}
+
+
+def has_dropout(line: Mapping[str, Any]) -> bool:
+    """Whether a line is of a training with dropout in the backbone. Early ones had none, and do not say."""
+    return bool(line.get("backbone_dropout"))
 
 
 def main() -> None:

@@ -177,7 +177,8 @@ def test_a_missing_extra_is_one_sentence(
     """The error names the extra with the missing package, at the import and in the call."""
     bring(monkeypatch, tmp_path, source)
     peltier.announce("serve", "brought:serve")
-    sentence = 'error: peltier serve needs missing_package, which is not installed: pip install "peltier[server]"\n'
+    remedy = 'pip install "peltier[server]", or make install in a clone'
+    sentence = f"error: peltier serve needs missing_package, which is not installed: {remedy}\n"
     assert peltier("serve") == Outcome(1, "", sentence)
 
 

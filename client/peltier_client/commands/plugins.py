@@ -84,7 +84,7 @@ def _explained(command: str, extra: str | None) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if not is_missing(package):
             raise
-        remedy = f': pip install "peltier[{extra}]"' if extra else ""
+        remedy = f': pip install "peltier[{extra}]", or make install in a clone' if extra else ""
         raise MissingExtra(f"peltier {command} needs {package}, which is not installed{remedy}") from error
 
 

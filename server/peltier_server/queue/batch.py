@@ -35,7 +35,8 @@ class BatchBounds:
 
 class BatchLimit:
     """Computes the maximum cost of a batch. A tenant is present while it has waiting or running rows, and some seconds
-    longer. The caller holds the lock of the queue."""
+    longer. Long texts in the background do not count, because they have a thread of their own. The caller holds the
+    lock of the queue."""
 
     def __init__(self, bounds: BatchBounds) -> None:
         self._bounds = bounds

@@ -30,7 +30,8 @@ def require_training() -> None:
     """Raises `SettingsError` unless the packages of a worker are installed."""
     for package in _PACKAGES:
         if find_spec(package) is None:
-            raise SettingsError(f"setting 'worker' needs {package}: pip install \"peltier[training]\"")
+            remedy = 'pip install "peltier[training]", or make install in a clone'
+            raise SettingsError(f"setting 'worker' needs {package}: {remedy}")
 
 
 def worker_command(settings: Settings) -> list[str]:

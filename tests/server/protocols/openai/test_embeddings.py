@@ -225,6 +225,13 @@ def test_bad_requests_are_answered_with_one_sentence(
     assert error["message"].startswith(message)
 
 
+def test_a_format_that_the_task_has_not_is_named_as_it_was_asked(post: Callable[..., httpx2.Response]) -> None:
+    """The parameter of a prediction has another name than OpenAI's field."""
+    error = post("/v1/embeddings", {"model": "sparse", "input": "bad", "encoding_format": "int8"}).json()["error"]
+    assert error["message"].startswith("precision int8 is for tasks of type embedding; this task's type is sparse")
+    assert error["param"] == "encoding_format"
+
+
 def test_long_texts_are_truncated_where_that_is_wanted(post: Callable[..., httpx2.Response]) -> None:
     """With a header that says so."""
     answer = post("/v1/embeddings", {"model": "unit", "input": ["good " * 80, "bad"], "truncate": True})
