@@ -120,7 +120,7 @@ def test_integers_are_the_quantized_embedding(
 
 
 def test_prompts_come_before_texts(listen: Listen, bert_directory: Path, tmp_path: Path) -> None:
-    """Those that the checkpoint names, on every route; an unknown one is answered with the known ones."""
+    """Those that the checkpoint names; an unknown one is answered with the known ones."""
     shutil.copytree(bert_directory, tmp_path, dirs_exist_ok=True)
     prompts = {"prompts": {"query": "a plot ", "document": ""}}
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
@@ -141,6 +141,56 @@ def test_prompts_come_before_texts(listen: Listen, bert_directory: Path, tmp_pat
             answer = httpx2.post(f"{other.url}{path}", json=body | {"model": "_backbone"} if "v1" in path else body)
             message = answer.json()["error"]["message"]
             assert message == "prompt_name 'title' is unknown; it is one of document, query"
+
+
+def _ask_embed(url: str, text: str, prompt: dict[str, str]) -> Any:
+    return httpx2.post(f"{url}/embed", json={"inputs": text, **prompt}, timeout=30).json()
+
+
+def _ask_embed_sparse(url: str, text: str, prompt: dict[str, str]) -> Any:
+    body = {"inputs": text, "adapter_id": "sparse", **prompt}
+    return httpx2.post(f"{url}/embed_sparse", json=body, timeout=30).json()
+
+
+def _ask_predict(url: str, text: str, prompt: dict[str, str]) -> Any:
+    body = {"inputs": text, "parameters": prompt}
+    return httpx2.post(f"{url}/v1/tasks/sparse/predict", json=body, timeout=30).json()["predictions"]
+
+
+def _ask_mixed(url: str, text: str, prompt: dict[str, str]) -> Any:
+    asked = [{"task": task, "input": text, "parameters": prompt} for task in ("_backbone", "sparse")]
+    results = httpx2.post(f"{url}/v1/predict", json={"requests": asked}, timeout=30).json()["results"]
+    return [one["predictions"] for one in results]
+
+
+def _ask_infer(url: str, text: str, prompt: dict[str, str]) -> Any:
+    tensor = {"name": "text", "shape": [1], "datatype": "BYTES", "data": [text]}
+    body = {"inputs": [tensor], "parameters": prompt}
+    return httpx2.post(f"{url}/v2/models/sparse/infer", json=body, timeout=30).json()["outputs"]
+
+
+@pytest.mark.parametrize("ask", [_ask_embed, _ask_embed_sparse, _ask_predict, _ask_mixed, _ask_infer])
+def test_prompts_come_before_texts_on_other_routes(
+    ask: Callable[[str, str, dict[str, str]], Any], with_prompts: str
+) -> None:
+    """The answer is that of the text with the prompt before it."""
+    found = ask(with_prompts, "good", {"prompt_name": "query"})
+    assert found == ask(with_prompts, "a plot good", {})
+    assert found != ask(with_prompts, "good", {})
+
+
+@pytest.fixture(scope="module")
+def with_prompts(
+    listen: Listen, bert_directory: Path, artifacts: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of a server whose backbone names prompts."""
+    directory = tmp_path_factory.mktemp("with_prompts")
+    shutil.copytree(bert_directory, directory, dirs_exist_ok=True)
+    prompts = {"prompts": {"query": "a plot ", "document": ""}}
+    (directory / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    with listen(backbone=str(directory)) as other, Client(other.url) as own:
+        own.upload(artifacts["sparse"], name="sparse")
+        yield other.url
 
 
 def test_the_default_prompt_is_for_the_backbone(
