@@ -21,13 +21,25 @@ _NAME_WIDTH = len("endpoint")
 
 batches = typer.Typer(help="Run, list, show, wait for and cancel batches of requests.", no_args_is_help=True)
 
+
+def _check_folder(output: Path | None) -> Path | None:
+    """Refuses an output in a folder that does not exist, before anything is sent."""
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        raise typer.BadParameter(f"{output} must be a file in a folder that exists")
+    return output
+
+
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="Requests, .jsonl (.gz): custom_id, method, url and body in each line.")
 ]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the batch, batch_….")]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", help="File for the answers, and the errors after them. Default: standard output."),
+    typer.Option(
+        "--output",
+        callback=_check_folder,
+        help="File for the answers, and the errors after them. Default: standard output.",
+    ),
 ]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the answers.")]
 
@@ -87,15 +99,18 @@ def cancel(batch_id: IdArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None,
 
 
 def _endpoint(file: Path) -> BatchEndpoint:
-    """The endpoint of the first request, which is that of all."""
+    """The endpoint of the first request, which is that of all. Empty lines before it are passed over, as by the
+    server."""
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-        first = lines.readline(_MAX_LINE_BYTES)
+        numbered = enumerate(iter(lambda: lines.readline(_MAX_LINE_BYTES), b""), 1)
+        number, first = next((one for one in numbered if one[1].strip()), (1, b""))
+    where = f"{file}, line {number}"
     try:
         url = json_lines.loads(first)["url"]
     except (ValueError, KeyError, TypeError):
-        raise InvalidInput(f"{file}, line 1: it must be a JSON object with custom_id, method, url and body") from None
+        raise InvalidInput(f"{where}: it must be a JSON object with custom_id, method, url and body") from None
     if url not in get_args(BatchEndpoint):
-        raise InvalidInput(f"{file}, line 1: url is {url!r}; it must be one of {', '.join(get_args(BatchEndpoint))}")
+        raise InvalidInput(f"{where}: url is {url!r}; it must be one of {', '.join(get_args(BatchEndpoint))}")
     return cast(BatchEndpoint, url)
 
 

@@ -46,6 +46,28 @@ def test_a_file_of_requests_is_run(peltier: Peltier, server: Any, answer: Any, r
     assert (created.path, json.loads(created.body)["endpoint"]) == ("/v1/batches", "/v1/rerank")
 
 
+def test_empty_lines_before_the_first_request_are_passed_over(
+    peltier: Peltier, server: Any, answer: Any, tmp_path: Path
+) -> None:
+    """As the server does."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n  \n" + json.dumps(REQUEST) + "\n")
+    server.planned.extend([answer(200, FILE), answer(200, BATCH)])
+    assert peltier("batches", "run", str(path), "--no-wait").status == 0
+    assert json.loads(server.received[1].body)["endpoint"] == "/v1/rerank"
+
+
+def test_an_output_that_cannot_be_written_is_refused_first(
+    peltier: Peltier, server: Any, rows: Path, tmp_path: Path
+) -> None:
+    """Nothing is sent, so no answers stay on the server."""
+    for output in (tmp_path / "none" / "answers.jsonl", tmp_path):
+        outcome = peltier("batches", "run", str(rows), "--output", str(output))
+        assert outcome.status == 2
+        assert "must be a file in a folder that exists" in " ".join(outcome.err.replace("│", " ").split())
+    assert server.received == []
+
+
 def test_errors_follow_the_answers(peltier: Peltier, server: Any, answer: Any, tmp_path: Path) -> None:
     """In one file, and the command fails."""
     server.planned.extend([answer(200, FAILED), answer(200, 1), answer(200, 2)])
