@@ -143,5 +143,6 @@ def test_a_missing_package_is_named_with_its_extra(
 ) -> None:
     """Before the server starts."""
     monkeypatch.setattr(worker_process, "find_spec", lambda _: None)
-    with pytest.raises(SettingsError, match=r'^setting .worker. needs accelerate: pip install "peltier\[training\]"$'):
+    remedy = r'pip install "peltier\[training\]", or make install in a clone'
+    with pytest.raises(SettingsError, match=f"^setting .worker. needs accelerate: {remedy}$"):
         create_app(settings_of(worker=True))
