@@ -69,7 +69,8 @@ def import_(
     location = StoreLocation.of(store, registry)
     # Opening a location creates the store, which a refused import must not leave behind.
     with read_backup(backup) as verified:
-        asyncio.run(require_room(Blobs.open(location.blobs, read_only=True), verified))
+        if not isinstance(location.blobs, Path) or location.blobs.is_dir():
+            asyncio.run(require_room(Blobs.open(location.blobs, read_only=True), verified))
         summary = _run(location, lambda opened, blobs: import_store(opened, blobs, verified))
     _print_summary(f"imported from {backup}", summary, json_output)
 

@@ -313,7 +313,7 @@ T5_ERRORS = {
         ["--task-type=text2text", "--metric=accuracy"],
         "metric 'accuracy' is not one of text2text's: bleu, rou",
     ),
-    "max length": (["--max-length=513"], "max_length is 513; this backbone takes 512 tokens"),
+    "max length": (["--max-length=1025"], "max_length is 1025; this backbone takes 1024 tokens"),
     "compacter": (["--preset=compacter", "--set=n=5"], "preset 'compacter' does not fit this backbone: bottleneck: n"),
     "head": (["--set=pooling=mean"], "preset 'lora' has no setting 'pooling'"),
 }

@@ -16,7 +16,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
 from peltier_store.registry import Quotas, RegistryError, StoredTraining
 from peltier_store.registry.tables import TrainingRow
-from peltier_store.registry.training_holder import claim
+from peltier_store.registry.training_holder import claim, take_back
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.service import examples, worker
 from peltier_training.service.child import Children
@@ -256,6 +256,7 @@ async def take_over(queue: Queue, training: StoredTraining, name: str) -> None:
     def claim_expired(writing: WriteTransaction) -> StoredTraining | None:
         row = update(TrainingRow).where(TrainingRow.id == training.id)
         writing.connection.execute(row.values(lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+        take_back(writing)
         return claim(writing, name)
 
     claimed = await queue.registry._transactions.write("", claim_expired)
