@@ -5,9 +5,9 @@
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTHONMALLOC=malloc \
         python tests/fuzz/fuzz_kernels.py SANITIZED avx2 --seconds 600
 
-Half of the time single kernels get tensors of random sizes, dtypes and strides; half of the time a random encoder or T5
-answers a mixed batch of random adapters, whose answers must be those of each row alone. A sanitizer ends the process
-with a report; SANITIZED/avx2.seed has the seed then, and --seed repeats it.
+Half of the time single kernels get tensors of random sizes, dtypes and strides; half of the time a random BERT,
+DeBERTa, ModernBERT or T5 answers a mixed batch of random adapters, whose answers must be those of each row alone. A
+sanitizer ends the process with a report; SANITIZED/avx2.seed has the seed then, and --seed repeats it.
 """
 
 import argparse
@@ -30,21 +30,34 @@ from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from peltier_backbone.load import EXACT, load_backbone
 from peltier_backbone.native import inner_kernels, survey
 from peltier_backbone.native.choice import kernels_in_use
+from peltier_backbone.native.inner_kernels import PlacedDistances, PlacedPrefixes
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.program import ACTIVATIONS, NativeProgram, place_op, step
+from peltier_backbone.native.program import ACTIVATIONS, NativeGate, NativeProgram, place_op, place_prefix, step, vector
 from peltier_backbone.native.rows import PlacedRow, PlacedRows, Table, TableGroup
 from torch import Tensor
-from transformers import BertConfig, BertModel, T5Config, T5ForConditionalGeneration
+from transformers import (
+    BertConfig,
+    BertModel,
+    DebertaV2Config,
+    DebertaV2Model,
+    ModernBertConfig,
+    ModernBertModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "benchmarks")]
 
 from common.adapters import make_bytes, make_task  # noqa: E402
 
-from tests.support.small_tokenizers import TEXTS, unigram, word_piece  # noqa: E402
+from tests.support.small_tokenizers import TEXTS, deberta_unigram, unigram, word_piece  # noqa: E402
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 100, 130, 257)
 ROWS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 33, 64, 70)
+HEAD_SIZES = (1, 3, 4, 8, 12, 16, 17, 20, 32, 64)
+LONG_SHARE = 0.1  # of calls of attention, with more keys than a block has
 MODEL_SHARE = 0.005  # a model takes about two hundred times as long as a call
+FAMILIES = ("bert", "deberta-v2", "modernbert", "t5")
 DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -119,28 +132,61 @@ class Kernels:
         self._library.adapt(y, x, None, table, 0, torch.empty(1, max(rows, 1)))
 
     def attend(self) -> None:
+        """Rows that attend to themselves, now and then in several blocks of queries and of keys."""
+        long = self._random.random() < LONG_SHARE
         lengths = [self._random.randint(1, 40) for _ in range(self._random.randint(1, 4))]
+        if long:
+            lengths[self._random.randrange(len(lengths))] = self._long()
         seen = [self._random.randint(1, length) for length in lengths]
-        window = self._random.choice((None, 1, 3, 9))
-        heads, size = self._random.choice((1, 2, 3, 4)), self._random.choice((1, 3, 4, 8, 12, 16, 17, 20, 32, 64))
+        window = self._random.choice((None, 1, 3, 9, *((100, 511, 600) if long else ())))
+        heads, size = self._random.choice((1, 2) if long else (1, 2, 3, 4)), self._random.choice(HEAD_SIZES)
         qkv = torch.randn(sum(lengths), 3 * heads * size).to(self._random.choice(DTYPES))
         rows = PlacedRows.packed(lengths, lengths if window else seen)
-        inner_kernels.attend(self._library, *qkv.chunk(3, -1), size, rows, heads, scale=size**-0.5, window=window)
+        prefixes = self._prefixes(lengths, heads, size) if self._random.random() < 0.4 else None
+        distances = self._distances(heads, size, max(lengths)) if self._random.random() < 0.4 else None
+        more = {"rounded": self._random.random() < 0.5, "window": window, "distances": distances}
+        inner_kernels.attend(self._library, *qkv.chunk(3, -1), size, rows, heads, prefixes, scale=size**-0.5, **more)
+
+    def _long(self) -> int:
+        return self._random.choice((511, 512, 513, 600, 1023, 1024, 1025, 1100, self._random.randint(500, 1100)))
+
+    def _prefixes(self, lengths: list[int], heads: int, size: int) -> PlacedPrefixes:
+        """Each row has a prefix with a gate or without, or none."""
+        gates, groups = torch.randn(len(lengths)), []
+        for _ in lengths:
+            length = self._random.choice((511, 512, 700) if self._random.random() < LONG_SHARE else (1, 2, 5, 9, 17))
+            prefix = torch.randn(2, length, heads, size).transpose(1, 2)
+            gate = NativeGate(vector(gates), vector(gates), 1, 0) if self._random.random() < 0.5 else None
+            program = NativeProgram([place_prefix(0, *prefix, gate)], 1, {}, 0, prefix)
+            groups.append(TableGroup(1, program if self._random.random() < 0.7 else None))
+        return PlacedPrefixes(Table(lengths, groups), 0, gates)
+
+    def _distances(self, heads: int, size: int, width: int) -> PlacedDistances:
+        """Between the tokens of rows of `width` tokens: queries, keys or both."""
+        queries, keys = torch.randn(2, heads, size, 2 * width - 1)
+        without = self._random.choice(("nothing", "queries", "keys"))
+        return PlacedDistances(None if without == "queries" else queries, None if without == "keys" else keys)
 
     def attend_placed(self) -> None:
-        heads, size, slots = self._random.choice((1, 2, 3)), self._random.choice((3, 8, 16, 20)), 60
+        """Rows that attend to keys of a store, now and then in several blocks."""
+        long = self._random.random() < LONG_SHARE
+        heads, size, slots = self._random.choice((1, 2, 3)), self._random.choice((3, 8, 16, 20)), 1200 if long else 60
         dtype = self._random.choice(DTYPES)
         store = torch.randn(slots, 2 * heads * size).to(dtype)
-        places, first = [], 0
+        places, first, single = [], 0, self._random.random() < 0.3
         for _ in range(self._random.randint(1, 4)):
-            queries, keys = self._random.choice((1, 2, 5, 17)), self._random.randint(1, 40)
+            queries = 1 if single else self._random.choice((1, 2, 5, 17, *((95, 97, 200) if long else ())))
+            keys = self._long() if long else self._random.randint(1, 40)
             bias = torch.randn(heads, queries, keys) if self._random.random() < 0.5 else None
             places.append(PlacedRow(first, queries, self._random.randint(0, slots - keys), keys, bias))
             first += queries
         query = torch.randn(first, heads * size).to(dtype)
         once = all(place.queries == 1 for place in places)
+        lengths = [place.queries for place in places]
+        prefixes = self._prefixes(lengths, heads, size) if self._random.random() < 0.4 else None
         keys, values = store.chunk(2, -1)
-        inner_kernels.attend(self._library, query, keys, values, size, PlacedRows.place(places), heads, once=once)
+        rows = PlacedRows.place(places)
+        inner_kernels.attend(self._library, query, keys, values, size, rows, heads, prefixes, once=once)
 
     def rotate(self) -> None:
         heads, size, rows = self._random.choice((1, 2, 3)), 2 * self._random.randint(1, 20), self._one(ROWS)
@@ -159,24 +205,43 @@ class Kernels:
         self._library.likeliest(self._tensor(self._one(ROWS), self._one()))
 
 
-def answer_batch(draw: random.Random, directory: Path) -> bool:
-    """A random backbone answers random adapters; whether their sizes fit it."""
-    heads, writes, precision = draw.choice((1, 2, 3, 4)), draw.random() < 0.5, draw.choice(("float32", "int8"))
-    hidden = heads * draw.choice((4, 8, 10, 12, 16, 20))
-    layers, inner = draw.randint(1, 2), draw.choice(SIZES[6:])
-    tokenizer = unigram() if writes else word_piece()
-    if writes:
+def save_model(draw: random.Random, family: str, directory: Path) -> None:
+    """A random model of the family, and its tokenizer."""
+    heads = draw.choice((1, 2, 3, 4))
+    hidden, layers, inner = heads * draw.choice((4, 8, 10, 12, 16, 20)), draw.randint(1, 3), draw.choice(SIZES[6:])
+    sizes = {"hidden_size": hidden, "num_attention_heads": heads, "intermediate_size": inner}
+    sizes |= {"num_hidden_layers": layers, "max_position_embeddings": 96}
+    tokenizer = {"t5": unigram, "deberta-v2": deberta_unigram}.get(family, word_piece)()
+    words = tokenizer.get_vocab_size()
+    if family == "t5":
         sizes = {"d_model": hidden, "d_kv": hidden // heads, "d_ff": inner, "num_heads": heads, "num_layers": layers}
         gated = draw.choice(("relu", "gated-gelu"))
-        model = T5ForConditionalGeneration(
-            T5Config(vocab_size=tokenizer.get_vocab_size(), feed_forward_proj=gated, decoder_start_token_id=0, **sizes)
+        config = T5Config(vocab_size=words, feed_forward_proj=gated, decoder_start_token_id=0, **sizes)
+        model = T5ForConditionalGeneration(config)
+    elif family == "deberta-v2":
+        kinds = draw.choice((["p2c", "c2p"], ["p2c"], ["c2p"]))
+        sizes |= {"share_att_key": draw.random() < 0.5, "position_buckets": draw.choice((-1, 8)), "pos_att_type": kinds}
+        sizes |= {"norm_rel_ebd": draw.choice(("layer_norm", "none")), "conv_kernel_size": draw.choice((0, 3))}
+        config = DebertaV2Config(
+            vocab_size=words, type_vocab_size=0, relative_attention=True, position_biased_input=draw.random() < 0.5,
+            conv_act="gelu", max_relative_positions=draw.choice((-1, 30)), **sizes,
+        )  # fmt: skip
+        model = DebertaV2Model(config)
+    elif family == "modernbert":
+        special = {"pad_token_id": 0, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
+        model = ModernBertModel(
+            ModernBertConfig(vocab_size=words, local_attention=draw.choice((2, 8, 32)), **special, **sizes)
         )
     else:
-        sizes = {"hidden_size": hidden, "num_attention_heads": heads, "intermediate_size": inner}
-        sizes |= {"num_hidden_layers": layers, "max_position_embeddings": 96}
-        model = BertModel(BertConfig(vocab_size=tokenizer.get_vocab_size(), **sizes))
+        model = BertModel(BertConfig(vocab_size=words, **sizes))
     model.save_pretrained(directory)
     tokenizer.save(str(directory / "tokenizer.json"))
+
+
+def answer_batch(draw: random.Random, family: str, directory: Path) -> bool:
+    """A random backbone answers random adapters; whether their sizes fit it."""
+    writes, precision = family == "t5", draw.choice(("float32", "int8"))
+    save_model(draw, family, directory)
     backbone = load_backbone(str(directory), dtype=precision)
     presets = [one.name for one in PRESETS.values() if (one.t5 if writes else one.encoder) is not None]
     rows, banks = [], Banks(backbone)
@@ -219,7 +284,8 @@ def main() -> None:
             torch.manual_seed(seed)
             if draw.random() < MODEL_SHARE:
                 with tempfile.TemporaryDirectory() as directory:
-                    counts["batches of models"] += answer_batch(draw, Path(directory))
+                    family = draw.choice(FAMILIES)
+                    counts[f"batches of {family}"] += answer_batch(draw, family, Path(directory))
             else:
                 call = draw.choice(Kernels(state.library, draw).calls)
                 call()

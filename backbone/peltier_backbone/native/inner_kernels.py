@@ -24,10 +24,28 @@ class PlacedPrefixes:
     gates: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class PlacedDistances:
+    """The `queries` and `keys` of distances, one of them or both, as `attend_call` in kernels.h describes them: [heads,
+    head size, distances] in float32, contiguous, with the distances between the tokens of the longest row."""
+
+    queries: Tensor | None
+    keys: Tensor | None
+
+    def fields(self) -> dict[str, int]:
+        """Those of the call."""
+        named = {"distance_queries": self.queries, "distance_keys": self.keys}
+        given = {name: tensor for name, tensor in named.items() if tensor is not None}
+        assert given, "queries or keys"
+        num_distances = {tensor.shape[2] for tensor in given.values()}
+        assert len(num_distances) == 1, "both have the same distances"
+        return {"distances": num_distances.pop(), **{name: tensor.data_ptr() for name, tensor in given.items()}}
+
+
 def attend(
     library: Library, query: Tensor, key: Tensor, value: Tensor, head_stride: int, rows: PlacedRows, num_heads: int,
     prefixes: PlacedPrefixes | None = None, *, scale: float = 1.0, once: bool = False, rounded: bool = False,
-    window: int | None = None,
+    window: int | None = None, distances: PlacedDistances | None = None,
 ) -> Tensor:  # fmt: skip
     """The softmax attention of `query` [tokens, size] to keys and values of one layout. Their first dimension counts
     keys, and those of the next head lie `head_stride` elements further on. Products of queries and keys are times
@@ -43,7 +61,7 @@ def attend(
         rows=rows.layout.data_ptr(), num_rows=len(rows), heads=num_heads, size=query.shape[1] // num_heads,
         once=once, rounded=rounded, window=window or 0, scale=scale,
         table=NO_TABLE if prefixes is None else prefixes.table.layout, place=place,
-        gates=None if gates is None else gates.data_ptr(),
+        gates=None if gates is None else gates.data_ptr(), **({} if distances is None else distances.fields()),
     )  # fmt: skip
     if library.functions.peltier_attend(call):
         raise MemoryError(f"no memory for attention over {len(rows)} rows")

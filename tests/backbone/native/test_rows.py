@@ -4,7 +4,7 @@ import pytest
 import torch
 from peltier_backbone.attention.relative import RowBias, create_bias
 from peltier_backbone.native import inner_kernels
-from peltier_backbone.native.inner_kernels import PlacedPrefixes
+from peltier_backbone.native.inner_kernels import PlacedDistances, PlacedPrefixes
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import NativeGate, NativeProgram, place_prefix, vector
 from peltier_backbone.native.rows import LineBias, PlacedRow, PlacedRows, Table, TableGroup
@@ -100,6 +100,38 @@ def test_rows_with_many_keys_attend_to_one_block_of_them_after_the_other(
         native, query[:1], *store.flatten(2).unbind(1), SIZE, once, HEADS, prefixes, once=True
     )
     torch.testing.assert_close(single.double(), expected[:1], atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("window", [None, 30])
+@pytest.mark.parametrize("prefix_len", [0, 5, 600])
+@pytest.mark.parametrize("kinds", ["queries", "keys", "queries and keys"])
+@torch.inference_mode()
+def test_scores_add_products_with_distances(native: Library, kinds: str, prefix_len: int, window: int | None) -> None:
+    """Of each token's query with the key of the distance, and of each token's key with its query, in any block of
+    queries and of keys and within a window. A prefix has no distances."""
+    lengths = [1, 40, 98, 530]
+    width, scale, (query, key, value) = max(lengths), 0.5, _draw(3, sum(lengths), HEADS * SIZE)
+    tables = {name: _draw(HEADS, SIZE, 2 * width - 1) if name in kinds else None for name in ("queries", "keys")}
+    prefix = _draw(2, HEADS, prefix_len, SIZE)
+    program = NativeProgram([place_prefix(0, prefix[0], prefix[1], None)], 1, {}, 0, None)
+    prefixes = PlacedPrefixes(Table([1] * 4, [TableGroup(4, program)])) if prefix_len else None
+    found = inner_kernels.attend(
+        native, query, key, value, SIZE, PlacedRows.packed(lengths, lengths), HEADS, prefixes, scale=scale,
+        window=window, distances=PlacedDistances(**tables),
+    )  # fmt: skip
+    for row, q, k, v in zip(*(x.split(lengths) for x in (found, query, key, value)), strict=True):
+        own = [x.view(len(x), HEADS, SIZE).transpose(0, 1).double() for x in (q, k, v)]
+        away = torch.arange(len(q)) - torch.arange(len(q))[:, None]  # key - query
+        scores = own[0] @ own[1].mT
+        if tables["keys"] is not None:
+            scores += (own[0] @ tables["keys"].double()).gather(2, (width - 1 + away).expand(HEADS, -1, -1))
+        if tables["queries"] is not None:
+            scores += (own[1] @ tables["queries"].double()).gather(2, (width - 1 + away).expand(HEADS, -1, -1)).mT
+        if window is not None:
+            scores[:, away.abs() > window] = -torch.inf
+        scores = torch.cat((own[0] @ prefix[0].double().mT, scores), 2) * scale
+        exact = torch.softmax(scores, -1) @ torch.cat((prefix[1].double(), own[2]), 1)
+        torch.testing.assert_close(row.double(), exact.transpose(0, 1).flatten(1), atol=2e-5, rtol=1e-5)
 
 
 @torch.inference_mode()
