@@ -2,8 +2,8 @@
 
 A holder has a training until its lease expires, and renews the lease meanwhile. A claim locks the training's row and
 skips those that others have locked (SKIP LOCKED; SQLite has one writer at a time), so a training never has two holders,
-and no claim waits for another one or for an upload. A holder that was too slow, and whose training another has taken,
-learns it by LeaseLost at its next call and stores nothing.
+and on PostgreSQL no claim waits for the claims or uploads of another process. A holder that was too slow, and whose
+training another has taken, learns it by LeaseLost at its next call and stores nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,17 +35,17 @@ _NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
 _NO_CHECKPOINT: Mapping[str, Any] = {"checkpoint_digest": None, "checkpoint_bytes": 0}
 
 
-class Work(NamedTuple):
+class ClaimableWork(NamedTuple):
     """Whether dead workers hold trainings, and whether queued ones can be claimed."""
 
     has_expired: bool
     has_queued: bool
 
 
-def find_work(connection: Connection, now: datetime) -> Work:
+def find_work(connection: Connection, now: datetime) -> ClaimableWork:
     """A worker that waits asks this again and again, without writing."""
     expired = select(TrainingRow.id).where(_is_expired(now)).limit(1)
-    return Work(connection.execute(expired).first() is not None, bool(_tenants_in_turn(connection, now)))
+    return ClaimableWork(connection.execute(expired).first() is not None, bool(_tenants_in_turn(connection, now)))
 
 
 def count_work(connection: Connection, now: datetime) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from peltier_backbone.checkpoint.shape import BackboneConfig, TextFamily
 Activation = Literal["relu", "gelu", "gelu_new", "silu"]
 
 # The files of mT5, umT5, ByT5 and T5 v1.1 do not say a number. mT5 and ByT5 were trained on inputs of 1,024 tokens (Xue
-# et al. 2021, section 3.2; 2022, section 3.1).
+# et al. 2021 and 2022).
 DEFAULT_POSITIONS = 1024
 # The published vocabularies end in 28 rows that no token id of the tokenizer reaches (docs/methods.md#vocabulary).
 _PADDED_VOCABULARY, _VOCABULARY = 32128, 32100

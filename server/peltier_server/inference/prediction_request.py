@@ -101,9 +101,8 @@ def _problems(task: TaskSpec, parameters: Parameters) -> Iterator[str]:
         if getattr(parameters, name) == getattr(_DEFAULTS, name):
             continue
         if name in _ONLY_FOR and task.type not in _ONLY_FOR[name]:
-            types, own = " or ".join(sorted(_ONLY_FOR[name])), getattr(parameters, name)
-            what = f"{name} {own}" if name == "precision" else name
-            yield f"{what} is for tasks of type {types}; this task's type is {task.type}"
+            types = " or ".join(sorted(_ONLY_FOR[name]))
+            yield f"{name} is for tasks of type {types}; this task's type is {task.type}"
         if task.type in _NOT_FOR.get(name, ()):
             yield f"{name} is not for tasks of type {task.type}"
     steps = parameters.precision in ("int8", "uint8")

@@ -16,7 +16,7 @@ _BODIES = (BatchRequest, CompletionRequest, EmbeddingRequest, FineTuningRequest)
 _PARAMS = frozenset[str]().union(*(body.model_fields for body in _BODIES))
 _PATHS = ("/v1/batches", "/v1/completions", "/v1/embeddings", "/v1/models")
 _FOLDERS = ("/v1/models/", "/v1/fine_tuning/", "/v1/batches/")
-# The fields of OpenAI's requests that became parameters of another name.
+# The fields of OpenAI's requests by the names of the parameters that they become.
 _FIELDS = {"precision": "encoding_format"}
 _CODES = {"adapter_not_found": "model_not_found", "version_not_found": "model_not_found"}
 
@@ -51,12 +51,13 @@ class OpenAIErrors:
 
     def body(self, error: PeltierError) -> OpenAIErrorBody:
         """The body for `error`. `param` is the parameter at the start of the message, or `model` for unknown models."""
-        subject = "model" if error.code in _CODES else _subject(error.message)
-        subject = _FIELDS.get(subject, subject)
+        own = _subject(error.message)
+        asked = _FIELDS.get(own, own)
+        subject = "model" if error.code in _CODES else asked
         kind: Literal["invalid_request_error", "server_error"]
         kind = "server_error" if error.status >= 500 or error.status == 424 else "invalid_request_error"
         detail = OpenAIErrorDetail(
-            message=error.message,
+            message=asked + error.message.removeprefix(own),
             type=kind,
             param=subject if subject in _PARAMS else None,
             code=_CODES.get(error.code, error.code),

@@ -276,9 +276,9 @@ def test_bad_requests_are_answered_with_one_sentence(
 
 
 def test_a_format_that_the_task_has_not_is_named_as_it_was_asked(post: Callable[..., httpx2.Response]) -> None:
-    """The parameter of a prediction has another name than OpenAI's field."""
+    """By OpenAI's name of the field, not that of the parameter of a prediction."""
     error = post("/v1/embeddings", {"model": "sparse", "input": "bad", "encoding_format": "int8"}).json()["error"]
-    assert error["message"].startswith("precision int8 is for tasks of type embedding; this task's type is sparse")
+    assert error["message"].startswith("encoding_format is for tasks of type embedding; this task's type is sparse")
     assert error["param"] == "encoding_format"
 
 
