@@ -1,7 +1,7 @@
 """Random checkpoints of published shapes, from their config.json: parity with transformers, and parameter counts."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,11 @@ TEXT_MODELS = [name for name in CONFIG_FILES if name not in ENCODERS]
 # The smallest of each kind of layer: BERT's, with relative positions, with disentangled attention, rotary, and T5's.
 FULL_SIZE = ("distilbert-base-uncased", "microsoft/mpnet-base", "microsoft/deberta-v3-xsmall", "EuroBERT/EuroBERT-210m",
              "mt5-small")  # fmt: skip
+
+
+def _of_kinds(names: Sequence[str]) -> list[Any]:
+    """The names as parameters: the smallest of each kind of layer, and in the slow suite the others."""
+    return [name if name in FULL_SIZE else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def _reduced(file: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -88,7 +93,7 @@ def _assert_parity(name: str, sizes: Mapping[str, int], directory: Path, tokeniz
     torch.testing.assert_close(found, _encode(model, rows, backbone.config), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", _of_kinds(ENCODERS))
 def test_encoders_of_published_shapes_equal_transformers(name: str, tmp_path: Path, bert_directory: Path):
     """With two layers and a small vocabulary, the largest narrower too: hidden states of rows of any length, up to the
     longest of 512 tokens, to 1e-4. Heads of pretraining are left out."""
@@ -122,7 +127,7 @@ def _assert_text_parity(name: str, sizes: Mapping[str, int], directory: Path, to
     torch.testing.assert_close(found, torch.cat(expected), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("name", TEXT_MODELS)
+@pytest.mark.parametrize("name", _of_kinds(TEXT_MODELS))
 def test_text_models_of_published_shapes_equal_transformers(name: str, tmp_path: Path, t5_directory: Path):
     """With two blocks a stack and a small vocabulary, UL2's narrower too: teacher-forced logits to 1e-4."""
     _assert_text_parity(name, _SMALL | _NARROW.get(name, {}), tmp_path, t5_directory)

@@ -105,15 +105,14 @@ static int some_rows(const quantized_rows *x, int64_t row, int64_t left, const i
 INLINE void tile_int8(const quantized_rows *x, int64_t row, const int8_t *w, const int rows, int32_t *found) {
     ints sums[TILE_ROWS][TILE_VECTORS], weights[TILE_VECTORS];
     EACH_TILE_ROW EACH_TILE_VECTOR sums[r][c] = (ints){0};
-    const int64_t stride = x->stride;
-    const uint8_t *values = x->values + row * stride;
-    for (int64_t group = 0; group < x->groups; group++, w += 4 * QUANTIZED_PANEL, values += 4) {
+    tile_rows values = rows_from(x->values + row * x->stride, x->stride, rows);
+    for (int64_t group = 0; group < x->groups; group++, w += 4 * QUANTIZED_PANEL, advance(&values, 4, rows)) {
         _Pragma("unroll") for (int i = 0; i < 4 * QUANTIZED_PANEL; i += CACHE_LINE)
             __builtin_prefetch(w + 4 * QUANTIZED_PANEL * GROUPS_AHEAD + i);
         EACH_TILE_VECTOR memcpy(&weights[c], w + 4 * LANES * c, sizeof weights[c]);
         EACH_TILE_ROW {
             int32_t own;
-            memcpy(&own, values + r * stride, sizeof own);
+            memcpy(&own, in_row(&values, r, 0), sizeof own);
             const ints spread = (ints){0} + own;
             EACH_TILE_VECTOR sums[r][c] = add_products(sums[r][c], spread, weights[c]);
         }

@@ -44,6 +44,34 @@ INLINE float *new_floats(int64_t count) {
     return aligned_alloc(CACHE_LINE, ((size_t)count * sizeof(float) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 }
 
+/* The rows of a tile, `stride` bytes apart. x86 adds one or two strides to an address without an instruction, so every
+ * third row has a pointer. Compilers would keep a pointer for each row, and the registers do not suffice for that. */
+typedef struct {
+    const char *third[3];
+    int64_t stride;
+} tile_rows;
+
+#define EACH_THIRD(rows) _Pragma("unroll") for (int i = 0; i < (rows + 2) / 3; i++)
+
+INLINE tile_rows rows_from(const void *first, int64_t stride, const int rows) {
+    tile_rows t = {.stride = stride};
+    EACH_THIRD(rows) t.third[i] = (const char *)first + 3 * i * stride;
+    return t;
+}
+
+/* The place `byte` of a row. */
+INLINE const void *in_row(const tile_rows *t, int row, int64_t byte) {
+    return t->third[row / 3] + row % 3 * t->stride + byte;
+}
+
+/* Every row begins `bytes` later. The empty instruction hides from the compiler how the pointers are related. */
+INLINE void advance(tile_rows *t, int64_t bytes, const int rows) {
+    EACH_THIRD(rows) {
+        t->third[i] += bytes;
+        __asm__("" : "+r"(t->third[i]));
+    }
+}
+
 /* The number of rows or vectors in the next tile: `left` remain, and a tile has room for `most`. If less than two full
  * tiles remain, two tiles share them evenly, because small tiles leave registers unused. */
 INLINE int next_part(int64_t left, int most) {
@@ -180,30 +208,28 @@ INLINE lanes keep(lanes v, int64_t count, lanes rest) {
     return count >= LANES ? v : select_lanes(first_lanes(count), v, rest);
 }
 
-/* e^x within two units in the last place, by the polynomial of Cephes' expf: 2^n e^r with |r| <= ln(2) / 2. */
+/* e^x within two units in the last place, by the polynomial of Cephes' expf: 2^n e^r with |r| <= ln(2) / 2. NaN stays
+ * NaN. The coefficients are summed in pairs, because in Horner's order each sum waits for the one before (Estrin 1960). */
 INLINE lanes exp_lanes(lanes x) {
     const lanes zero = {0};
     x = smaller_lanes(zero + 88.0f, larger_lanes(zero - 87.0f, x));
 #ifdef __AVX512F__
     const lanes n = (lanes)_mm512_roundscale_ps((__m512)(x * 1.44269504f), 0);
 #else
-    lanes shifted = x * 1.44269504f + 12582912.0f; /* the last bits of this sum are n */
-    lanes n = shifted - 12582912.0f;
+    const lanes shifted = x * 1.44269504f + 12583039.0f; /* its last bits are n + 127, the exponent of 2^n */
+    const lanes n = shifted - 12583039.0f;
 #endif
     lanes r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
-    lanes p = zero + 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
+    const lanes r2 = r * r;
+    const lanes high = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    const lanes middle = r * 8.3334519073e-3f + 4.1665795894e-2f;
+    const lanes low = r * 1.6666665459e-1f + 5.0000001201e-1f;
+    const lanes p = ((high * r2 + middle) * r2 + low) * r2 + (r + 1.0f);
 #ifdef __AVX512F__
     return (lanes)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
-    const lanes power = (lanes)((ints)p + (((ints)shifted - (ints)(zero + 12582912.0f)) << 23));
-    return select_lanes(x == x, power, x); /* NaN stays NaN */
+    return p * (lanes)((bits)shifted << 23);
 #endif
 }
 

@@ -199,7 +199,8 @@ static int feed_forward(const run *r, const layer *l) {
     const int64_t tokens = r->c->tokens;
     const matrix inner = room_for(r, &l->expand);
     int failed = begin(r, &l->feed_norm);
-    if (l->expand.quantized && !adapted && !acts(r, SITE_ACTIVATED, l->block) && !acts(r, SITE_OUTPUT, l->block)) {
+    if (l->expand.quantized && l->contract.quantized && !adapted && !acts(r, SITE_ACTIVATED, l->block) &&
+        !acts(r, SITE_OUTPUT, l->block)) {
         const feed_forward_int8_call call = {
             r->y, r->input, l->expand.quantized, l->contract.quantized, tokens, s->activation, s->gated};
         failed |= peltier_feed_forward_int8(&call);

@@ -21,6 +21,13 @@
 #define COLUMNS 2
 #endif
 
+/* The number of lines of a weight that a tile takes at a time. With SSE two would take more registers than there are. */
+#if defined(__AVX2__) || defined(__aarch64__)
+#define LINES 2
+#else
+#define LINES 1
+#endif
+
 /* The number of lines by which a weight is prefetched ahead. With few rows, a product waits for memory. */
 #define AHEAD 32
 
@@ -100,17 +107,27 @@ INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, 
     /* Prefetches the next lines of a packed weight. The lines of another weight are farther apart: there it prefetches
      * the next columns. */
     const int64_t ahead = w_stride > columns * LANES ? columns * LANES : AHEAD * w_stride;
+    tile_rows own = rows_from(x, x_stride * (int64_t)sizeof *x, rows);
     int64_t k = 0;
-    for (; k < whole; k++, w += w_stride) {
-        EACH_LINE __builtin_prefetch(w + ahead + i);
-        EACH_COLUMN memcpy(&line[c], w + c * LANES, sizeof line[c]);
-        EACH_ROW EACH_COLUMN sums[r][c] += x[r * x_stride + k] * line[c];
-    }
+    for (; k + LINES <= whole; k += LINES, advance(&own, LINES * sizeof *x, rows))
+        _Pragma("unroll") for (int next = 0; next < LINES; next++, w += w_stride) {
+            EACH_LINE __builtin_prefetch(w + ahead + i);
+            EACH_COLUMN memcpy(&line[c], w + c * LANES, sizeof line[c]);
+            EACH_ROW {
+                const float element = *(const float *)in_row(&own, r, next * (int64_t)sizeof *x);
+                EACH_COLUMN sums[r][c] += element * line[c];
+            }
+        }
     for (; k < p->inner; k++, w += w_stride) {
         EACH_COLUMN line[c] = load(w + c * LANES, 0, left - c * LANES);
         EACH_ROW EACH_COLUMN sums[r][c] += x[r * x_stride + k] * line[c];
     }
-    if (!p->y.half && !p->activation && beyond <= 0) { /* from registers */
+    const int direct = !p->y.half && !p->activation && beyond <= 0; /* from registers */
+    if (direct && !p->bias && !p->scale && !p->add) {
+        EACH_ROW EACH_COLUMN store((void *)at(p->y, row + r, column + c * LANES), 0, LANES, sums[r][c]);
+        return;
+    }
+    if (direct) {
         EACH_ROW EACH_COLUMN {
             float *y = (float *)at(p->y, row + r, column + c * LANES);
             lanes v = sums[r][c];
@@ -206,14 +223,15 @@ INLINE void tile_pairs(const product *p, int64_t row, int64_t column, const int 
     lanes sums[ROWS][COLUMNS];
     bits line[COLUMNS];
     EACH_ROW EACH_COLUMN sums[r][c] = (lanes){0};
-    const uint16_t *x = at(p->x, row, 0), *w = (const uint16_t *)p->w.data + 2 * column;
-    const int64_t x_stride = p->x.stride, w_stride = p->w.stride;
-    for (int64_t k = 0; k < p->inner; k += 2, w += w_stride) {
+    const uint16_t *w = (const uint16_t *)p->w.data + 2 * column;
+    const int64_t w_stride = p->w.stride;
+    tile_rows own = rows_from(at(p->x, row, 0), p->x.stride * 2, rows);
+    for (int64_t k = 0; k < p->inner; k += 2, w += w_stride, advance(&own, 4, rows)) {
         EACH_LINE __builtin_prefetch(w + AHEAD * w_stride + 2 * i);
         EACH_COLUMN memcpy(&line[c], w + 2 * LANES * c, sizeof line[c]);
         EACH_ROW {
             uint32_t pair;
-            memcpy(&pair, x + r * x_stride + k, sizeof pair);
+            memcpy(&pair, in_row(&own, r, 0), sizeof pair);
             EACH_COLUMN sums[r][c] = add_pairs(sums[r][c], (bits){0} + pair, line[c]);
         }
     }

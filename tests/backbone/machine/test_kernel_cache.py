@@ -53,6 +53,7 @@ def grown_mib(backbone: Path, kernel: str, **environment: str) -> float:
     return float(done.stdout)
 
 
+@pytest.mark.slow
 def test_new_numbers_of_tokens_take_bounded_memory(bert_directory: Path) -> None:
     """Loading a backbone bounds what oneDNN and torch keep."""
     assert grown_mib(bert_directory, "torch") < _BOUND_MIB
@@ -65,5 +66,6 @@ def test_the_bounds_of_onednn_and_torch_would_let_it_grow(bert_directory: Path) 
     assert grown_mib(bert_directory, "torch", **own) > _BOUND_MIB
 
 
+@pytest.mark.slow
 def test_native_products_keep_nothing(bert_directory: Path) -> None:
     assert grown_mib(bert_directory, "native") < _NOTHING_MIB

@@ -9,8 +9,10 @@ from tests.backbone.native.emulated_levels import EMULATED_LEVELS
 from tests.backbone.native.emulated_levels import emulated_library as emulated_library
 from tests.support.levels import LEVELS, skip_unless_permitted
 
+_PARAMS = [*LEVELS, *(pytest.param(level, marks=pytest.mark.slow) for level in EMULATED_LEVELS)]
 
-@pytest.fixture(scope="module", params=[*LEVELS, *EMULATED_LEVELS])
+
+@pytest.fixture(scope="module", params=_PARAMS)
 def native(request: pytest.FixtureRequest) -> Library:
     """Each of them in turn, and those whose instructions are emulated."""
     if request.param in EMULATED_LEVELS:

@@ -24,6 +24,8 @@ from tests.backbone.native import test_int8, test_library, test_multiply, test_p
 from tests.backbone.native.compiler import Compiler
 from tests.backbone.native.other_machine import run_kernels
 
+pytestmark = pytest.mark.slow
+
 _LEVELS = {level.name: level for level in LEVELS if level.machine == "aarch64"}
 # The code of the highest level is that of the others, but for the products: those in 8 bits, and in bfloat16.
 _HIGHEST = "neon_i8mm"
@@ -63,16 +65,11 @@ for _module in (test_int8, test_library, test_multiply, test_program, test_rows)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests of products, and those of this file, run at each level; the others at the highest one. All are slow
-    except those of this file, with the self-check, at the highest level."""
+    """Tests of products, and those of this file, run at each level; the others at the highest one."""
     if "linked" in metafunc.fixturenames:
         module = metafunc.function.__module__
         levels = _LEVELS if module in (test_int8.__name__, test_multiply.__name__, __name__) else (_HIGHEST,)
-        values = [
-            pytest.param(level, marks=() if (level, module) == (_HIGHEST, __name__) else pytest.mark.slow)
-            for level in levels
-        ]
-        metafunc.parametrize("linked", values, indirect=True, scope="module")
+        metafunc.parametrize("linked", levels, indirect=True, scope="module")
 
 
 def test_the_library_has_every_function(linked: Path) -> None:

@@ -128,6 +128,7 @@ print(load_library().name)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     platform.system() != "Linux" or platform.machine() != "x86_64", reason="Linux on x86-64 grants the registers of AMX"
 )

@@ -52,6 +52,7 @@ def makers(bert_directory: Path, roberta_directory: Path, t5_directory: Path) ->
     }
 
 
+@pytest.mark.slow
 @given(
     family=st.sampled_from(("bert", "roberta", "t5", "t5 in NFKC", "t5 of a slow one")),
     text=TEXTS,
