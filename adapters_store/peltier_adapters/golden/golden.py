@@ -9,13 +9,16 @@ From the first adapted sub-layer on, a twin has slightly different values, which
 backbone. So the outputs of twins scatter as much as rounding makes them. This is Monte Carlo arithmetic (Parker, UCLA
 CSD-970002, 1997) with perturbed weights of the adapter.
 
-In these precisions a wrong tensor often moves the outputs less than rounding does. `identity.py` finds it, so an
-artifact that it can judge needs no twins: its golden examples only show how far the precision moves the outputs.
+In these precisions a wrong tensor often moves the outputs less than rounding does. `identity.py` finds it, so the
+golden examples of an artifact that it can judge only show how far the precision moves the outputs. Twins are run only
+if it moves one far, and each example has a tolerance of its own.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import le
 
 import torch
 from peltier_backbone.backbone import Backbone
@@ -44,6 +47,8 @@ _NUM_TWINS = 4
 _MAX_FLOAT32_DIFFERENCE = 1e-4
 # With a larger difference a wrong adapter could be as near as the right one: five of the eight bits are lost.
 _MAX_DIFFERENCE = 2.0**-3
+# Weights that are proved right may differ more, if their twins show that it is rounding or a server has accepted them.
+_MAX_PROVED_DIFFERENCE = 2.0**-2
 # Rounding alone makes this difference, because the golden row and the bare row run in different groups of the batch.
 _ROUNDING = 1e-6
 
@@ -117,7 +122,7 @@ def judge_golden(
     `num_twins` twins; they are needed only if the check fails without them."""
     *found, bare = [vectors.recorded(manifest.task, output.logits) for output in outputs]
     reasons = _not_finite(found) or _wrong_terms(backbone, manifest)
-    reasons = reasons or _differences(backbone, manifest, found, _tolerance(backbone, manifest, found, twins))
+    reasons = reasons or _differences(backbone, manifest, found, _tolerances(backbone, manifest, found, twins))
     has_only_head = all(part.kind == "head" for part in manifest.parts)  # the row without the adapter has it too
     if not reasons and not has_only_head and _is_same(manifest.task, found[_shortest(manifest)], bare):
         reasons.append("the adapter has no effect: a golden output is the same without it")
@@ -146,8 +151,8 @@ def judge_stored(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOu
     """Like `judge_golden`, for an artifact that a server has accepted, maybe in another precision. Its weights are
     known to be right, so the check only measures how far this precision moves the outputs, without twins."""
     found = [vectors.recorded(manifest.task, output.logits) for output in outputs[:-1]]
-    allowed = _MAX_DIFFERENCE if backbone.precision in _TOLERANCES else _MAX_FLOAT32_DIFFERENCE
-    return _not_finite(found) or _differences(backbone, manifest, found, allowed)
+    allowed = _largest_difference(manifest) if is_rounded(backbone) else _MAX_FLOAT32_DIFFERENCE
+    return _not_finite(found) or _differences(backbone, manifest, found, [allowed] * len(found))
 
 
 def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
@@ -158,10 +163,8 @@ def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
     reasons = judge_golden(backbone, artifact.manifest, outputs)
     if not reasons:
         return []
-    twins = [
-        _run(backbone, create_twin(backbone, artifact, number))
-        for number in range(num_twins(backbone, artifact.manifest))
-    ]
+    count = num_twins(backbone, artifact.manifest, outputs)
+    twins = [_run(backbone, create_twin(backbone, artifact, number)) for number in range(count)]
     return judge_golden(backbone, artifact.manifest, outputs, twins)
 
 
@@ -174,43 +177,66 @@ def _not_finite(found: Sequence[Tensor]) -> list[str]:
     return [f"golden example {number}: this server's output is not finite" for number in bad]
 
 
-def _tolerance(
+def _tolerances(
     backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], twins: Sequence[Sequence[RowOutput]]
-) -> float:
+) -> list[float]:
+    """How far the output of each golden example may be from the recorded one."""
     allowed = _TOLERANCES.get(backbone.precision)
     if allowed is None:
-        return _MAX_FLOAT32_DIFFERENCE
-    if manifest.substitute_output is not None:
-        return _MAX_DIFFERENCE  # its `SubstituteProof` shows that the weights are right, as for `judge_stored`
+        return [_MAX_FLOAT32_DIFFERENCE] * len(found)
     moved = [
-        distance(manifest.task, vectors.recorded(manifest.task, twin.logits), logits)
-        for outputs in twins
-        for twin, logits in zip(outputs[:-1], found, strict=True)
+        [distance(manifest.task, vectors.recorded(manifest.task, twin[number].logits), logits) for twin in twins]
+        for number, logits in enumerate(found)
     ]
-    # In this order, `max` returns the least if the scatter is NaN.
-    return min(max(allowed.least, allowed.scatter_factor * _rms(moved)), _MAX_DIFFERENCE)
+    most = _largest_difference(manifest)
+    if manifest.substitute_output is not None:  # its `SubstituteProof` shows that the weights are right
+        return [min(max(_MAX_DIFFERENCE, allowed.scatter_factor * _scatter(own)), most) for own in moved]
+    joint = allowed.scatter_factor * _scatter(list(chain.from_iterable(moved)))
+    return [min(max(allowed.least, joint), most)] * len(found)
 
 
-def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], tolerance: float) -> list[str]:
-    task, golden = manifest.task, manifest.golden
-    recorded = [torch.tensor(example.output) for example in golden]
+def _scatter(moved: Sequence[float]) -> float:
+    """The root mean square; 0 if it is not finite, because such twins show nothing."""
+    scatter = _rms(moved)
+    return scatter if math.isfinite(scatter) else 0.0
+
+
+def _largest_difference(manifest: Manifest) -> float:
+    """Of outputs that are rounded, whatever their twins do."""
+    return _MAX_DIFFERENCE if manifest.substitute_output is None else _MAX_PROVED_DIFFERENCE
+
+
+def _differences(
+    backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], tolerances: Sequence[float]
+) -> list[str]:
+    recorded = [torch.tensor(example.output) for example in manifest.golden]
     if reasons := _other_sizes([own.numel() for own in found], [own.numel() for own in recorded]):
         return reasons
-    recorded = [one.view_as(logits) for one, logits in zip(recorded, found, strict=True)]
-    off = [distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
-    # The scatter is that of all examples together, so it is compared with the difference of all together.
-    is_exact = backbone.precision not in _TOLERANCES
-    joint = off if is_exact else [_rms(off)]
-    if not all(distance <= tolerance for distance in joint):  # a recorded value beyond float32 gives NaN
-        where = "" if is_exact else f" in {backbone.precision}"
+    off = _distances(manifest, found)
+    if not all(map(le, _compared(backbone, manifest, off), tolerances)):  # a recorded value beyond float32 gives NaN
+        where = f" in {backbone.precision}" if is_rounded(backbone) else ""
         return [
             f"golden example {number}: scores differ by {distance:.2g} from the recorded ones; "
             f"{tolerance:g} is allowed{where}"
-            for number, distance in enumerate(off)
+            for number, (distance, tolerance) in enumerate(zip(off, tolerances, strict=True))
             if not distance <= tolerance
         ]
-    pairs = zip(found, recorded, strict=True)
-    return [reason for number, pair in enumerate(pairs) for reason in _another_label(task, number, *pair, tolerance)]
+    judged = zip(found, recorded, tolerances, strict=True)
+    return [reason for number, one in enumerate(judged) for reason in _another_label(manifest.task, number, *one)]
+
+
+def _distances(manifest: Manifest, found: Sequence[Tensor]) -> list[float]:
+    """How far each output is from the recorded one, which has as many values."""
+    recorded = (torch.tensor(one.output).view_as(own) for one, own in zip(manifest.golden, found, strict=True))
+    return [distance(manifest.task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
+
+
+def _compared(backbone: Backbone, manifest: Manifest, off: Sequence[float]) -> Sequence[float]:
+    """The differences that are compared with the tolerances. Of rounded outputs without a proof the scatter is that of
+    all examples together, and so is the difference."""
+    if is_rounded(backbone) and manifest.substitute_output is None:
+        return [_rms(off)] * len(off)
+    return off
 
 
 def _other_sizes(found: Sequence[int], recorded: Sequence[int]) -> list[str]:
@@ -265,10 +291,15 @@ def is_rounded(backbone: Backbone) -> bool:
     return backbone.precision in _TOLERANCES
 
 
-def num_twins(backbone: Backbone, manifest: Manifest) -> int:
-    """The number of twins to run: none in float32, where rounding errors are negligible, nor for an artifact with an
-    output on the substitute, which proves its weights."""
-    return _NUM_TWINS if is_rounded(backbone) and manifest.substitute_output is None else 0
+def num_twins(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput]) -> int:
+    """How many twins to run for outputs that `judge_golden` refuses without them: none if twins could not change that,
+    as in float32, where rounding errors are negligible."""
+    found = [vectors.recorded(manifest.task, output.logits) for output in outputs[:-1]]
+    have_same_sizes = all(own.numel() == len(one.output) for own, one in zip(found, manifest.golden, strict=True))
+    if not is_rounded(backbone) or not have_same_sizes:
+        return 0
+    most, compared = _largest_difference(manifest), _compared(backbone, manifest, _distances(manifest, found))
+    return _NUM_TWINS if all(difference <= most for difference in compared) else 0
 
 
 def create_twin(backbone: Backbone, artifact: Artifact, number: int) -> Artifact:
