@@ -61,7 +61,7 @@ class Camera:
         context.add_init_script(f"sessionStorage.setItem('peltier.key', '{KEY}')")
         context.add_init_script("localStorage.setItem('peltier.tour', 'shown')")
         page: Page = context.new_page()
-        page.goto(f"{self.site.url}/console/#{scene.path}")
+        page.goto(f"{self.site.url}/console/#{scene.path.format(training=self.site.training)}")
         page.locator("h1").wait_for()
         page.get_by_role("status").filter(has_text="…").first.wait_for(state="detached")
         scene.prepare(page, self.site)

@@ -5,9 +5,10 @@ import itertools
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
@@ -18,16 +19,20 @@ from benchmarks.common.serving import serving
 ROOT = Path(__file__).parents[2]
 EXAMPLES, DATA = ROOT / "examples" / "adapters", ROOT / "examples" / "data"
 _NAMES = ("banking77", "clinc150", *(f"{task}-{team}" for team in "abcde" for task in ("banking77", "clinc150")))
+# The adapter with a guarded rollout.
+WITH_ROLLOUT = "banking77-a"
 KEY = "plt_of_the_operator_of_this_server"
 
 
 @dataclass(frozen=True)
 class Site:
-    """The address of the server, a client with the operator's key, and an adapter that was trained with its report."""
+    """The address of the server, a client with the operator's key, an adapter that was trained with its report, and the
+    id of a training that the server has run."""
 
     url: str
     client: httpx2.Client
     trained: Path
+    training: str = ""
 
     def ask(self, inputs: Sequence[str]) -> None:
         """Sends each text to three tasks."""
@@ -40,12 +45,16 @@ def site(scratch: Path) -> Iterator[Site]:
     """A ready server while the block runs."""
     trained = _train(scratch)
     environment = {"PELTIER_ADMIN_KEY": KEY}
-    with serving(store=scratch / "store", environment=environment) as server, httpx2.Client(timeout=60) as client:
+    with (
+        serving("--worker", store=scratch / "store", environment=environment) as server,
+        httpx2.Client(timeout=60) as client,
+    ):
         client.base_url, client.headers["authorization"] = httpx2.URL(server.url), f"Bearer {KEY}"
         opened = Site(server.url, client, trained)
         _publish(opened)
         _ask(opened)
-        yield opened
+        _begin_rollout(client)
+        yield replace(opened, training=_train_on_server(client))
 
 
 def texts(data: str, count: int) -> list[str]:
@@ -114,3 +123,28 @@ def _ask(opened: Site) -> None:
     opened.ask(texts("banking77", 100))
     for task in ("banking78", "clinc"):
         opened.client.post(f"/v1/tasks/{task}/predict", json={"inputs": "where is my card"})
+
+
+def _begin_rollout(client: httpx2.Client) -> None:
+    """A candidate in the shadow of a version, and the right labels of some requests."""
+    alias = f"/v1/adapters/{WITH_ROLLOUT}/aliases/production"
+    _upload(client, EXAMPLES / "banking77-adamix.safetensors", WITH_ROLLOUT)
+    client.put(alias, json={"version": 1}).raise_for_status()
+    client.put(alias, json={"candidate": 2, "guard": {"shadow": True}}).raise_for_status()
+    for row in _rows("banking77", 3000)[::25]:
+        answer = client.post(f"/v1/tasks/{WITH_ROLLOUT}/predict", json={"inputs": row["text"]}).raise_for_status()
+        feedback = {"request_id": answer.headers["x-request-id"], "row": 0, "label": row["label_text"]}
+        client.post("/v1/feedback", json=feedback).raise_for_status()
+
+
+def _train_on_server(client: httpx2.Client) -> str:
+    """Trains an adapter on rows of a few intents, after another training that is paused."""
+    rows = [{"text": row["text"], "label": row["label_text"]} for row in _rows("banking77", 400)]
+    asked = {"task": "card-questions", "preset": "compacter", "seed": 1, "examples": rows, "budget": {"steps": 240}}
+    waiting = client.post("/v1/trainings", json={**asked, "task": "transfers", "preset": "lora"}).raise_for_status()
+    client.post(f"/v1/trainings/{waiting.json()['id']}/pause").raise_for_status()
+    training: str = client.post("/v1/trainings", json=asked).raise_for_status().json()["id"]
+    while (found := client.get(f"/v1/trainings/{training}").raise_for_status().json())["finished_at"] is None:
+        time.sleep(1)
+    assert found["status"] == "succeeded", found
+    return training

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Page
 
-from docs.pictures.content import EXAMPLES, Site, broken, labelled, texts
+from docs.pictures.content import EXAMPLES, WITH_ROLLOUT, Site, broken, labelled, texts
 
 Prepare = Callable[[Page, Site], object]
 _TEXT = "i want to move 50 dollars from my savings to my checking account"
@@ -16,7 +16,8 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Scene:
-    """A page of the console, and what is done on it before the picture is taken."""
+    """A page of the console, and what is done on it before the picture is taken. `{training}` in its path is the id of
+    the site's training."""
 
     name: str
     path: str
@@ -83,9 +84,22 @@ def _palette(page: Page, site: Site) -> None:
     page.get_by_role("option").first.wait_for()
 
 
+def _rollout(page: Page, site: Site) -> None:
+    evidence = page.get_by_role("table", name="Evidence")
+    evidence.wait_for()
+    evidence.scroll_into_view_if_needed()
+
+
+def _training(page: Page, site: Site) -> None:
+    page.locator("canvas").first.wait_for()
+
+
 SCENES = (
     Scene("adapters", "/adapters"),
     Scene("adapter", "/adapters/banking77"),
+    Scene("rollout", f"/adapters/{WITH_ROLLOUT}", _rollout),
+    Scene("trainings", "/trainings"),
+    Scene("training", "/trainings/{training}", _training),
     Scene("palette", "/adapters", _palette),
     Scene("playground", "/playground?task=intents", _predict),
     Scene("several", "/playground?mode=several&tasks=banking77,clinc150,intents", _several),

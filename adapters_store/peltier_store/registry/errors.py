@@ -15,6 +15,7 @@ RegistryError           the database itself failed, or cannot be used
   x RegistryGone        the database is missing, replaced, older than before, or damaged
   x RegistryFull        the database's disk is full
   x QuotaReached        the tenant would own more than it may
+    - TrainingTooLarge  one training has more examples than any of the tenant's may have
   x LeaseLost           another process has taken the training or the batch
   x BlobBusy            a collector is deleting the bytes, or may have deleted them: store them again
 """
@@ -80,6 +81,10 @@ class RegistryFull(RegistryError):
 
 class QuotaReached(RegistryError):
     """The tenant would own or pin more than its quotas allow."""
+
+
+class TrainingTooLarge(QuotaReached):
+    """A training has more examples than the tenant's quota allows, whatever else the tenant has."""
 
 
 class BlobBusy(RegistryError):

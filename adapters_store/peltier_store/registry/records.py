@@ -208,13 +208,16 @@ class AuditFilter:
 
 
 @dataclass(frozen=True)
-class StorageUsage:
+class QuotaUsage:
     """What counts for a tenant's quotas in the registry: adapters with a live version, those that are pinned, and bytes
-    of versions that are not purged and of their reports, of files, and of what trainings keep."""
+    of versions that are not purged and of their reports, of files, and of what trainings keep; trainings that have not
+    ended, and the minutes of workers in the last 24 hours, in whole hours."""
 
     num_adapters: int
     num_pinned: int
     stored_bytes: int
+    num_trainings: int
+    training_minutes: float
 
 
 @dataclass(frozen=True)

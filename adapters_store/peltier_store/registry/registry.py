@@ -35,9 +35,9 @@ from peltier_store.registry.records import (
     Key,
     Pin,
     Quotas,
+    QuotaUsage,
     RegistrySnapshot,
     Reservation,
-    StorageUsage,
     TenantRecord,
     VersionRecord,
 )
@@ -187,9 +187,9 @@ class Registry:
         draft = VersionRecord(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
         await self._read(versions.require_room, draft)
 
-    async def usage(self, tenant: str) -> StorageUsage:
-        """What the tenant has stored. Raises TenantUnknown."""
-        return await self._read(tenants.read_usage, tenant)
+    async def usage(self, tenant: str) -> QuotaUsage:
+        """What counts for the tenant's quotas. Raises TenantUnknown."""
+        return await self._read(tenants.read_usage, tenant, datetime.now(UTC))
 
     async def names(self, tenant: str) -> set[str]:
         """Every name that ever had a version in the tenant, even if all of them are deleted and purged."""
@@ -238,8 +238,8 @@ class Registry:
         return await self._write(actor, versions.undelete, tenant, name, number)
 
     async def purge(self, before: datetime, *, actor: str) -> set[str]:
-        """Removes every version deleted before then, examples whose training was never created, and what no longer
-        counts of deleted trainings; returns the digests of the versions that nothing else needs."""
+        """Removes every version deleted before then, examples whose training was never created, and times of
+        trainings that no longer count; returns the digests of the versions that nothing else needs."""
 
         def work(writing: WriteTransaction) -> set[str]:
             forget_abandoned(writing)

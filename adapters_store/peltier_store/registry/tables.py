@@ -249,18 +249,15 @@ class TrainingRow(Base):
 Index("ix_trainings_tenant_created_at", TrainingRow.tenant, TrainingRow.created_at)
 
 
-class DeletedTrainingRow(Base):
-    """What workers spent on a deleted training. It counts for the tenant's minutes of a day, then it is purged."""
+class TrainingTimeRow(Base):
+    """What workers spent on the trainings of a tenant in one hour. It counts for the tenant's minutes of a day, then it
+    is purged."""
 
-    __tablename__ = "deleted_trainings"
+    __tablename__ = "training_time"
 
-    id: Mapped[str] = mapped_column(Text, primary_key=True)
-    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
-    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name), primary_key=True)
+    hour: Mapped[datetime] = mapped_column(UtcDateTime, primary_key=True)
     seconds: Mapped[float]
-
-
-Index("ix_deleted_trainings_tenant_started_at", DeletedTrainingRow.tenant, DeletedTrainingRow.started_at)
 
 
 class BatchRow(Base):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, fields
+from datetime import datetime
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
@@ -14,7 +15,7 @@ from peltier_store.registry.records import (
     SCOPES,
     Key,
     Quotas,
-    StorageUsage,
+    QuotaUsage,
     TenantRecord,
     check_name,
     check_text,
@@ -30,6 +31,7 @@ from peltier_store.registry.tables import (
     TrainingRow,
     VersionRow,
 )
+from peltier_store.registry.training_state import count_unfinished, find_minutes
 from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
@@ -130,10 +132,14 @@ def require_room_for_bytes(connection: Connection, quotas: Quotas, tenant: str, 
         )
 
 
-def read_usage(connection: Connection, tenant: str) -> StorageUsage:
+def read_usage(connection: Connection, tenant: str, now: datetime) -> QuotaUsage:
     require_quotas(connection, tenant)
-    return StorageUsage(
-        len(_live_names(connection, tenant)), count_pins(connection, tenant), _stored_bytes(connection, tenant)
+    return QuotaUsage(
+        num_adapters=len(_live_names(connection, tenant)),
+        num_pinned=count_pins(connection, tenant),
+        stored_bytes=_stored_bytes(connection, tenant),
+        num_trainings=count_unfinished(connection, tenant),
+        training_minutes=find_minutes(connection, tenant, now),
     )
 
 

@@ -15,15 +15,17 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import InvalidRecord, LeaseLost
 from peltier_store.registry.records import NewEvent, Reservation, StoredTraining
-from peltier_store.registry.tables import TrainingRow
+from peltier_store.registry.tables import TenantRow, TrainingRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.training_owner import end, grant
 from peltier_store.registry.training_state import (
     change,
     find,
+    find_minutes,
     minutes_of_a_day,
     record,
     select_trainings,
+    spend,
     training_of,
 )
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
@@ -80,6 +82,7 @@ def claim(claiming: QueueTransaction, worker: str) -> StoredTraining | None:
                 training,
                 f"The worker {worker} has begun the training.",
                 state="running",
+                reason=None,
                 holder=worker,
                 lease_expires_at=claiming.at + LEASE,
                 started_at=training.started_at or claiming.at,
@@ -110,16 +113,20 @@ def take_back(writing: WriteTransaction) -> None:
 
 
 def _tenants_in_turn(connection: Connection, now: datetime) -> list[str]:
-    waiting = connection.execute(select(TrainingRow.tenant).where(TrainingRow.state == "queued").distinct()).scalars()
+    """Tenants with queued trainings and minutes of the day for them."""
+    spent = minutes_of_a_day(now)
+    minutes, limit = func.coalesce(spent.c.minutes, 0.0), TenantRow.max_training_minutes_per_day
+    queued = select(TrainingRow.tenant, minutes).join(TenantRow, TenantRow.name == TrainingRow.tenant)
+    queued = queued.outerjoin(spent, spent.c.tenant == TrainingRow.tenant).where(TrainingRow.state == "queued")
+    waiting = connection.execute(queued.where(limit.is_(None) | (minutes < limit)).distinct())
     held = select(TrainingRow.tenant, func.count()).where(TrainingRow.state.in_(_WITH_WORKERS))
     running = {tenant: count for tenant, count in connection.execute(held.group_by(TrainingRow.tenant))}  # noqa: C416
-    keys = {}
-    for tenant in waiting:
-        minutes = minutes_of_a_day(connection, tenant, now)
-        limit = require_quotas(connection, tenant).max_training_minutes_per_day
-        if limit is None or minutes < limit:
-            keys[tenant] = running.get(tenant, 0), minutes, tenant
-    return sorted(keys, key=keys.__getitem__)
+    return [tenant for *_, tenant in sorted((running.get(tenant, 0), trained, tenant) for tenant, trained in waiting)]
+
+
+def _has_minutes(connection: Connection, tenant: str, now: datetime) -> bool:
+    limit = require_quotas(connection, tenant).max_training_minutes_per_day
+    return limit is None or find_minutes(connection, tenant, now) < limit
 
 
 class WorkerReport(TypedDict, total=False):
@@ -136,8 +143,8 @@ class WorkerReport(TypedDict, total=False):
 
 
 class WorkerResult(TypedDict, total=False):
-    """How a worker's hold ends: `state` is `paused`, `cancelled`, `failed` with its `reason`, or `publishing` with a
-    stored `artifact`. `seconds` is the time since the last call."""
+    """How a worker's hold ends: `state` is `paused`, `cancelled`, `queued` because the tenant's minutes are used up,
+    `failed` with its `reason`, or `publishing` with a stored `artifact`. `seconds` is the time since the last call."""
 
     state: Required[str]
     reason: str | None
@@ -149,9 +156,10 @@ class WorkerResult(TypedDict, total=False):
 
 
 def renew(writing: WriteTransaction, training_id: str, holder: str, given: WorkerReport) -> str | None:
-    """Extends the lease and stores what the worker reports; returns the wish of the training's owner."""
+    """Extends the lease and stores what the worker reports; returns the wish of the training's owner, or `wait` if the
+    minutes of its tenant's day are used up before its final evaluation."""
     training = _held(writing, training_id, holder)
-    state, seconds = given.get("state"), training.seconds + given.get("seconds", 0.0)
+    state, seconds = given.get("state"), spend(writing, training, given.get("seconds", 0.0))
     if state not in (None, *_WITH_WORKERS):
         raise InvalidRecord(f"the state {state!r} is not one of a training that a worker has")
     values: dict[str, Any] = {"lease_expires_at": writing.at + LEASE, "seconds": seconds}
@@ -166,20 +174,24 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
     if state not in (None, training.state):
         values["state"] = state
         message = f"The training is {state}."
-    change(writing, training, message, **values)
+    changed = change(writing, training, message, **values)
     record(writing, training_id, given.get("events", ()))
-    return training.wish
+    has_to_wait = changed.state == "running" and not _has_minutes(writing.connection, training.tenant, writing.at)
+    return training.wish or ("wait" if has_to_wait else None)
 
 
 def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:
     """Ends a worker's hold. A training that its owner has cancelled meanwhile ends as cancelled, whatever its state."""
     training = _held(writing, training_id, holder)
-    training = change(writing, training, seconds=training.seconds + given.get("seconds", 0.0))
+    training = change(writing, training, seconds=spend(writing, training, given.get("seconds", 0.0)))
     match "cancelled" if training.wish == "cancel" else given["state"]:
         case "paused":
             grant(writing, training, "pause")
         case "cancelled":
             grant(writing, training, "cancel")
+        case "queued":
+            reason = f"the training minutes of tenant {training.tenant!r} for 24 hours are used up"
+            _queue_again(writing, training, f"The training is queued again: {reason}.", reason)
         case "failed":
             end(writing, training, "failed", given.get("reason"))
         case "publishing" if (artifact := given.get("artifact")) is not None:
@@ -208,12 +220,17 @@ def _require_room(connection: Connection, training: StoredTraining, size_bytes: 
 def release(writing: WriteTransaction, training_id: str, holder: str, seconds: float = 0.0) -> None:
     """Queues the training again, because its worker stops. This does not count as an attempt."""
     training = _held(writing, training_id, holder)
-    training = change(writing, training, seconds=training.seconds + seconds, attempts=max(training.attempts - 1, 0))
+    training = change(writing, training, seconds=spend(writing, training, seconds))
+    _queue_again(writing, training, f"The worker {holder} stops; the training is queued again.", None)
+
+
+def _queue_again(writing: WriteTransaction, training: StoredTraining, message: str, reason: str | None) -> None:
+    """Queues a training whose attempt does not count, unless its owner has a wish."""
+    training = change(writing, training, attempts=max(training.attempts - 1, 0))
     if training.wish is not None:
         grant(writing, training, training.wish)
-        return
-    message = f"The worker {holder} stops; the training is queued again."
-    change(writing, training, message, state="queued", **_NO_HOLDER)
+    else:
+        change(writing, training, message, state="queued", reason=reason, **_NO_HOLDER)
 
 
 def claim_publishing(claiming: QueueTransaction, replica: str) -> StoredTraining | None:

@@ -4,9 +4,15 @@ import secrets
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, delete, insert, or_, select, update
 
-from peltier_store.registry.errors import InvalidRecord, QuotaReached, RegistryConflict, TrainingUnknown
+from peltier_store.registry.errors import (
+    InvalidRecord,
+    QuotaReached,
+    RegistryConflict,
+    TrainingTooLarge,
+    TrainingUnknown,
+)
 from peltier_store.registry.files import find_file, forget_file
 from peltier_store.registry.records import (
     FINAL_STATES,
@@ -18,12 +24,13 @@ from peltier_store.registry.records import (
     TrainingDraft,
     check_name,
 )
-from peltier_store.registry.tables import DeletedTrainingRow, FileRow, TrainingEventRow, TrainingRow
+from peltier_store.registry.tables import FileRow, TrainingEventRow, TrainingRow
 from peltier_store.registry.tenants import require_quotas
 from peltier_store.registry.training_state import (
     change,
+    count_unfinished,
     find,
-    minutes_of_a_day,
+    find_minutes,
     record,
     select_trainings,
     training_of,
@@ -36,12 +43,12 @@ _WAITING = ("queued", "paused")
 def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> StoredTraining:
     """Puts a training into the queue."""
     check_name("task", draft.task)
-    ids = [one for one in (draft.train_file_id, draft.validation_file_id) if one is not None]
-    files = [find_file(writing.connection, tenant, one) for one in ids]
+    files = _files_of(writing.connection, tenant, draft)
     _require_room(writing, tenant, files)
     _check_owners(writing.connection, files, owns_files=draft.owns_files)
     if draft.owns_files:
-        writing.connection.execute(update(FileRow).where(FileRow.id.in_(ids)).values(is_inline=True))
+        own = FileRow.id.in_([file.id for file in files])
+        writing.connection.execute(update(FileRow).where(own).values(is_inline=True))
     training = StoredTraining(
         id=f"trn_{secrets.token_hex(12)}",
         tenant=tenant,
@@ -61,6 +68,11 @@ def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Stor
     return training
 
 
+def _files_of(connection: Connection, tenant: str, training: TrainingDraft | StoredTraining) -> list[StoredFile]:
+    ids = [one for one in (training.train_file_id, training.validation_file_id) if one is not None]
+    return [find_file(connection, tenant, one) for one in ids]
+
+
 def _check_owners(connection: Connection, files: Collection[StoredFile], *, owns_files: bool) -> None:
     """Raises a `RegistryConflict` if another training has a file that it owns, or that the new one is to own."""
     for file in files:
@@ -73,18 +85,17 @@ def _check_owners(connection: Connection, files: Collection[StoredFile], *, owns
 def _require_room(writing: WriteTransaction, tenant: str, files: Collection[StoredFile]) -> None:
     """Raises QuotaReached if a training of these files may not be queued."""
     _require_place(writing.connection, tenant)
-    quotas, rows = require_quotas(writing.connection, tenant), sum(file.num_rows for file in files)
-    if quotas.max_training_rows is not None and rows > quotas.max_training_rows:
-        raise QuotaReached(
-            f"the training has {rows} examples, and a training of tenant {tenant!r} may have {quotas.max_training_rows}"
+    limit, rows = require_quotas(writing.connection, tenant).max_training_rows, sum(file.num_rows for file in files)
+    if limit is not None and rows > limit:
+        raise TrainingTooLarge(
+            f"the training has {rows} examples, and a training of tenant {tenant!r} may have {limit}"
         )
     _require_minutes(writing, tenant)
 
 
 def _require_place(connection: Connection, tenant: str) -> None:
     quotas = require_quotas(connection, tenant)
-    counted = select(func.count()).where(TrainingRow.tenant == tenant, TrainingRow.state.not_in(FINAL_STATES))
-    count = connection.execute(counted).scalar_one()
+    count = count_unfinished(connection, tenant)
     if quotas.max_trainings is not None and count >= quotas.max_trainings:
         raise QuotaReached(
             f"tenant {tenant!r} has {count} trainings that have not ended and may have {quotas.max_trainings}; wait "
@@ -94,7 +105,7 @@ def _require_place(connection: Connection, tenant: str) -> None:
 
 def _require_minutes(writing: WriteTransaction, tenant: str) -> None:
     limit = require_quotas(writing.connection, tenant).max_training_minutes_per_day
-    minutes = minutes_of_a_day(writing.connection, tenant, writing.at)
+    minutes = find_minutes(writing.connection, tenant, writing.at)
     if limit is not None and minutes >= limit:
         raise QuotaReached(
             f"tenant {tenant!r} has trained {minutes:.1f} minutes in the last 24 hours and may train {limit:g}"
@@ -163,10 +174,10 @@ def resume(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTr
         )
     if training.state == "failed" and training.train_file_id is None and training.artifact_digest is None:
         raise RegistryConflict(f"the training {training_id!r} cannot resume: its examples are deleted")
-    if training.state == "failed":
+    if training.state == "failed" and training.artifact_digest is None:
+        _require_room(writing, tenant, _files_of(writing.connection, tenant, training))
+    elif training.state == "failed":
         _require_place(writing.connection, tenant)
-        if training.artifact_digest is None:
-            _require_minutes(writing, tenant)
     state = "queued" if training.artifact_digest is None else "publishing"
     message = f"The training is {state} again."
     changed = change(
@@ -232,7 +243,7 @@ _PAST = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "is 
 
 def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
     """Deletes an ended training with its log, its checkpoint and the examples that were sent with it. The time that
-    workers spent on it still counts."""
+    workers spent on it still counts for the quota."""
     training = find_own(writing.connection, tenant, training_id, lock=True)
     if training.state not in FINAL_STATES:
         raise RegistryConflict(f"the training {training_id!r} is {training.state}; cancel it before you delete it")
@@ -240,9 +251,6 @@ def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
     events = delete(TrainingEventRow).where(TrainingEventRow.training_id == training_id)
     writing.connection.execute(events)
     writing.connection.execute(delete(TrainingRow).where(TrainingRow.id == training_id))
-    if training.started_at is not None:
-        spent = {"tenant": tenant, "started_at": training.started_at, "seconds": training.seconds}
-        writing.connection.execute(insert(DeletedTrainingRow).values(id=training_id, **spent))
     writing.audit(tenant, "delete_training", training_id, task=training.task)
 
 

@@ -5,15 +5,16 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, Subquery, delete, func, insert, select, update
 
 from peltier_store.registry.records import FINAL_STATES, NewEvent, StoredTraining, check_text
-from peltier_store.registry.tables import DeletedTrainingRow, TrainingEventRow, TrainingRow
+from peltier_store.registry.tables import TrainingEventRow, TrainingRow, TrainingTimeRow
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
 # Older events of progress are removed, so that the log of a long training stays bounded.
 MAX_EVENTS = 2_000
-_DAY = timedelta(days=1)
+# An hour counts until all of its minutes are 24 hours old.
+_COUNTED = timedelta(hours=25)
 
 
 def select_trainings() -> Select[*tuple[object, ...]]:
@@ -64,21 +65,44 @@ def _shorten(connection: Connection, training_id: str) -> None:
         connection.execute(old)
 
 
-def minutes_of_a_day(connection: Connection, tenant: str, now: datetime) -> float:
-    """The minutes that workers have spent on trainings of the tenant that began in the last 24 hours, deleted ones
-    too."""
-    seconds = 0.0
-    for row in (TrainingRow, DeletedTrainingRow):
-        total = select(func.coalesce(func.sum(row.seconds), 0.0))
-        recent = total.where(row.tenant == tenant, row.started_at > now - _DAY)
-        seconds += float(connection.execute(recent).scalar_one())
-    return seconds / 60
+def spend(writing: WriteTransaction, training: StoredTraining, seconds: float) -> float:
+    """Counts the time of a worker for its tenant, and returns the seconds of the training so far."""
+    if not seconds:
+        return training.seconds
+    hour = writing.at.replace(minute=0, second=0, microsecond=0)
+    counted = update(TrainingTimeRow).where(TrainingTimeRow.tenant == training.tenant, TrainingTimeRow.hour == hour)
+    added = counted.values(seconds=TrainingTimeRow.seconds + seconds)
+    # Writers take turns, so nobody else inserts the row.
+    if writing.connection.execute(added).rowcount == 0:
+        first = {"tenant": training.tenant, "hour": hour, "seconds": seconds}
+        writing.connection.execute(insert(TrainingTimeRow).values(**first))
+    return training.seconds + seconds
+
+
+def minutes_of_a_day(now: datetime) -> Subquery:
+    """Selects `tenant` and the `minutes` that workers have spent on its trainings, deleted ones too, in the hours of
+    which a part is in the last 24 hours; no row for a tenant without any."""
+    row = TrainingTimeRow
+    minutes = select(row.tenant, (func.sum(row.seconds) / 60).label("minutes")).where(row.hour > now - _COUNTED)
+    return minutes.group_by(row.tenant).subquery()
+
+
+def find_minutes(connection: Connection, tenant: str, now: datetime) -> float:
+    """Those of one tenant."""
+    spent = minutes_of_a_day(now)
+    return float(connection.execute(select(spent.c.minutes).where(spent.c.tenant == tenant)).scalar() or 0.0)
 
 
 def forget_minutes(writing: WriteTransaction) -> None:
-    """Removes what was kept of deleted trainings that began more than 24 hours ago."""
-    old = DeletedTrainingRow.started_at <= writing.at - _DAY
-    writing.connection.execute(delete(DeletedTrainingRow).where(old))
+    """Removes the hours that no longer count."""
+    old = TrainingTimeRow.hour <= writing.at - _COUNTED
+    writing.connection.execute(delete(TrainingTimeRow).where(old))
+
+
+def count_unfinished(connection: Connection, tenant: str) -> int:
+    """How many trainings of the tenant have not ended."""
+    counted = select(func.count()).where(TrainingRow.tenant == tenant, TrainingRow.state.not_in(FINAL_STATES))
+    return connection.execute(counted).scalar_one()
 
 
 def count_states(connection: Connection) -> dict[str, int]:

@@ -53,7 +53,7 @@ class TrainingRegistry:
 
     async def resume(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
         """Queues a paused or failed training again, from its last checkpoint. Raises TrainingUnknown,
-        RegistryConflict, or QuotaReached if a failed one has no room among those that have not ended."""
+        RegistryConflict, or QuotaReached if a failed one has no room as a new one."""
         return await self._transactions.write(
             actor, lambda writing: training_owner.resume(writing, tenant, training_id)
         )
@@ -82,7 +82,8 @@ class TrainingRegistry:
         return await self._transactions.claim(lambda claiming: training_holder.claim(claiming, worker))
 
     async def renew(self, training_id: str, worker: str, **given: Unpack[WorkerReport]) -> str | None:
-        """Extends the lease and stores what is given; returns the owner's wish, `pause` or `cancel`.
+        """Extends the lease and stores what is given; returns the owner's wish, `pause` or `cancel`, or `wait` if the
+        tenant's minutes of the day are used up before the final evaluation.
 
         Raises LeaseLost, QuotaReached if the tenant has no room for the checkpoint, or BlobBusy if its reservation is
         gone; then nothing is stored.

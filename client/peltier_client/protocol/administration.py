@@ -74,7 +74,8 @@ class RateUsage(ResponseModel):
 
 class TenantUsage(ResponseModel):
     """What a tenant uses of its quotas now. A rate is null without a quota; rates and concurrent requests are those of
-    this replica, unless replicas count rates together. Deleted versions count as stored until they are purged."""
+    this replica, unless replicas count rates together. Deleted versions count as stored until they are purged.
+    `trainings` are those that have not ended, and `training_minutes` those that count for the quota of a day."""
 
     requests: RateUsage | None
     tokens: RateUsage | None
@@ -82,6 +83,8 @@ class TenantUsage(ResponseModel):
     stored_bytes: int
     adapters: int
     pinned_adapters: int
+    trainings: int
+    training_minutes: float
 
 
 class KeyRequest(RequestModel):

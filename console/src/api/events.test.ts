@@ -30,7 +30,7 @@ function followed(answers: (string | null | Error)[]) {
   return { end, events, asked, connections, pauses };
 }
 
-test("a broken stream goes on after its last event", async () => {
+test("a stream that ends goes on after its last event and counts as connected", async () => {
   const { end, events, asked, connections } = followed([
     'id: 1\nevent: state\ndata: {"a": 1}\n\n: nothing new\n\n',
     "id: 2\nevent: progress\ndata: {}\n\n",
@@ -42,20 +42,28 @@ test("a broken stream goes on after its last event", async () => {
     { id: "2", kind: "progress", data: "{}" },
   ]);
   expect(asked).toEqual(["", "1", "2"]);
-  expect(connections).toEqual([true, false, true, false]);
+  expect(connections).toEqual([true, true]);
+});
+
+test("streams without an event are a lost connection", async () => {
+  const { end, connections } = followed(["", "", null]);
+  await end;
+  expect(connections).toEqual([true, true, false]);
 });
 
 test("pauses grow while the server does not answer", async () => {
   const lost = new ApiError("The server does not answer.", 0, "no_answer");
-  const { end, pauses } = followed([lost, new ApiError("Full.", 503, "queue_full"), lost, null]);
+  const { end, pauses, connections } = followed([lost, new ApiError("Full.", 503, "queue_full"), lost, null]);
   await end;
   expect(pauses).toEqual([1000, 2000, 4000]);
+  expect(connections.every((isConnected) => !isConnected)).toBe(true);
 });
 
 test("an error in the stream connects again, a refusal does not", async () => {
   const refusal = new ApiError("There is no such training.", 404, "training_not_found");
   const broken = 'id: 7\nevent: state\ndata: {}\n\nevent: error\ndata: {"error": {"message": "no"}}\n\n';
-  const { end, asked } = followed([broken, refusal]);
+  const { end, asked, connections } = followed([broken, refusal]);
   await expect(end).rejects.toBe(refusal);
   expect(asked).toEqual(["", "7"]);
+  expect(connections).toEqual([true, false]);
 });

@@ -14,7 +14,7 @@ type Connect = (lastId: string, signal: AbortSignal) => Promise<ReadableStream<U
 
 interface Follower {
   onEvent: (event: ServerEvent) => void;
-  /** Whether the stream is connected. */
+  /** Whether the stream is connected. A stream that ends without an error may have nothing more to say. */
   onConnected: (isConnected: boolean) => void;
 }
 
@@ -56,9 +56,11 @@ export async function follow(
     } catch (error) {
       if (signal.aborted) return;
       if (isLasting(error)) throw error;
+      onConnected(false);
     }
     if (signal.aborted) return;
-    onConnected(false);
+    // Streams without an event follow each other.
+    if (wait > FIRST_PAUSE_MS) onConnected(false);
     await pause(wait);
     wait = Math.min(2 * wait, MAX_PAUSE_MS);
   }

@@ -4758,6 +4758,7 @@ export interface components {
          * TenantUsage
          * @description What a tenant uses of its quotas now. A rate is null without a quota; rates and concurrent requests are those of
          *     this replica, unless replicas count rates together. Deleted versions count as stored until they are purged.
+         *     `trainings` are those that have not ended, and `training_minutes` those that count for the quota of a day.
          */
         TenantUsage: {
             requests: components["schemas"]["RateUsage"] | null;
@@ -4770,6 +4771,10 @@ export interface components {
             adapters: number;
             /** Pinned Adapters */
             pinned_adapters: number;
+            /** Trainings */
+            trainings: number;
+            /** Training Minutes */
+            training_minutes: number;
         };
         /**
          * TensorMetadata

@@ -81,14 +81,16 @@ async def get_usage(tenant: str, request: Request, keyring: Keys, service: Accep
     """What a tenant uses of its quotas now. The rates are those of this replica, or of all if they count together."""
     keyring.tenant(tenant)
     enforcer: QuotaEnforcer = request.app.state.enforcer
-    stored, left = await service.store.registry.usage(tenant), await enforcer.left(tenant)
+    found, left = await service.store.registry.usage(tenant), await enforcer.left(tenant)
     return TenantUsage(
         requests=_usage(left.get("requests")),
         tokens=_usage(left.get("tokens")),
         concurrent_requests=enforcer.in_flight.get(tenant, 0),
-        stored_bytes=stored.stored_bytes,
-        adapters=stored.num_adapters,
-        pinned_adapters=stored.num_pinned,
+        stored_bytes=found.stored_bytes,
+        adapters=found.num_adapters,
+        pinned_adapters=found.num_pinned,
+        trainings=found.num_trainings,
+        training_minutes=found.training_minutes,
     )
 
 

@@ -12,7 +12,14 @@ from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import InvalidInput, PeltierError, QuotaExceeded, TooLarge
 from peltier_client.protocol import TrainingRequest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import QuotaReached, RegistryError, StoredFile, StoredTraining, TrainingDraft
+from peltier_store.registry import (
+    QuotaReached,
+    RegistryError,
+    StoredFile,
+    StoredTraining,
+    TrainingDraft,
+    TrainingTooLarge,
+)
 
 from peltier_server import retry_hints
 from peltier_server.auth.keyring import Caller
@@ -160,5 +167,7 @@ class TrainingIntake:
 def _quota_of_trainings() -> Iterator[None]:
     try:
         yield
+    except TrainingTooLarge as error:
+        raise TooLarge(str(error)) from None
     except QuotaReached as error:
         raise QuotaExceeded(str(error), retry_after=retry_hints.TRAINING_ENDED) from None

@@ -1,7 +1,7 @@
 """Keys, tenants and the audit log over HTTP."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,9 @@ from peltier_backbone.backbone import Backbone
 from peltier_client import cli
 from peltier_server.catalog.sync import _POLL_SECONDS
 
-from benchmarks.common.postgres_server import run_postgres
+from benchmarks.common.postgres_server import PostgresServer
 from tests.server.conftest import Listen, Running, Serve, read_again
+from tests.support.rate_windows import stand_still
 
 UNLIMITED = {
     "requests_per_second": None,
@@ -170,14 +171,13 @@ async def test_keys_survive_a_restart(serve: Serve) -> None:
         assert (await running.client.get("/info", headers=bearer(key))).status_code == 200
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def shared(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def shared(request: pytest.FixtureRequest) -> dict[str, str]:
     """Settings of replicas that share a registry."""
     if request.param == "sqlite":
-        yield {}
-        return
-    with run_postgres() as server:
-        yield {"registry": server.url(server.create_database()), "secret": "s" * 32}
+        return {}
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return {"registry": server.url(server.create_database()), "secret": "s" * 32}
 
 
 async def test_revocation_reaches_another_replica_with_its_next_read(serve: Serve, shared: dict[str, str]) -> None:
@@ -236,9 +236,10 @@ async def test_a_tenant_is_made_once(running: Running) -> None:
 
 
 async def test_usage_stands_beside_quotas(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is stored, and what was taken of a rate that has a quota."""
+    stand_still(monkeypatch)
     assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
 
     async def usage() -> dict[str, Any]:
@@ -249,7 +250,8 @@ async def test_usage_stands_beside_quotas(
 
     (adapter,) = (await running.client.get("/v1/adapters")).json()["adapters"]
     stored = {"adapters": 1, "pinned_adapters": 0, "stored_bytes": adapter["latest"]["size_bytes"]}
-    assert await usage() == {"requests": None, "tokens": None, "concurrent_requests": 0, **stored}
+    trained = {"trainings": 0, "training_minutes": 0.0}
+    assert await usage() == {"requests": None, "tokens": None, "concurrent_requests": 0, **stored, **trained}
     await running.limit(requests_per_second=0.1, tokens_per_second=10)
     assert (await usage())["requests"] == {"used": 0, "limit": 1, "seconds": 10}
     answer = await running.predict("demo", "good")

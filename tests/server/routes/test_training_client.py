@@ -157,7 +157,7 @@ async def test_trainings_need_their_scope(listening: Listening) -> None:
 
 async def _begun(worker: PlayedWorker, client: AsyncClient) -> registry.StoredTraining:
     """The next training, once it waits."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not [one async for one in client.trainings.list("queued")]:  # noqa: ASYNC110 - as callers do
             await asyncio.sleep(0.01)
     return await worker.begin()

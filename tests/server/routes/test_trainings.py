@@ -153,14 +153,14 @@ async def test_events_arrive_as_they_happen(house: House, worker: PlayedWorker, 
     """Earlier ones first, then each new one, until the training has ended; `Last-Event-ID` leaves out what was read."""
     made = await create(house)
     training = await worker.begin()
-    async with asyncio.timeout(20), watch(house.a, made["id"]) as events:
+    async with asyncio.timeout(60), watch(house.a, made["id"]) as events:
         assert [(await anext(events))["data"].get("state") for _ in range(2)] == ["queued", "running"]
         await worker.report(training, "One step is done.")
         seen = await anext(events)
         assert (seen["kind"], seen["message"], seen["data"]["step"]) == ("progress", "One step is done.", 1)
         await worker.report(training, "Two steps are done.", 2)
         assert (await anext(events))["data"]["step"] == 2
-    async with asyncio.timeout(20), watch(house.a, made["id"], seen["id"]) as events:
+    async with asyncio.timeout(60), watch(house.a, made["id"], seen["id"]) as events:
         await worker.leave(training, artifact)
         rest = [event async for event in events]
     assert [event["message"] for event in rest[:1]] == ["Two steps are done."]
@@ -195,7 +195,7 @@ async def test_streams_are_bounded_for_each_tenant(house: House, monkeypatch: py
 async def test_a_deleted_training_ends_its_stream_with_an_error(house: House) -> None:
     """The last event says why."""
     made = await create(house)
-    async with asyncio.timeout(20), watch(house.a, made["id"]) as events:
+    async with asyncio.timeout(60), watch(house.a, made["id"]) as events:
         await anext(events)
         await house.a.post(f"/v1/trainings/{made['id']}/cancel")
         await house.a.delete(f"/v1/trainings/{made['id']}")
@@ -286,6 +286,10 @@ async def test_a_resumed_training_needs_room_as_a_new_one(house: House, worker: 
         answer = await house.a.post(path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (429, "quota_exceeded")
         assert int(answer.headers["retry-after"]) == 60
+    await house.limit(max_training_rows=1)
+    for path in (f"/v1/trainings/{made['id']}/resume", f"/v1/fine_tuning/jobs/{made['id']}/resume"):
+        answer = await house.a.post(path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
 
 
 async def test_quotas_of_trainings(house: House) -> None:

@@ -83,7 +83,7 @@ class Workers:
         for process in self._running.values():
             process.send_signal(signal.SIGTERM)
         for process in self._running.values():
-            process.wait(30)
+            process.wait(120)
 
     def left(self) -> list[int]:
         """Processes of the sessions that have not ended."""

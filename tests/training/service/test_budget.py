@@ -69,6 +69,7 @@ def test_a_schedule_that_ends_in_time_stays(make_run: MakeRun):
     assert not control.should_training_stop
 
 
+@pytest.mark.slow
 def test_a_run_within_minutes_resumes_exactly(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """From a checkpoint in its decay: the log has its end, whatever the speed is then."""
     monkeypatch.setattr(load, "choose_linear", lambda *_: PlainLinear)  # the choice by time may differ from run to run

@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from peltier_store.registry import QuotaReached, Quotas
+from peltier_store.blobs.blobs import digest_of
+from peltier_store.registry import QuotaReached, Quotas, StoredTraining
 from peltier_training.service.hold import Hold, Pace, Place
 from peltier_training.service.messages import Saved
 
@@ -17,12 +18,10 @@ async def test_the_lease_is_renewed_until_a_stopped_training_has_ended(queue: Qu
     sent = await queue.add(jsonl(praise()), request())
     claimed = await queue.registry.trainings.claim("w1")
     assert claimed is not None
-    assert claimed.lease_expires_at is not None
-    first = claimed.lease_expires_at
     hold = Hold(Place(queue.registry, queue.blobs, "w1", Pace(renew_seconds=0.01)), claimed, tmp_path / "archive")
     ended = asyncio.Event()
     waiting = asyncio.create_task(hold.keep_until([asyncio.create_task(ended.wait())]))
-    await until(queue, sent, lambda found: found.lease_expires_at > first)
+    await renewed(queue, sent)
     assert not waiting.done()
     ended.set()
     await waiting
@@ -58,6 +57,47 @@ async def test_a_cancellation_while_the_artifact_is_stored_counts(
     await hold.deliver(b"artifact", "{}", {"accuracy": 1.0})
     assert (await queue.find(sent)).state == "cancelled"
     assert await queue.registry.trainings.claim_publishing("r1") is None
+
+
+async def test_minutes_that_are_used_up_end_the_hold(queue: Queue, tmp_path: Path):
+    """The training waits with its next checkpoint: what was computed is kept, and each claim brings it on."""
+    sent = await queue.add(jsonl(praise()), request())
+    hold = await minutes_used_up(queue, tmp_path / "archive")
+    (tmp_path / "archive").write_bytes(b"checkpoint")
+    hold.tell(Saved(step=4))
+    kept = asyncio.create_task(hold.keep())
+    for _ in range(2):  # the second renewal begins once the hold knows the answer to the first
+        await renewed(queue, sent)
+    assert not kept.done()
+    hold.tell(Saved(step=5))
+    await hold.stop(await kept)
+    found = await queue.find(sent)
+    assert (found.state, found.holder) == ("queued", None)
+    assert found.checkpoint_digest == digest_of(b"checkpoint")
+    assert await queue.registry.trainings.claim("w1") is None
+
+
+async def test_a_trained_adapter_is_published_though_the_minutes_are_used_up(queue: Queue, tmp_path: Path):
+    """The last step took them."""
+    sent = await queue.add(jsonl(praise()), request())
+    hold = await minutes_used_up(queue, tmp_path / "archive")
+    await hold.deliver(b"artifact", "{}", {"accuracy": 1.0})
+    assert (await queue.find(sent)).state == "publishing"
+
+
+async def renewed(queue: Queue, training: StoredTraining) -> None:
+    """Returns once the lease of a claimed training ends later than it does now."""
+    now = (await queue.find(training)).lease_expires_at
+    assert now is not None
+    await until(queue, training, lambda found: found.lease_expires_at > now)
+
+
+async def minutes_used_up(queue: Queue, archive: Path) -> Hold:
+    """The hold of a training whose tenant has no minutes left since it was claimed."""
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=1e-9), actor="a")
+    return Hold(Place(queue.registry, queue.blobs, "w1", Pace(renew_seconds=0.01)), claimed, archive)
 
 
 async def test_a_checkpoint_beyond_the_quota_ends_the_hold(queue: Queue, tmp_path: Path):

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +13,11 @@ from peltier_store.registry import Registry
 from peltier_training.service.messages import ARCHIVE, Delivered
 from peltier_training.service.request import Machine
 
-from benchmarks.common.postgres_server import PostgresServer, run_postgres
+from benchmarks.common.postgres_server import PostgresServer
 from tests.training.service.conftest import Desk, Queue
 from tests.training.service.killed_workers import ASKED, DATA, kill_workers
 
 NUM_KILLS = int(os.environ.get("PELTIER_TEST_KILLS", "4"))
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server; fails where PostgreSQL is not installed."""
-    with run_postgres() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -18,7 +18,7 @@ from peltier_store.registry import Quotas, RegistryError, StoredTraining
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.training_holder import claim, take_back
 from peltier_store.registry.transactions import WriteTransaction
-from peltier_training.service import examples, worker
+from peltier_training.service import child, examples, worker
 from peltier_training.service.child import Children
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.request import Machine
@@ -27,6 +27,7 @@ from peltier_training.service.worker import TrainingWorker
 from sqlalchemy import update
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
+from tests.training.service.patient_job import GO, work_by_checkpoints, work_together_to_the_end
 
 PACE = Pace(idle_seconds=0.05, renew_seconds=0.05, checkpoint_seconds=0.0, patience_seconds=5.0)
 # It would take hours.
@@ -59,7 +60,7 @@ async def running(made: TrainingWorker) -> AsyncIterator[asyncio.Task[None]]:
 
 async def until(queue: Queue, training: StoredTraining, is_so: Callable[[StoredTraining], Any]) -> StoredTraining:
     """The training when it is so."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(400):
         while not is_so(found := await queue.find(training)):  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.02)
     return found
@@ -105,6 +106,7 @@ async def test_a_training_beyond_the_quota_of_bytes_fails(queue: Queue, make_wor
     assert scratches(scratch) == []
 
 
+@pytest.mark.slow
 async def test_trainings_share_a_process(queue: Queue, make_worker: MakeWorker, bert: Backbone, scratch: Path):
     """Each gets the adapter that it gets alone, another preset, a bad one and a cancelled one beside it."""
     asked = [request(), request(preset="lora", seed=1), request(preset="no such")]
@@ -131,6 +133,7 @@ async def test_trainings_share_a_process(queue: Queue, make_worker: MakeWorker, 
     assert scratches(scratch) == []
 
 
+@pytest.mark.slow
 async def test_a_worker_for_what_waits_stays_with_its_trainings(queue: Queue, make_worker: MakeWorker):
     """It takes what arrives meanwhile, and ends after the last one."""
     endless = await queue.add(jsonl(praise()), ENDLESS)
@@ -143,9 +146,13 @@ async def test_a_worker_for_what_waits_stays_with_its_trainings(queue: Queue, ma
     assert (await queue.find(endless)).state == "cancelled"
 
 
-async def test_a_killed_process_ends_no_training(queue: Queue, make_worker: MakeWorker):
+@pytest.mark.slow
+async def test_a_killed_process_ends_no_training(
+    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+):
     """All that were in it go on, each in a process of its own, from its last checkpoint."""
-    trainings = [await queue.add(jsonl(praise(seed=seed)), request(settings={"epochs": 60})) for seed in range(3)]
+    monkeypatch.setattr(child, "_work_together", work_together_to_the_end)
+    trainings = [await queue.add(jsonl(praise(seed=seed)), request(settings={"epochs": 10})) for seed in range(3)]
     made = make_worker("w2", trainings=3)
     async with running(made) as task:
         for training in trainings:
@@ -159,6 +166,7 @@ async def test_a_killed_process_ends_no_training(queue: Queue, make_worker: Make
         assert any("was killed by signal 9" in sentence for sentence in await queue.log(training, "message"))
 
 
+@pytest.mark.slow
 async def test_the_rate_of_a_training_estimates_the_next(queue: Queue, make_worker: MakeWorker):
     """Of the same preset; the first has none, and one that computes fewer blocks with gradients has another."""
     asked = [request(), request(), request(settings={"first_block": 1})]
@@ -194,14 +202,19 @@ async def test_a_file_that_is_too_large_is_not_fetched(
     assert reason.startswith("the file 'large.jsonl' has ")
 
 
-async def test_a_pause_keeps_the_last_checkpoint(queue: Queue, make_worker: MakeWorker):
+@pytest.mark.slow
+async def test_a_pause_keeps_the_last_checkpoint(
+    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+):
     """After it the training goes on from there, and ends with the weights of one that was not paused."""
     asked = request(settings={"epochs": 24})
     training, other = await queue.add(jsonl(praise()), asked), None
     async with running(make_worker(once=False)):
-        await until(queue, training, lambda found: found.checkpoint_digest)
-        await queue.registry.trainings.pause(TENANT, training.id, actor="a")
-        paused = await until(queue, training, lambda found: found.state == "paused")
+        with monkeypatch.context() as patch:
+            patch.setattr(child, "_work", work_by_checkpoints)
+            await until(queue, training, lambda found: found.checkpoint_digest)
+            await queue.registry.trainings.pause(TENANT, training.id, actor="a")
+            paused = await until(queue, training, lambda found: found.state == "paused")
         assert paused.checkpoint_digest is not None
         assert paused.progress is not None
         assert paused.progress["step"] < 72
@@ -212,6 +225,34 @@ async def test_a_pause_keeps_the_last_checkpoint(queue: Queue, make_worker: Make
     assert resumed.artifact_digest == whole.artifact_digest
 
 
+@pytest.mark.slow
+async def test_a_training_whose_minutes_are_used_up_goes_on_when_there_are_more(
+    queue: Queue, make_worker: MakeWorker, scratch: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """From its last checkpoint, to the weights of one that did not wait."""
+    asked = request(settings={"epochs": 24})
+    training = await queue.add(jsonl(praise()), asked)
+    async with running(make_worker(once=False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(child, "_work", work_by_checkpoints)
+            found = await until(queue, training, lambda found: found.checkpoint_digest)
+            await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=1e-9), actor="a")
+            for _ in range(3):  # the last of them begins once the worker knows of the quota
+                lease = found.lease_expires_at
+                found = await until(queue, training, lambda found, lease=lease: found.lease_expires_at > lease)
+            (folder,) = scratches(scratch)
+            (folder / GO).touch()
+            waiting = await until(queue, training, lambda found: found.state == "queued")
+        assert waiting.progress is not None
+        assert waiting.progress["step"] < 72
+        await queue.registry.update_tenant(TENANT, Quotas(), actor="a")
+        resumed = await until(queue, training, lambda found: found.state == "publishing")
+        other = await queue.add(jsonl(praise()), asked)
+        whole = await until(queue, other, lambda found: found.state == "publishing")
+    assert resumed.artifact_digest == whole.artifact_digest
+
+
+@pytest.mark.slow
 async def test_a_cancelled_training_ends(queue: Queue, make_worker: MakeWorker, scratch: Path):
     """Its process too, and the worker takes the next."""
     training, following = await queue.add(jsonl(praise()), ENDLESS), await queue.add(jsonl(praise(90)))
@@ -224,6 +265,7 @@ async def test_a_cancelled_training_ends(queue: Queue, make_worker: MakeWorker, 
     assert scratches(scratch) == []
 
 
+@pytest.mark.slow
 async def test_a_stopped_worker_gives_its_training_back(queue: Queue, make_worker: MakeWorker):
     """With its last checkpoint; it does not count as an attempt, and another worker goes on."""
     training = await queue.add(jsonl(praise()), ENDLESS)
@@ -238,6 +280,7 @@ async def test_a_stopped_worker_gives_its_training_back(queue: Queue, make_worke
     assert found.holder == "w2"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_lost_its_lease_stores_nothing(queue: Queue, make_worker: MakeWorker):
     """Another has taken the training, and this one takes the next."""
     training = await queue.add(jsonl(praise()), ENDLESS)
@@ -251,13 +294,15 @@ async def test_a_worker_that_lost_its_lease_stores_nothing(queue: Queue, make_wo
 
 
 async def take_over(queue: Queue, training: StoredTraining, name: str) -> None:
-    """Have another worker claim a training whose lease has expired, before its holder can renew it."""
+    """Have another worker claim a training whose lease has expired, before its holder can renew it, and keep it."""
 
     def claim_expired(writing: WriteTransaction) -> StoredTraining | None:
         row = update(TrainingRow).where(TrainingRow.id == training.id)
         writing.connection.execute(row.values(lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
         take_back(writing)
-        return claim(writing, name)
+        claimed = claim(writing, name)
+        writing.connection.execute(row.values(lease_expires_at=datetime(2100, 1, 1, tzinfo=UTC)))
+        return claimed
 
     claimed = await queue.registry._transactions.write("", claim_expired)
     assert claimed is not None
@@ -292,6 +337,7 @@ def killing(start: Any, started: list[Any], num: int = 99) -> Any:
     return kill
 
 
+@pytest.mark.slow
 async def test_a_process_that_was_killed_once_harms_nothing(
     queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ):
@@ -302,6 +348,7 @@ async def test_a_process_that_was_killed_once_harms_nothing(
     assert (await queue.find(training)).state == "publishing"
 
 
+@pytest.mark.slow
 async def test_outages_are_waited_for(queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch):
     """Of the registry and of the blob store, wherever they come."""
     for place, names, kind in (
@@ -337,6 +384,7 @@ def failing_first(work: Any, kind: type[Exception]) -> Any:
     return fail
 
 
+@pytest.mark.slow
 async def test_a_registry_that_stays_away_ends_the_hold(
     queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ):
@@ -359,6 +407,6 @@ async def test_a_registry_that_stays_away_ends_the_hold(
             patch.setattr(worker.shutil, "rmtree", remove)
             for name in ("renew", "claim"):
                 patch.setattr(queue.registry.trainings, name, fail)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await ended.wait()
         assert (await queue.find(training)).holder == "w1"

@@ -64,6 +64,7 @@ class Hold:
         self._has_ended = False
         # The step of a checkpoint that is not being stored yet.
         self._new_step: int | None = None
+        self._num_saved = 0
         self._storing: asyncio.Task[_StoredCheckpoint] | None = None
         # Why no more checkpoints are stored.
         self._refusal: QuotaReached | None = None
@@ -74,6 +75,7 @@ class Hold:
         self._report.add(message)
         if isinstance(message, Saved):
             self._new_step = message.step
+            self._num_saved += 1
         if isinstance(message, Checked | Evaluating):
             self._hurry.set()
 
@@ -82,11 +84,15 @@ class Hold:
         self._report.events.append(NewEvent("message", sentence))
 
     async def keep(self) -> str:
-        """Renew the lease until the owner has a wish, which is returned: `pause` or `cancel`. Raises LeaseLost, or
-        QuotaReached when a checkpoint does not fit."""
+        """Renew the lease until the owner has a wish, or the tenant has no minutes left. Returns `pause`, `cancel` or
+        `wait`. A training waits at its next checkpoint: each claim brings it on, and nothing is computed again. Raises
+        LeaseLost, or QuotaReached when a checkpoint does not fit."""
+        num_saved: int | None = None  # when the minutes were used up
         while True:
             wish = await self._renew()
-            if wish is not None:
+            if wish == "wait" and num_saved is None:
+                num_saved = self._num_saved
+            if wish is not None and (wish != "wait" or self._num_saved != num_saved):
                 return wish
             if self._refusal is not None:
                 raise self._refusal
@@ -124,10 +130,10 @@ class Hold:
         await self._end(lambda seconds: self._trainings.release(*self._key, seconds=seconds))
 
     async def stop(self, wish: str) -> None:
-        """Do what the owner wishes."""
-        if wish == "pause":
+        """End the hold before the training ends, for a reason that `keep` has returned."""
+        if wish != "cancel":
             await self._store_last_checkpoint()
-        state = {"pause": "paused", "cancel": "cancelled"}[wish]
+        state = {"pause": "paused", "cancel": "cancelled", "wait": "queued"}[wish]
         await self._end(lambda seconds: self._trainings.settle(*self._key, state=state, seconds=seconds))
 
     async def fail(self, reason: str) -> None:
@@ -140,7 +146,7 @@ class Hold:
     async def deliver(self, artifact: bytes, report: str, metrics: Mapping[str, float]) -> None:
         """Store the artifact and have it published, unless the owner has another wish by now. Raises QuotaReached if
         it does not fit."""
-        if (wish := await self._renew()) is not None:
+        if (wish := await self._renew()) in ("pause", "cancel"):
             await self.stop(wish)
             return
         settle = self._trainings.settle

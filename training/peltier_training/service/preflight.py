@@ -18,7 +18,7 @@ from peltier_training.data.gold import Tagged
 from peltier_training.errors import TrainingError
 from peltier_training.service.messages import storable
 
-# The confusion matrix of a report has the square of it.
+# The confusion matrix of a report has the square of it. A request names at most as many (`MAX_TRAINED_LABELS`).
 MAX_LABELS = 1_000
 # The targets of a multilabel task are one number for each row and label.
 MAX_TARGETS = 50_000_000

@@ -119,7 +119,8 @@ class TrainingWorker:
             await hold.fail(f"what it has learned cannot be stored: {error}")
 
     async def _hold(self, hold: Hold, folder: Path) -> None:
-        """Do the training until it ends, its owner has a wish, or this worker has to stop."""
+        """Do the training until it ends, its owner has a wish, its tenant's minutes are used up, or this worker has to
+        stop."""
         work, wish = asyncio.create_task(self._carry_out(hold, folder)), asyncio.create_task(hold.keep())
         stop = asyncio.create_task(self._stopping.wait())
         try:

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import type { Schema } from "@/api/server";
 import { tenantUsage } from "@/api/tenants";
-import { bytes, whole } from "@/widgets/format/numbers";
+import { bytes, significant, whole } from "@/widgets/format/numbers";
 import { ErrorState } from "@/widgets/states/ErrorState";
 import { Loading } from "@/widgets/states/Loading";
 import styles from "./Usage.module.css";
@@ -32,6 +32,13 @@ export function Usage({ name, quotas }: Props) {
       <UsageBar name="Stored bytes" used={data.stored_bytes} limit={quotas.max_stored_bytes} format={bytes} />
       <UsageBar name="Adapters" used={data.adapters} limit={quotas.max_adapters} format={whole} />
       <UsageBar name="Pinned adapters" used={data.pinned_adapters} limit={quotas.max_pinned_adapters} format={whole} />
+      <UsageBar name="Trainings" used={data.trainings} limit={quotas.max_trainings} format={whole} />
+      <UsageBar
+        name="Training minutes in 24 hours"
+        used={data.training_minutes}
+        limit={quotas.max_training_minutes_per_day}
+        format={significant}
+      />
     </div>
   );
 }

@@ -49,6 +49,7 @@ asyncio.run(open_and_close(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_processes_can_open_a_new_database_at_the_same_moment(url: str) -> None:
     """Replicas that start together migrate it once, and none of them fails."""
     processes = [subprocess.Popen([sys.executable, "-c", OPEN, url]) for _ in range(4)]
@@ -144,6 +145,7 @@ def test_a_relative_path_means_the_directory_of_the_start(tmp_path: Path, monkey
     assert database_url("sqlite+aiosqlite:///registry.db").database == str(tmp_path / "registry.db")
 
 
+@pytest.mark.slow
 def test_processes_can_migrate_one_postgresql_at_the_same_moment(postgres: PostgresServer) -> None:
     """Replicas that start together on a new database migrate it once, and none of them fails."""
     url = postgres.url(postgres.create_database())

@@ -1,7 +1,7 @@
 """The schema's history ends in the tables that the code expects, and loses nothing on the way."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,9 @@ from alembic import command
 from alembic.config import Config
 from peltier_store.registry import Quotas, Registry, RegistryError, RegistrySnapshot, VersionRecord
 from peltier_store.registry.database import MIGRATIONS, database_url
+from peltier_store.registry.tables import TrainingTimeRow
 from peltier_store.registry.transactions import Access, create_engines
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
 from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.registry.conftest import publish
@@ -75,6 +76,23 @@ def test_an_upgrade_opens_and_limits_nothing(config: Config) -> None:
     assert snapshot.keys == ()
 
 
+def test_the_minutes_of_trainings_count_after_the_upgrade(config: Config) -> None:
+    """Those of existing and of deleted trainings, in the hour in which they began; older ones do not count."""
+    command.upgrade(config, "0010")
+    url = config.get_main_option("sqlalchemy.url", "")
+    recent, old = (f"{datetime.now(UTC) - timedelta(hours=hours):%Y-%m-%d %H:%M:%S.%f}" for hours in (1, 30))
+    spent = ", ".join(f"('d{n}', 'acme', '{at}', 30.0)" for n, at in enumerate((recent, recent, old)))
+    columns = "id, tenant, task, state, request, keep_examples, size_bytes, created_at, created_by, started_at, seconds"
+    training = f"'t', 'acme', 'sst2', 'failed', '{{}}', false, 1, '{recent}', 'ann', '{recent}', 60.0, 0, 0, 0"
+    asyncio.run(execute(url, (
+        "INSERT INTO tenants (name, created_at, revision, weight) VALUES ('acme', '2026-11-01 12:00:00.000000', 1, 1)",
+        f"INSERT INTO deleted_trainings (id, tenant, started_at, seconds) VALUES {spent}",  # noqa: S608
+        f"INSERT INTO trainings ({columns}, attempts, checkpoint_bytes, artifact_bytes) VALUES ({training})",  # noqa: S608
+    )))  # fmt: skip
+    command.upgrade(config, "head")
+    assert asyncio.run(seconds_of_hours(url)) == [("acme", f"{recent[:13]}:00:00", 120.0)]
+
+
 def test_a_reader_upgrades_nothing(config: Config) -> None:
     """An older schema is refused in one sentence and not changed; the newest schema is read without a migration."""
     command.upgrade(config, "0001")
@@ -102,6 +120,15 @@ async def execute(url: str, statements: tuple[str, ...]) -> None:
     engines = create_engines(database_url(url))
     await engines.run(Access.WRITE, work)
     await engines.close()
+
+
+async def seconds_of_hours(url: str) -> list[tuple[str, str, float]]:
+    engines = create_engines(database_url(url))
+    found = await engines.run(
+        Access.READ, lambda connection: connection.execute(select(*TrainingTimeRow.__table__.columns)).all()
+    )
+    await engines.close()
+    return [(one.tenant, f"{one.hour:%Y-%m-%d %H:%M:%S}", one.seconds) for one in found]
 
 
 async def upgrade_and_read(url: str) -> RegistrySnapshot:

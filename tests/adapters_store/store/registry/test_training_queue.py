@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import FINAL_STATES, LeaseLost, Registry, RegistryConflict, TrainingDraft
+from peltier_store.registry import FINAL_STATES, LeaseLost, Registry, RegistryConflict, TrainingDraft, training_holder
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.training_holder import MAX_ATTEMPTS
 from sqlalchemy import create_engine, update
@@ -28,6 +29,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        # A lease ends only by `expire`, however long the steps take.
+        self.patch.setattr(training_holder, "LEASE", timedelta(days=1))
         self.folder = tempfile.TemporaryDirectory()
         path = Path(self.folder.name) / "registry.db"
         self.runner = asyncio.Runner()
@@ -44,6 +48,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.runner.close()
         self.engine.dispose()
         self.folder.cleanup()
+        self.patch.undo()
 
     @rule(size=st.integers(1, 3))
     def create(self, size: int) -> None:
@@ -78,10 +83,10 @@ class QueueMachine(RuleBasedStateMachine):
 
         self._hold(worker, training_id, work())
 
-    @rule(worker=WORKERS, state=st.sampled_from(["publishing", "failed"]))
+    @rule(worker=WORKERS, state=st.sampled_from(["publishing", "failed", "queued"]))
     @precondition(lambda self: self.believed)
     def settle(self, worker: str, state: str) -> None:
-        """A worker ends its training."""
+        """A worker ends its training, or the tenant's minutes end."""
         if (training_id := self.believed.get(worker)) is None:
             return
 

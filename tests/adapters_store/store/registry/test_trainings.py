@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
@@ -18,9 +19,11 @@ from peltier_store.registry import (
     Reservation,
     StoredTraining,
     TrainingDraft,
+    TrainingTooLarge,
     TrainingUnknown,
     training_holder,
     training_state,
+    transactions,
 )
 
 from tests.adapters_store.store.registry.conftest import add_file, add_training
@@ -128,7 +131,10 @@ async def test_quotas_bound_trainings(registry: Registry) -> None:
     with pytest.raises(QuotaReached, match=r"^tenant 'acme' has 1 trainings that have not ended and may have 1; wait"):
         await add_training(registry)
     await claimed(registry)
+    assert (await registry.usage("acme")).num_trainings == 1
     await registry.trainings.settle(first.id, "w1", state="failed", reason="of a test", seconds=180.0)
+    used = await registry.usage("acme")
+    assert (used.num_trainings, used.training_minutes) == (0, 3.0)
     with pytest.raises(
         QuotaReached, match=r"^tenant 'acme' has trained 3\.0 minutes in the last 24 hours and may train 2"
     ):
@@ -140,6 +146,76 @@ async def test_quotas_bound_trainings(registry: Registry) -> None:
     await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
     assert await registry.trainings.count_work() == (0, 0)
     assert await registry.trainings.claim("w1") is None
+
+
+async def test_a_failed_training_of_too_many_rows_does_not_resume(registry: Registry) -> None:
+    """The quota was lowered since it was created."""
+    file = await add_file(registry, num_rows=6)
+    training = await registry.trainings.create("acme", TrainingDraft("sst2", {}, file.id), actor="ann")
+    await claimed(registry)
+    await registry.trainings.settle(training.id, "w1", state="failed", reason="of a test")
+    await registry.update_tenant("acme", Quotas(max_training_rows=5), actor="operator")
+    with pytest.raises(
+        TrainingTooLarge, match=r"^the training has 6 examples, and a training of tenant 'acme' may have 5$"
+    ):
+        await registry.trainings.resume("acme", training.id, actor="ann")
+    assert (await state_of(registry, training))[0] == "failed"
+
+
+async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: Registry) -> None:
+    """Its worker learns it with its next report, and no worker gets the training before there are minutes again. The
+    attempt does not count."""
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    training = await add_training(registry)
+    await claimed(registry)
+    assert await registry.trainings.renew(training.id, "w1", seconds=119.0) is None
+    assert await registry.trainings.renew(training.id, "w1", seconds=1.0) == "wait"
+    await registry.trainings.settle(training.id, "w1", state="queued", seconds=1.0)
+    found = await registry.trainings.find("acme", training.id)
+    assert (found.state, found.holder, found.attempts, found.seconds) == ("queued", None, 0, 121.0)
+    assert found.reason == "the training minutes of tenant 'acme' for 24 hours are used up"
+    last = (await registry.trainings.events("acme", training.id))[-1]
+    assert last.message == f"The training is queued again: {found.reason}."
+    assert await registry.trainings.claim("w1") is None
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=3.0), actor="operator")
+    again = await claimed(registry)
+    assert (again.id, again.reason) == (training.id, None)
+
+
+async def test_a_training_in_its_last_evaluation_does_not_wait(registry: Registry) -> None:
+    """All of its steps are done, and its minutes are spent."""
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    training = await add_training(registry)
+    await claimed(registry)
+    assert await registry.trainings.renew(training.id, "w1", state="evaluating", seconds=200.0) is None
+
+
+async def test_the_wish_of_the_owner_comes_before_the_minutes(registry: Registry) -> None:
+    """A training that its owner pauses or cancels does not go on by itself."""
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    training = await add_training(registry)
+    await claimed(registry)
+    await registry.trainings.pause("acme", training.id, actor="ann")
+    assert await registry.trainings.renew(training.id, "w1", seconds=200.0) == "pause"
+    await registry.trainings.settle(training.id, "w1", state="queued")
+    assert (await state_of(registry, training))[0] == "paused"
+
+
+async def test_minutes_count_from_when_they_were_spent(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training that runs for days does not count only on its first; a whole day of minutes is free again after 24 to
+    25 hours."""
+    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    training = await add_training(registry)
+    await claimed(registry)
+    spent_at, now = [], datetime.now(UTC)
+    for hours in (30, 20):
+        then = now - timedelta(hours=hours)
+        monkeypatch.setattr(transactions, "datetime", SimpleNamespace(now=lambda _zone, then=then: then))
+        spent_at.append(await registry.trainings.renew(training.id, "w1", seconds=100.0))
+    assert spent_at == [None, "wait"]
+    monkeypatch.undo()
+    assert await registry.trainings.renew(training.id, "w1", seconds=10.0) is None
+    assert await registry.trainings.renew(training.id, "w1", seconds=10.0) == "wait"
 
 
 async def test_a_deleted_training_gives_no_minutes_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +240,7 @@ async def test_a_deleted_training_gives_no_minutes_back(registry: Registry, monk
     await registry.purge(datetime.now(UTC), actor="test")
     with pytest.raises(QuotaReached):
         await add_training(registry)
-    monkeypatch.setattr(training_state, "_DAY", timedelta(0))
+    monkeypatch.setattr(training_state, "_COUNTED", timedelta(0))
     assert (await add_training(registry)).state == "queued"
     await registry.purge(datetime.now(UTC), actor="test")
     monkeypatch.undo()
@@ -475,7 +551,7 @@ async def test_a_log_is_bounded(registry: Registry, monkeypatch: pytest.MonkeyPa
     assert events[-1].data == {"step": 19}
 
 
-@pytest.mark.parametrize("state", ["succeeded", "queued"])
+@pytest.mark.parametrize("state", ["succeeded", "running"])
 async def test_a_worker_ends_a_training_in_its_states_only(registry: Registry, state: str) -> None:
     """It cannot say that an adapter is published."""
     training = await add_training(registry)

@@ -17,8 +17,8 @@ from peltier_store.registry import (
     transactions,
 )
 from peltier_store.registry.database import database_url
-from peltier_store.registry.transactions import Access, WriteTransaction, create_engines
-from sqlalchemy import Connection, text
+from peltier_store.registry.transactions import Access, PostgresqlEngines, WriteTransaction, create_engines
+from sqlalchemy import Connection, event, text
 
 from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.registry.conftest import publish
@@ -119,37 +119,52 @@ async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkey
     assert (await publish(registry, b"one"))[0].number == 1
 
 
-async def test_a_restore_may_take_its_time(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction that waits for a slow step, such as listing a large bucket, may be idle longer than other
-    writers."""
-    url = postgres.url(postgres.create_database())
-    await (await Registry.open(url)).close()
-    monkeypatch.setattr(database, "_IDLE_SECONDS", 0.5)
-    registry = await Registry.open(url)
-    await registry.contents.restore([], lambda: asyncio.sleep(1))
+async def test_a_restore_may_take_its_time(postgres: PostgresServer) -> None:
+    """A transaction that waits for a slow step, such as listing a large bucket, may be idle for any time, and no other
+    writer may."""
+    registry = await Registry.open(postgres.url(postgres.create_database()))
+    show, limits, writing = "SHOW idle_in_transaction_session_timeout", list[object](), list[Connection]()
+    engines = registry._transactions._engines
+    assert isinstance(engines, PostgresqlEngines)
+    event.listen(engines._engines[Access.WRITE].sync_engine, "begin", writing.append)
+
+    async def look() -> None:
+        limits.append(await writing[-1].connection.driver_connection.fetchval(show))
+
+    await registry.contents.restore([], look)
     assert (await registry.snapshot()).tenants == ()
+    limits.append(await registry._transactions.write("ann", lambda one: one.connection.exec_driver_sql(show).scalar()))
+    assert limits == ["0", "15s"]
     await registry.close()
 
 
 async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL ends the idle transaction of a stopped replica, which then has changed nothing."""
     monkeypatch.setattr(database, "_IDLE_SECONDS", 0.3)
-    hanging = await Registry.open(postgres_url)
+    # Nothing else has so short a limit, which also counts the pauses of this process between two statements.
+    hanging = Registry(database_url(postgres_url))
     monkeypatch.undo()
     other = await Registry.open(postgres_url)
+    hangs, goes_on = asyncio.Event(), asyncio.Event()
 
-    hang = hanging._transactions.waiting(lambda: asyncio.sleep(1.5))
+    async def wait() -> None:
+        hangs.set()
+        await goes_on.wait()
+
+    hang = hanging._transactions.waiting(wait)
 
     def write(writing: WriteTransaction) -> None:
         writing.audit("acme", "nothing", "at all")
         hang()
 
     stuck = asyncio.create_task(hanging._transactions.write("ann", write))
-    await asyncio.sleep(0.1)
+    stuck.add_done_callback(lambda _: hangs.set())  # PostgreSQL may end it before it hangs
+    await hangs.wait()
     assert (await publish(other, b"one"))[1]
+    goes_on.set()
     with pytest.raises(RegistryError):
         await stuck
-    assert [entry.action for entry in await hanging.audit(limit=2)] == ["publish", "create_tenant"]
+    assert [entry.action for entry in await other.audit(limit=2)] == ["publish", "create_tenant"]
     await asyncio.gather(hanging.close(), other.close())
 
 
