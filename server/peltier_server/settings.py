@@ -237,6 +237,12 @@ class LimitSettings(SettingsGroup):
     stall_seconds: float = setting(
         30.0, "Maximum time a request body or an answer may make no progress.", gt=0, le=3600
     )
+    keep_alive_seconds: int = setting(
+        75,
+        "Seconds a connection may be idle between requests. Clients and proxies should close first.",
+        ge=1,
+        le=3600,
+    )
     max_body_bytes: Count = setting(2 * MIB, "Maximum bytes of a JSON body.")
     max_answer_bytes: Count = setting(16 * MIB, "Maximum bytes of an answer.")
     max_pending_bytes: Count = setting(64 * MIB, "Maximum bytes of JSON bodies in progress.")

@@ -3,7 +3,7 @@
     python tests/fuzz/seed.py VALID.safetensors SEEDS
     python tests/fuzz/fuzz_artifact.py SEEDS -dict=tests/fuzz/artifact.dict -max_total_time=600
 
-Any exception but an `ArtifactError`, any reason that is no readable line, and any input that takes ten seconds or two
+Any exception but an `ArtifactError`, any reason that is no readable line, and any input that takes a minute or two
 gigabytes ends it with a traceback and a file to repeat it with. The flags are libFuzzer's own (`-help=1`).
 """
 
@@ -71,5 +71,5 @@ def _file(header: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    atheris.Setup([*sys.argv, "-timeout=10", "-rss_limit_mb=2048"], fuzz)
+    atheris.Setup([*sys.argv, "-timeout=60", "-rss_limit_mb=2048"], fuzz)
     atheris.Fuzz()

@@ -10,7 +10,7 @@ from asyncio import TimerHandle, Transport
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from httptools import HttpParserError
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -143,6 +143,24 @@ class AnswerOutput:
             self._transport.write(head)
 
 
+class _RequestParser(HttpRequestParser):
+    """Parses a request with an `upgrade` header like any other, because a server may ignore the header (RFC 9110, 7.8).
+    httptools takes everything after such a head, also the body, for data of the other protocol."""
+
+    def __init__(self, connection: "LimitedConnection") -> None:
+        super().__init__(connection)
+        self._connection = connection
+        # An answer to the first of several requests may close the connection (uvicorn's setting).
+        self.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # asyncio gives bytes
+        while data:
+            try:
+                return super().feed_data(data)
+            except HttpParserUpgrade as upgrade:
+                data = self._connection.take_head() + data[upgrade.args[0] :]
+
+
 class LimitedConnection(HttpToolsProtocol):
     """uvicorn's connection, with limits on time and size. A subclass sets `stall_seconds` and `max_connections`.
 
@@ -165,6 +183,8 @@ class LimitedConnection(HttpToolsProtocol):
         self._paused_at, self._unsent = 0.0, 0
         self._running: RequestResponseCycle | None = None
         self._is_ending = False
+        self._new_head = b""
+        self.parser = _RequestParser(self)
         # The transport's own object would create a socket for each call. This one does not own the file descriptor.
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
         self._output = AnswerOutput(transport)
@@ -238,6 +258,11 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise HttpParserError("the request asks for a tunnel")
+            self._new_head = self._without_upgrade()
+            return
         if len(self.pipeline) >= _MAX_PIPELINED:
             raise HttpParserError("too many requests wait on the connection")
         self._head.end()
@@ -247,7 +272,20 @@ class LimitedConnection(HttpToolsProtocol):
         self._head.report(0)
         super().on_body(body)
 
+    def _without_upgrade(self) -> bytes:
+        """The head that has just been parsed, without its `upgrade` header."""
+        line = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        headers = [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([line, *headers, b"", b""])
+
+    def take_head(self) -> bytes:
+        """The head to parse in place of the one with an `upgrade` header."""
+        head, self._new_head = self._new_head, b""
+        return head
+
     def on_message_complete(self) -> None:
+        if self._new_head:
+            return
         # The app of this request runs once all bytes are parsed that have arrived with its head.
         self.scope["state"][WHOLE] = True
         super().on_message_complete()

@@ -23,7 +23,7 @@ from peltier_server.http.lifecycle import Drain, Lifecycle
 from peltier_server.http.listener import Listener
 from peltier_server.http.routing_server import PATH as ROUTING_PATH
 from peltier_server.http.routing_server import RoutingServer
-from peltier_server.settings import ComputeSettings, DrainSettings, Settings, SettingsError
+from peltier_server.settings import ComputeSettings, DrainSettings, LimitSettings, Settings, SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -166,15 +166,7 @@ def run(app: FastAPI, settings: Settings) -> None:
         url = _url(settings.network.host, listener)
         _log_start(settings.compute, url)
         beside = _listen_for_pickers(lifecycle, settings, sockets)
-        config = uvicorn.Config(
-            app,
-            http=connection_class(settings.limits.stall_seconds, settings.limits.max_connections),
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-        )
-        server = DrainingServer(config, lifecycle, settings.drain, url, beside)
+        server = DrainingServer(create_config(app, settings.limits), lifecycle, settings.drain, url, beside)
         server.run(sockets=[listener])
         server.log_signals()
     if server.force_exit:
@@ -187,6 +179,19 @@ def run(app: FastAPI, settings: Settings) -> None:
             logger.critical("the server failed: %s", lifecycle.failure)
         raise lifecycle.failure
     logger.info("shutdown complete")
+
+
+def create_config(app: FastAPI, limits: LimitSettings) -> uvicorn.Config:
+    """uvicorn's configuration. The caller has the socket."""
+    return uvicorn.Config(
+        app,
+        http=connection_class(limits.stall_seconds, limits.max_connections),
+        timeout_keep_alive=limits.keep_alive_seconds,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+    )
 
 
 def _listen_for_pickers(

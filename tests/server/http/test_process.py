@@ -1,19 +1,22 @@
 """The real process over a real socket: it stops without losing requests, and acknowledged changes survive a kill."""
 
 import json
-import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from peltier_backbone.backbone import Backbone
+from peltier_server.http.process import create_config
+from peltier_server.load_settings import load_settings
 
 from tests.server.attacker import listen
 from tests.support.server_process import Server
@@ -21,16 +24,56 @@ from tests.support.server_process import Server
 Start = Callable[..., Server]
 
 _AT_ONCE = ("--lame-duck-seconds", "0")
+_JSON = {"content-type": "application/json"}
+# `peltier serve`, but the time as a lame duck ends half a second after the file in the first argument is there.
+_PATIENT = """
+import math, os, sys
+from peltier_client.cli import main
+from peltier_server.http.process import DrainingServer
+
+on_tick, file, ticks = DrainingServer.on_tick, sys.argv[1], 0
+
+async def wait(self, counter):
+    global ticks
+    ticks += os.path.exists(file)
+    self._drain_at = 0.0 if ticks > 5 else math.inf
+    return await on_tick(self, counter)
+
+DrainingServer.on_tick = wait
+sys.argv = sys.argv[4:]
+main()
+"""
+# Four tokens with those that begin and end it; no golden example has as many.
+_SLOW_TEXT = "good film"
+# `peltier serve`, but a batch with such a text is computed for a second.
+_SLOW = """
+import sys, time
+from peltier_client.cli import main
+from peltier_server.runner import isolation
+
+forward = isolation.forward
+
+def slow(backbone, rows, **options):
+    end = time.monotonic() + 1
+    outputs = forward(backbone, rows, **options)
+    while any(len(row.encoded) == 4 for row in rows) and time.monotonic() < end:
+        outputs = forward(backbone, rows, **options)
+    return outputs
+
+isolation.forward = slow
+sys.argv = sys.argv[3:]
+main()
+"""
 
 
 @pytest.fixture
 def start(bert_directory: Path, tmp_path: Path) -> Iterator[Start]:
-    """`start(*flags, **environment)`: processes that share a store."""
+    """`start(*flags, under=…)`: processes that share a store."""
     servers: list[Server] = []
 
-    def make(*flags: str, **environment: str) -> Server:
+    def make(*flags: str, under: Sequence[str] = ()) -> Server:
         shared = ("--backbone", str(bert_directory), "--store", str(tmp_path / "store"))
-        servers.append(Server(tmp_path / f"log{len(servers)}", *shared, *flags, **environment))
+        servers.append(Server(tmp_path / f"log{len(servers)}", *shared, *flags, under=under))
         return servers[-1]
 
     yield make
@@ -38,6 +81,14 @@ def start(bert_directory: Path, tmp_path: Path) -> Iterator[Start]:
         server.end()
 
 
+def test_clients_and_proxies_close_idle_connections_first() -> None:
+    """Else a request may be sent on a connection that the server closes at that moment: httpx and OpenAI's client keep
+    one for 5 s, nginx and most load balancers for 60 s."""
+    config = create_config(FastAPI(), load_settings({}).limits)
+    assert config.timeout_keep_alive > 60
+
+
+@pytest.mark.slow
 def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """Every accepted request is answered, newcomers read 503, the process ends with 0; a kill -9 then loses nothing."""
     # A batch a row, so that the drain takes long enough to be seen.
@@ -57,7 +108,7 @@ def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[.
     refused = _until_draining(server)
     for caller in callers:
         caller.join()
-    assert server.process.wait(20) == 0
+    assert server.process.wait(60) == 0
     assert [answer.status_code for answer in answers] == [200] * 4
     # What asked too early to be refused was open too.
     assert re.search(r"drain begun open=[45] seconds=120.0\n", server.log)
@@ -79,14 +130,14 @@ def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[.
 
 
 def test_a_signal_under_load_loses_nothing(
-    start: Start, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+    start: Start, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:
     """Two dozen callers of single texts, streams and large requests, who heed /ready as a balancer does: every request
     that they have sent is answered wholly, though many end long after the signal."""
-    # The callers must hear of the signal before the drain begins, and share the cores with whatever else runs.
-    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    flags = ("--lame-duck-seconds", str(2 * busy), "--drain-seconds", str(30 * busy))
-    server = start("--backbone", str(t5_directory), *flags).wait_until_ready()
+    # The callers hear of the signal before the drain begins.
+    heard = tmp_path / "heard"
+    flags = ("--backbone", str(t5_directory), "--drain-seconds", "300")
+    server = start(*flags, under=(sys.executable, "-c", _PATIENT, str(heard))).wait_until_ready()
     for name, kind in (("labels", "classification"), ("texts", "text2text")):
         server.upload(make_artifact(t5, name=name, task_type=kind)).raise_for_status()
     calls = [
@@ -94,37 +145,56 @@ def test_a_signal_under_load_loses_nothing(
         ("texts", {"inputs": "the plot was not very good", "stream": True}),
         ("labels", {"inputs": ["the plot was not very good , and the actor is dull"] * 100}),
     ]
-    crowd = [Caller(server.url, *calls[number % len(calls)], 30 * busy) for number in range(24)]
+    crowd = [Caller(server.url, *calls[number % len(calls)]) for number in range(24)]
     for caller in crowd:
         caller.thread.start()
     time.sleep(1)
     server.process.send_signal(signal.SIGTERM)
-    while httpx2.get(f"{server.url}/ready", timeout=30 * busy).status_code == 200:
+    while httpx2.get(f"{server.url}/ready", timeout=60).status_code == 200:
         time.sleep(0.05)
     for caller in crowd:
         caller.leaving.set()
-    assert server.process.wait(40 * busy) == 0
     for caller in crowd:
-        caller.thread.join(20 * busy)
+        assert caller.sent.wait(300)
+    heard.touch()
+    assert server.process.wait(400) == 0
+    for caller in crowd:
+        caller.thread.join(60)
         assert caller.failures == []
         assert caller.num_answers > 0
 
 
 class Caller:
-    """A caller who sends requests until told to stop, over a connection that is kept alive."""
+    """A caller who sends requests until told to stop, over a connection that is kept alive. Once it is told and `sent`
+    is set, it sends nothing more."""
 
-    def __init__(self, url: str, task: str, body: dict[str, object], timeout_seconds: float) -> None:
-        self.leaving = threading.Event()
+    def __init__(self, url: str, task: str, body: dict[str, object]) -> None:
+        self.leaving, self.sent = threading.Event(), threading.Event()
         self.failures: list[str] = []
         self.num_answers = 0
-        self._url, self._body, self._timeout_seconds = f"{url}/v1/tasks/{task}/predict", body, timeout_seconds
-        self.thread = threading.Thread(target=self._ask)
+        self._url, self._body = f"{url}/v1/tasks/{task}/predict", body
+        self.thread = threading.Thread(target=self._ask_and_leave)
+
+    def _ask_and_leave(self) -> None:
+        try:
+            self._ask()
+        finally:
+            self.sent.set()
+
+    def _send(self, data: bytes) -> Iterator[bytes]:
+        yield data
+        self.sent.set()
 
     def _ask(self) -> None:
-        with httpx2.Client(timeout=self._timeout_seconds) as client:
-            while not self.leaving.is_set():
+        data = json.dumps(self._body).encode()
+        headers = {**_JSON, "content-length": str(len(data))}
+        with httpx2.Client(timeout=120) as client:
+            while True:
+                self.sent.clear()
+                if self.leaving.is_set():
+                    return
                 try:
-                    answer = client.post(self._url, json=self._body)
+                    answer = client.post(self._url, content=self._send(data), headers=headers)
                 except httpx2.HTTPError as error:
                     self.failures.append(repr(error))
                     return
@@ -136,17 +206,19 @@ class Caller:
 
 def test_a_drain_has_an_end(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """What is not answered within `drain_seconds` reads 503, not a broken connection; the process still ends with 0."""
-    server = start(*_AT_ONCE, "--drain-seconds", "0.3", "--max-batch-tokens", "16").wait_until_ready()
+    flags = (*_AT_ONCE, "--drain-seconds", "0.3", "--max-batch-tokens", "16")
+    server = start(*flags, under=(sys.executable, "-c", _SLOW)).wait_until_ready()
+    server.client.timeout = 120
     assert server.upload(make_artifact(bert)).status_code == 201
     answers: list[httpx2.Response] = []
-    many = ["the plot was not very good , and the actor is dull"] * 1000
+    many = [_SLOW_TEXT] * 1000
     caller = threading.Thread(target=lambda: answers.extend(server.predict(many) for _ in range(1)))
     caller.start()
     _wait_until(lambda: _tokens(server, "queue_tokens") > 0)
     server.process.send_signal(signal.SIGTERM)
     caller.join()
     assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
-    assert server.process.wait(20) == 0
+    assert server.process.wait(60) == 0
     assert re.search(r" WARNING \S+: drain ended answered=0 cut_off=1 refused=\d+ seconds=\S+\n", server.log)
 
 
@@ -167,7 +239,7 @@ def test_downloads_that_a_drain_cuts_off_are_a_line_each(
         connection.sendall(b"GET /v1/adapters/large/versions/1/artifact HTTP/1.1\r\nhost: a\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 0
+    assert server.process.wait(60) == 0
     for connection in slow:
         with connection:
             assert len(listen(connection)) < len(large)
@@ -179,17 +251,19 @@ def test_downloads_that_a_drain_cuts_off_are_a_line_each(
 def test_a_second_signal_ends_it_now(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """While rows are computed: their caller reads 503, the log says it in one line without a traceback, and the process
     ends with 1, not by a crash."""
-    server = start("--lame-duck-seconds", "300", "--max-batch-tokens", "16").wait_until_ready()
+    flags = ("--lame-duck-seconds", "300", "--max-batch-tokens", "16")
+    server = start(*flags, under=(sys.executable, "-c", _SLOW)).wait_until_ready()
+    server.client.timeout = 120
     assert server.upload(make_artifact(bert)).status_code == 201
     answers: list[httpx2.Response] = []
-    many = ["the plot was not very good , and the actor is dull"] * 1000
+    many = [_SLOW_TEXT] * 1000
     caller = threading.Thread(target=lambda: answers.append(server.predict(many)))
     caller.start()
     _wait_until(lambda: _tokens(server, "queue_tokens") > 0)
     server.process.send_signal(signal.SIGTERM)
     _wait_until(lambda: "signal received" in server.log)
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 1
+    assert server.process.wait(60) == 1
     caller.join()
     assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
     after = server.log.partition("signal received")[2].splitlines()[1:]
@@ -208,7 +282,7 @@ def test_the_life_of_a_server_is_in_its_log(start: Start) -> None:
         stranger.sendall(b"no HTTP at all\r\n\r\n")
         assert stranger.recv(100).startswith(b"HTTP/1.1 400")
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 0
+    assert server.process.wait(60) == 0
     records = [json.loads(line) for line in server.log.splitlines()]
     assert all(
         re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one["time"]) and one["level"] and one["logger"]
@@ -246,21 +320,20 @@ def _accepted(server: Server) -> float:
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.005)
-    raise AssertionError("it has not come to that")
 
 
 def _until_draining(server: Server) -> httpx2.Response:
     """The first refusal, over connections of its own; who is still accepted waits in vain behind all others."""
     body = {"inputs": "bad", "parameters": {"timeout_ms": 50}}
     for _ in range(2000):
-        answer = httpx2.post(f"{server.url}/v1/tasks/demo/predict", json=body)
+        answer = httpx2.post(f"{server.url}/v1/tasks/demo/predict", json=body, timeout=60)
         if answer.status_code == 503:
-            assert httpx2.get(f"{server.url}/ready").status_code == 503
-            assert httpx2.get(f"{server.url}/health").status_code == 200
+            assert httpx2.get(f"{server.url}/ready", timeout=60).status_code == 503
+            assert httpx2.get(f"{server.url}/health", timeout=60).status_code == 200
             return answer
     raise AssertionError("never refused")
 
@@ -269,8 +342,8 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) ->
     """A backbone that is not there, and an address that is open without a key."""
     missing = start("--backbone", str(tmp_path / "nothing"))
     open_to_all = start("--host", "0.0.0.0")  # noqa: S104 - what must be refused
-    assert missing.process.wait(60) == 1
-    assert open_to_all.process.wait(60) == 1
+    assert missing.process.wait(180) == 1
+    assert open_to_all.process.wait(180) == 1
     assert re.search(r"^error: .*nothing", missing.log, re.MULTILINE)
     assert "the server would be open to the network and has no key: set PELTIER_ADMIN_KEY" in open_to_all.log
     assert "Traceback" not in missing.log + open_to_all.log

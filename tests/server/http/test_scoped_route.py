@@ -15,6 +15,7 @@ from peltier_server.routes import predict
 from starlette.types import Message, Scope
 
 from tests.server.conftest import Running, Serve
+from tests.support.rate_windows import stand_still
 
 # With a parameter in its content type a body is left to the framework's own handler.
 PLAIN, SOLVED = "application/json", "application/json; charset=utf-8"
@@ -75,8 +76,9 @@ async def test_a_body_that_is_no_json_by_name_is_refused(loaded: Running) -> Non
     assert answer.status_code == 400
 
 
-async def test_a_wrong_body_counts_once(loaded: Running) -> None:
+async def test_a_wrong_body_counts_once(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Towards the tenant's quotas."""
+    stand_still(monkeypatch)
     assert (await loaded.client.put("/v1/tenants/default", json={"requests_per_second": 0.02})).status_code == 200
     answer = await ask(loaded, b"{}", PLAIN)
     assert (answer.status_code, answer.headers["ratelimit-remaining"]) == (422, "1")

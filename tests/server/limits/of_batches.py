@@ -30,7 +30,7 @@ def _begin(small: Small, rows: Sequence[object]) -> httpx2.Response:
 
 def _ended(small: Small, rows: Sequence[object]) -> dict[str, Any]:
     batch = _begin(small, rows).raise_for_status().json()
-    for _ in range(300):
+    for _ in range(600):
         found: dict[str, Any] = small.client.get(f"/v1/batches/{batch['id']}").json()
         if found["status"] in ("completed", "failed"):
             return found

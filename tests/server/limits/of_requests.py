@@ -17,6 +17,7 @@ from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server.context import VersionLabels
 from peltier_server.fairness.shared_bound import SharedBound
+from peltier_server.http import connection
 from peltier_server.http import incoming as pace
 from peltier_server.inference.answer_size import AnswerForm
 from peltier_server.metrics.series import WINDOW_ROWS
@@ -25,9 +26,9 @@ from peltier_server.settings import SETTINGS
 from tritonclient.grpc.service_pb2 import ModelInferRequest, ServerLiveRequest
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
-from benchmarks.common.serving import free_port
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small
+from tests.server.protocols.oip.grpc_port import grpc_port
 
 _CLOSED = "the connection is closed"
 _PREDICT = "/v1/tasks/demo/predict"
@@ -38,11 +39,12 @@ def _request(line: str, *headers: str) -> bytes:
     return "\r\n".join((f"{line} HTTP/1.1", "host: a", f"authorization: Bearer {KEY}", *headers, "\r\n")).encode()
 
 
-@probe("connections, of all callers; `/health` and `/ready` are answered on 64 more")
+@probe("connections, of all callers; probes (`/health`, `/ready` and the like) are answered on 64 more")
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_connections=1) as other:
-        assert httpx2.get(f"{other.listening.url}/health").status_code == 200
-        return httpx2.get(f"{other.listening.url}/info")
+    with servers.start("bert", max_connections=1) as other, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "_SURPLUS_SECONDS", 60)
+        assert httpx2.get(f"{other.listening.url}/health", timeout=60).status_code == 200
+        return httpx2.get(f"{other.listening.url}/info", timeout=60)
 
 
 @probe("connections beyond these", "peltier_server.http.connection._MAX_SURPLUS")
@@ -56,7 +58,7 @@ def _(servers: Servers) -> Met:
 
 @probe("calls over gRPC at a time", "peltier_server.protocols.oip.grpc.server._MAX_CALLS")
 def _(servers: Servers) -> Met:
-    port, begun = free_port(), threading.Event()
+    begun = threading.Event()
 
     async def wait(*_: object, **__: object) -> None:
         begun.set()
@@ -64,13 +66,16 @@ def _(servers: Servers) -> Met:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grpc_server, "_MAX_CALLS", 1)
-        with servers.start("bert", grpc_port=port) as other, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        with (
+            servers.start("bert", grpc_port=0) as other,
+            grpc.insecure_channel(f"127.0.0.1:{grpc_port(other.listening.app)}") as channel,
+        ):
             patch.setattr(other.service.batcher, "compute", wait)
             stub, request = GRPCInferenceServiceStub(channel), ModelInferRequest(model_name="demo")
             request.inputs.add(name="text", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"a good film")
             held = stub.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
-            assert begun.wait(30)
-            refused = stub.ServerLive.future(ServerLiveRequest(), timeout=30).exception()
+            assert begun.wait(60)
+            refused = stub.ServerLive.future(ServerLiveRequest(), timeout=60).exception()
             held.cancel()
     return f"gRPC's own `{refused.code().name}`"
 
@@ -83,7 +88,13 @@ def _(servers: Servers) -> Met:
 
 @probe("time for a request's line and headers")
 def _(servers: Servers) -> Met:
-    assert servers.bert.hears(b"GET /health HTTP/1.1\r\n") == b""
+    assert servers.hasty.hears(b"GET /health HTTP/1.1\r\n") == b""
+    return _CLOSED
+
+
+@probe("time that a connection is idle between requests")
+def _(servers: Servers) -> Met:
+    assert servers.hasty.hears(_request("GET /health")).startswith(b"HTTP/1.1 200")
     return _CLOSED
 
 
@@ -97,18 +108,18 @@ def _(servers: Servers) -> Met:
 
 @probe("time that a body stands still")
 def _(servers: Servers) -> Met:
-    return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=1), headers=_JSON)
+    return _sent_slowly(servers.hasty, b'{"inputs": ', pauses=1)
 
 
 @probe("slowest pace of a body, bytes a second", "peltier_server.http.incoming.MIN_BYTES_PER_SECOND")
 def _(servers: Servers) -> Met:
-    return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=8), headers=_JSON)
+    return _sent_slowly(servers.hasty, b'{"inputs": ', pauses=8)
 
 
 @probe("time for a caller to read 16 KiB/s of its answer")
 def _(servers: Servers) -> Met:
     script = servers.bert.client.get("/docs/swagger-ui-bundle.js").content
-    heard = servers.bert.hears(_request("GET /docs/swagger-ui-bundle.js") * 10, pause_seconds=3 * STALL_SECONDS)
+    heard = servers.hasty.hears(_request("GET /docs/swagger-ui-bundle.js") * 10, once_closed=True)
     assert 0 < len(heard) < 10 * len(script)
     return _CLOSED
 
@@ -411,8 +422,16 @@ def _beyond_its_share(small: Small, what: str, inputs: object = TEXT) -> Met:
         return tenant.predict(inputs)
 
 
-def _slowly(body: bytes, *, pauses: int) -> Iterator[bytes]:
-    yield body
-    for _ in range(pauses):
-        time.sleep(2 * STALL_SECONDS / pauses)
-        yield b" "
+def _sent_slowly(small: Small, body: bytes, *, pauses: int) -> httpx2.Response:
+    """What a prediction reads whose head comes at once."""
+    with ExitStack() as opened:
+        opened.enter_context(small.standing_still())
+
+        def pieces() -> Iterator[bytes]:
+            opened.close()
+            yield body
+            for _ in range(pauses):
+                time.sleep(2 * STALL_SECONDS / pauses)
+                yield b" "
+
+        return small.client.post(_PREDICT, content=pieces(), headers=_JSON)

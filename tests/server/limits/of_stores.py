@@ -91,11 +91,11 @@ def _(_: Servers) -> Met:
 
 
 async def _taken_from_one_that_hangs(count: int) -> list[bool]:
-    """Whether each of so many units was there, of two in a second."""
+    """Whether each of so many units was there, of two in a day."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         asked = Rates(f"redis://127.0.0.1:{silent.getsockname()[1]}")
         try:
-            return [await asked.take(Rate("requests", 2, 100), "a") is not None for _ in range(count)]
+            return [await asked.take(Rate("requests", 2, 100_000), "a") is not None for _ in range(count)]
         finally:
             await asked.close()
 

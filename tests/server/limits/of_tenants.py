@@ -16,14 +16,14 @@ def _(servers: Servers) -> Met:
 
 @probe("tokens a second")
 def _(servers: Servers) -> Met:
-    with servers.bert.tenant(tokens_per_second=0.7) as tenant:
+    with servers.bert.tenant(tokens_per_second=0.007) as tenant:
         tenant.predict().raise_for_status()
         return tenant.predict()
 
 
 @probe("tokens of one request beside that quota")
 def _(servers: Servers) -> Met:
-    with servers.bert.tenant(tokens_per_second=0.7) as tenant:
+    with servers.bert.tenant(tokens_per_second=0.007) as tenant:
         return tenant.predict([TEXT] * 2)
 
 

@@ -92,7 +92,8 @@ def _(servers: Servers) -> Met:
 @cache
 def _of_a_stuck_runner(servers: Servers) -> tuple[Met, Met]:
     """What a request in the stuck batch reads, and one after the last runner."""
-    with servers.start("bert", max_batch_seconds=0.1, max_runner_restarts=0) as other, _stuck():
+    with servers.start("bert", max_runner_restarts=0) as other, _stuck(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(other.service.watchdog, "_max_batch_seconds", 0.1)
         first = last = other.predict()
         while last.status_code == first.status_code:
             last = other.predict()
@@ -129,7 +130,7 @@ def _stuck() -> Iterator[None]:
     released, forward = threading.Event(), isolation.forward
 
     def wait(*rows: Any, **options: Any) -> Any:
-        released.wait(10)
+        released.wait(60)
         return forward(*rows, **options)
 
     with pytest.MonkeyPatch.context() as patch:

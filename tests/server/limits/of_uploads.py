@@ -13,7 +13,7 @@ from peltier_server.http.uploads import UploadTurns
 from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
-from tests.server.limits.servers import Servers
+from tests.server.limits.servers import STALL_SECONDS, Servers
 
 _IN_MEMORY = 2 * SETTINGS["max_artifact_bytes"].default
 
@@ -38,14 +38,18 @@ def _(servers: Servers) -> Met:
 @probe("uploads received at once", "peltier_server.http.uploads.MAX_RECEIVED_AT_ONCE")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers.bert.listening.app.state.upload_turns, "_receiving", asyncio.Semaphore(0))
+        turns = servers.bert.listening.app.state.upload_turns
+        patch.setattr(turns, "_patience_seconds", STALL_SECONDS)
+        patch.setattr(turns, "_receiving", asyncio.Semaphore(0))
         return servers.bert.upload(b"")
 
 
 @probe("uploads received at once, of one tenant", "peltier_server.http.uploads.MAX_RECEIVED_OF_ONE")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers.bert.listening.app.state.upload_turns, "_of_tenant", {"default": asyncio.Semaphore(0)})
+        turns = servers.bert.listening.app.state.upload_turns
+        patch.setattr(turns, "_patience_seconds", STALL_SECONDS)
+        patch.setattr(turns, "_of_tenant", {"default": asyncio.Semaphore(0)})
         return servers.bert.upload(b"")
 
 

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import socket
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_server.http.connection import LimitedConnection
 from peltier_server.service import Service
 
 from tests.server.attacker import listen as hear
@@ -26,7 +26,6 @@ STALL_SECONDS = 0.4
 TEXT = "a good film"
 _SETTINGS = {
     "admin_key": KEY,
-    "stall_seconds": STALL_SECONDS,
     "max_inputs": 8,
     "max_body_bytes": 128 * 1024,
     "max_artifact_bytes": 5 * 1024 * 1024,
@@ -73,16 +72,45 @@ class Small:
     def connect(self) -> socket.socket:
         """A connection to it."""
         address = httpx2.URL(self.listening.url)
-        return socket.create_connection((address.host, address.port or 0), timeout=20)
+        return socket.create_connection((address.host, address.port or 0), timeout=60)
 
-    def hears(self, *pieces: bytes, pause_seconds: float = 0) -> bytes:
-        """What a connection that sends these hears until the server closes it; it begins to listen after a pause."""
-        with self.connect() as connection:
+    def hears(self, *pieces: bytes, once_closed: bool = False) -> bytes:
+        """What a connection that sends these hears until the server closes it, the first piece at once; it may begin to
+        listen once the server has closed it."""
+        closed, lost, address = threading.Event(), LimitedConnection.connection_lost, list[object]()
+
+        def notice(connection: LimitedConnection, error: Exception | None) -> None:
+            lost(connection, error)
+            if connection.client in address:
+                closed.set()
+
+        with ExitStack() as opened:
+            opened.enter_context(pytest.MonkeyPatch.context()).setattr(LimitedConnection, "connection_lost", notice)
+            with self.standing_still():
+                connection = opened.enter_context(self.connect())
+                address.append(connection.getsockname())
+                connection.sendall(pieces[0])
             with suppress(ConnectionError):
-                for piece in pieces:
+                for piece in pieces[1:]:
                     connection.sendall(piece)
-            time.sleep(pause_seconds)
+            assert not once_closed or closed.wait(60)
             return hear(connection)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """The server's event loop waits for the end of the block, so that it finds at once what the block has sent."""
+        begun, over = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            begun.set()
+            over.wait(60)
+
+        self._loop.call_soon_threadsafe(wait)
+        assert begun.wait(60)
+        try:
+            yield
+        finally:
+            over.set()
 
     def version(self, number: int) -> "Small":
         """The same with a version of the task."""
@@ -97,9 +125,13 @@ class Small:
 
     def run(self, work: Coroutine[Any, Any, object]) -> None:
         """Runs it on the server's event loop."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
         polling = self.service.store.sync._polling._task
         assert polling is not None
-        asyncio.run_coroutine_threadsafe(work, polling.get_loop()).result()
+        return polling.get_loop()
 
     @contextmanager
     def tenant(self, **quotas: object) -> Iterator["Small"]:
@@ -120,11 +152,11 @@ class Small:
 
         def wait(**options: Any) -> Any:
             holding.set()
-            released.wait(10)
+            released.wait(60)
             return take(**options)
 
         def wait_in_background() -> Any:
-            released.wait(10)
+            released.wait(60)
             return take_in_background()
 
         with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as threads:
@@ -133,7 +165,7 @@ class Small:
             try:
                 # A runner that already waits for rows gets one, so that it comes back for the next.
                 self.predict("bad").raise_for_status()
-                holding.wait(10)
+                holding.wait(60)
                 yield threads.submit
             finally:
                 released.set()
@@ -162,17 +194,29 @@ class Servers:
         """Over a T5, whose task writes texts."""
         return self._open.enter_context(self.start("t5", task_type="text2text", max_queue_tokens=10_000))
 
+    @cached_property
+    def hasty(self) -> Small:
+        """Over an encoder, without a task: one that waits for nobody."""
+        return self._open.enter_context(self._start_empty("bert", stall_seconds=STALL_SECONDS, keep_alive_seconds=1))
+
     @contextmanager
     def start(self, family: str, *, task_type: str = "classification", **settings: object) -> Iterator[Small]:
         """One more, for a row that needs one of its own."""
-        backbone = self.backbones[family]
-        with ExitStack() as opened:
-            listening = opened.enter_context(self._listen(backbone=Path(backbone.name), **{**_SETTINGS, **settings}))
-            small = Small(listening, opened.enter_context(_client(listening, KEY)))
-            small.upload(self.make_artifact(backbone, "bitfit", task_type=task_type)).raise_for_status()
+        with self._start_empty(family, **settings) as small:
+            artifact = self.make_artifact(self.backbones[family], "bitfit", task_type=task_type)
+            small.upload(artifact).raise_for_status()
             small.client.patch("/v1/adapters/demo", json={"public": True}).raise_for_status()
             yield small
 
+    @contextmanager
+    def _start_empty(self, family: str, **settings: object) -> Iterator[Small]:
+        backbone = Path(self.backbones[family].name)
+        with (
+            self._listen(backbone=backbone, **{**_SETTINGS, **settings}) as listening,
+            _client(listening, KEY) as client,
+        ):
+            yield Small(listening, client)
+
 
 def _client(listening: Listening, key: str) -> httpx2.Client:
-    return httpx2.Client(base_url=listening.url, headers={"authorization": f"Bearer {key}"}, timeout=30)
+    return httpx2.Client(base_url=listening.url, headers={"authorization": f"Bearer {key}"}, timeout=60)
