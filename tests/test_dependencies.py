@@ -1,6 +1,7 @@
 """The locks against the ranges of pyproject.toml, and the environment against the lock."""
 
 import ast
+import platform
 import re
 import subprocess
 import sys
@@ -35,10 +36,11 @@ NOT_AT_THEIR_FLOOR = {
 
 
 def environment(python: str) -> dict[str, str]:
-    """The values of markers on Linux with this Python."""
+    """The values of markers on Linux with a release of Python (3.11.2), or with a late one of a series (3.11)."""
+    major, minor, *micro = python.split(".")
     return {str(k): str(v) for k, v in default_environment().items()} | {
-        "python_version": python,
-        "python_full_version": f"{python}.9",
+        "python_version": f"{major}.{minor}",
+        "python_full_version": python if micro else f"{python}.9",
         "platform_system": "Linux",
         "sys_platform": "linux",
     }
@@ -143,7 +145,7 @@ def test_a_lock_names_versions_alone(lock: str) -> None:
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="this environment was not made by make")
 def test_the_environment_is_the_lock() -> None:
     """`make` installed what constraints.txt says: every package that any extra of dev brings, in that version."""
-    pinned = pins("constraints.txt", f"3.{sys.version_info.minor}")
+    pinned = pins("constraints.txt", platform.python_version())
     installed = closure("peltier", frozenset({"dev"})) - {"peltier"}
     versions = {name: Version(Version(distribution(name).version).public) for name in installed}
     assert {name: str(found) for name, found in versions.items() if found != pinned.get(name)} == {}

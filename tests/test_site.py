@@ -152,6 +152,7 @@ class Visitor:
         self.url = f"{self.origin}/{site.name}"
         self.foreign, self.said = list[str](), list[str]()
         self.page: Page = browser.new_context(color_scheme=scheme).new_page()  # type: ignore[arg-type]
+        self.page.set_default_timeout(120_000)
         self.page.on("request", lambda request: self._ask(request.url))
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))

@@ -3,8 +3,8 @@
 import io
 import json
 import subprocess
-import tarfile
 import tomllib
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,9 +30,9 @@ def working_version(root: Path, releases: Sequence[str]) -> str:
 
 def extract(root: Path, version: str, target: Path) -> None:
     """Writes the tree of a release below `target`."""
-    archive = _git(root, "archive", "--format=tar", f"v{version}")
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(target, filter="data")
+    archive = _git(root, "archive", "--format=zip", f"v{version}")
+    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(target)
 
 
 def write_index(site: Path, working: str, releases: Sequence[str]) -> None:

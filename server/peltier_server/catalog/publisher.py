@@ -126,7 +126,7 @@ class Publisher:
                 raise ArtifactError(reasons)
             reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
             if reasons:
-                count = num_twins(self._loader.backbone, artifact.manifest)
+                count = num_twins(self._loader.backbone, artifact.manifest, outputs)
                 twins = [await self._run_twin(artifact, number, tenant) for number in range(count)]
                 reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs, twins)
             if reasons:

@@ -130,8 +130,8 @@ def as_ray_task(settings: Settings, directory: str) -> Callable[[], Coroutine[An
         except asyncio.CancelledError:
             ray.cancel(reference)
             with suppress(RayError, TimeoutError):
-                async with asyncio.timeout(MAX_STOP_SECONDS + 2 * _POLL_SECONDS):
-                    await reference
+                # As in `worker_process`, not `asyncio.timeout`.
+                await asyncio.wait_for(reference, MAX_STOP_SECONDS + 2 * _POLL_SECONDS)
             raise
 
     return run_worker

@@ -96,15 +96,17 @@ class WorkerProcess:
     async def _run_once(self) -> int:
         # In a session of its own: Ctrl-C in a terminal reaches the server alone, which then ends the worker. If the
         # server is killed, the system closes the pipe, and the worker ends by that.
-        process = await asyncio.create_subprocess_exec(
-            *self._command, env=self._environment, stdin=PIPE, start_new_session=True
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(*self._command, env=self._environment, stdin=PIPE, start_new_session=True)
         )
-        self.pid, self.num_starts = process.pid, self.num_starts + 1
-        logger.info("a worker runs beside the server", extra={"fields": {"pid": process.pid}})
         try:
+            # Cancelled, the start itself would kill the worker alone, and wait for the processes that it has started.
+            process = await asyncio.shield(starting)
+            self.pid, self.num_starts = process.pid, self.num_starts + 1
+            logger.info("a worker runs beside the server", extra={"fields": {"pid": process.pid}})
             return await process.wait()
         except asyncio.CancelledError:
-            await _end(process)
+            await _end(await starting)
             raise
         finally:
             self.pid = None
@@ -114,8 +116,8 @@ async def _end(process: Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
         try:
-            async with asyncio.timeout(MAX_STOP_SECONDS):
-                await process.wait()
+            # Not `asyncio.timeout`: in a task that is being cancelled it ends nothing before Python 3.11.3.
+            await asyncio.wait_for(process.wait(), MAX_STOP_SECONDS)
         except TimeoutError:
             logger.warning("the worker beside the server does not end, so it is killed")
             # With the processes of its trainings, which are in its session.

@@ -244,7 +244,7 @@ def test_a_killed_replica_fails_what_it_computes_and_loses_nothing(fleet: Fleet)
         wait_for(lambda: len(cluster.metric("peltier_ready")) >= 2)
     assert len(load.failures) <= 5, load.failures
     assert load.acknowledged
-    wait_for(lambda: load.acknowledged <= published(fleet), 10)
+    wait_for(lambda: load.acknowledged <= published(fleet), 60)
     assert home(cluster, "task-0") != killed
 
 
@@ -257,7 +257,7 @@ def test_queued_tokens_add_and_remove_replicas(fleet: Fleet) -> None:
     with under_load(fleet, 2) as light:
         wait_for(lambda: len(cluster.metric("peltier_ready")) == 2)
     assert light.failures == []
-    wait_for(lambda: light.acknowledged <= published(fleet), 10)
+    wait_for(lambda: light.acknowledged <= published(fleet), 60)
 
 
 def test_a_rolling_update_fails_no_request(fleet: Fleet, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_rolling_update_fails_no_request(fleet: Fleet, tmp_path: Path) -> None
         finally:
             update.process.kill()
             update.end()
-    wait_for(lambda: load.acknowledged <= published(fleet), 10)
+    wait_for(lambda: load.acknowledged <= published(fleet), 60)
 
 
 def test_a_worker_of_the_cluster_trains(bert_directory: Path, tmp_path: Path) -> None:

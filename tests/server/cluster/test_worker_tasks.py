@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("grpc_reflection", reason="Ray Serve is not installed")
 
+from peltier_server import background
 from peltier_server.cluster import worker_tasks
 from peltier_server.cluster.worker_tasks import WorkerTasks, num_workers, train_waiting
 from peltier_server.settings import ClusterSettings, Settings
@@ -73,6 +74,8 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
 
     monkeypatch.setattr(Registry, "open", open_queue)
     monkeypatch.setattr(worker_tasks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(worker_tasks, "FIRST_PAUSE_SECONDS", 30)
+    monkeypatch.setattr(background, "_PAUSE_SECONDS", 0.01)
     return made
 
 
@@ -121,12 +124,12 @@ async def test_a_failure_stops_no_other_worker(
     await until(lambda: not workers.running)
     await looks(queue)
     assert workers.num_started == 3
-    assert tasks._pause == 1
-    assert "a worker of the cluster failed: it ended with status 3; no other one starts for 1 s" in caplog.text
+    assert tasks._pause == 30
+    assert "a worker of the cluster failed: it ended with status 3; no other one starts for 30 s" in caplog.text
     tasks._paused_until = 0
     await until(lambda: workers.num_started == 6)
     workers.fail()
-    await until(lambda: tasks._pause == 2)
+    await until(lambda: tasks._pause == 60)
 
 
 @pytest.mark.parametrize("error", [OSError("the network is away"), ZeroDivisionError()])

@@ -32,7 +32,7 @@ async def test_a_silent_training_gives_heartbeats(
     """After its events; the registry is not read again meanwhile."""
     monkeypatch.setattr(event_feed, "_TICKS_OF_SILENCE", 2)
     events = feed.events("default", training, 0, lambda: False)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         first = await anext(events)
         assert first is not None
         assert first.data == {"state": "queued"}
@@ -44,7 +44,7 @@ async def test_streams_end_when_the_server_leaves(feed: EventFeed, training: str
     """So that they do not hold up its drain."""
     leaving = False
     events = feed.events("default", training, 0, lambda: leaving)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await anext(events)
         leaving = True
         assert [one async for one in events] == []
@@ -63,7 +63,7 @@ async def test_a_failed_training_that_is_resumed_goes_on(running: Running, feed:
     await trainings.settle(training, "w", state="failed", reason="a reason")
     await trainings.resume("default", training, actor="test")
     events = feed.events("default", training, 0, lambda: False)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         seen = [await anext(events) for _ in range(4)]
         assert [one and one.data["state"] for one in seen] == ["queued", "running", "failed", "queued"]
         await trainings.cancel("default", training, actor="test")

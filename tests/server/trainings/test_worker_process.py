@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -19,13 +20,13 @@ from tests.server.conftest import until
 from tests.support.server_process import Server
 
 _WAITS = "import signal; signal.pause()"
-# It has a child, and neither obeys.
+# It has a child, and neither obeys. The note has the numbers of both.
 _STAYS = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = os.fork()
 if child:
-    open(sys.argv[1] + ".part", "w").write(str(child))
+    open(sys.argv[1] + ".part", "w").write(f"{os.getpid()} {child}")
     os.rename(sys.argv[1] + ".part", sys.argv[1])
 signal.pause()
 """
@@ -93,12 +94,32 @@ async def test_one_that_does_not_end_is_killed(
 ) -> None:
     """After a while, with the processes that it has started."""
     monkeypatch.setattr(worker_process, "MAX_STOP_SECONDS", 0.05)
-    note = tmp_path / "child"
+    note = tmp_path / "note"
     worker = start(_STAYS, str(note))
-    await until(note.exists)
-    pids = [worker.pid, int(note.read_text())]
-    await worker.close()
-    await until(lambda: not any(pid is not None and is_alive(pid) for pid in pids))
+    await until(lambda: note.exists() and worker.pid)
+    await assert_ended(worker, note)
+
+
+async def test_one_that_the_server_has_not_heard_of_yet_is_killed(
+    start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The event loop is busy from the moment in which the worker is started."""
+    monkeypatch.setattr(worker_process, "MAX_STOP_SECONDS", 0.05)
+    note = tmp_path / "note"
+    worker = start(_STAYS, str(note))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    while not note.exists():
+        time.sleep(0.01)  # noqa: ASYNC251 - nothing else may run
+    assert worker.pid is None
+    await assert_ended(worker, note)
+
+
+async def assert_ended(worker: WorkerProcess, note: Path) -> None:
+    """After `close`, both processes of the note have ended."""
+    async with asyncio.timeout(60):
+        await worker.close()
+    await until(lambda: not any(is_alive(int(pid)) for pid in note.read_text().split()))
 
 
 async def in_time(condition: Callable[[], object]) -> None:
@@ -108,6 +129,7 @@ async def in_time(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_a_killed_server_takes_its_worker_along(bert_directory: Path, tmp_path: Path) -> None:
     """A real one that waits for trainings, whose server could not end it."""
     server = Server(tmp_path / "log", "--worker", "--backbone", str(bert_directory), "--store", str(tmp_path / "store"))
