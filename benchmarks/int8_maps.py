@@ -1,10 +1,11 @@
 """Which maps of a backbone are sensitive to int8? Each kind is left in float32 by itself, the rest in int8.
 
-    .venv/bin/python benchmarks/int8_maps.py --data DIR [--backbone minilm] [--results runs/int8/float32] [--rows 500]
+    .venv/bin/python benchmarks/int8_maps.py --data DIR [--backbone minilm] [--results runs/first-block] [--rows 500]
 
 It prints the cosine of the last hidden states to those in float32, token by token over 128 sentences of SST-2; for a
-T5 those of the encoder. With the results of a sweep, such as that of `int8_quality.py`, it also prints the mean metric
-of its artifacts of one preset and how many of their answers are the same as in float32, on the validation rows.
+T5 those of the encoder. With the results of a sweep, such as those for `int8_quality.py`, it takes the artifacts of one
+preset that change every block. It also prints their mean metric on the validation rows, and how many of their answers
+are the same as in float32.
 """
 
 import statistics
@@ -100,7 +101,8 @@ def main() -> None:
     sentences = read_examples(options.data / "sst2/validation.jsonl.gz", ("sentence",), "label")[:SENTENCES]
     texts = [str(example.input) for example in sentences]
     trained = read_results(options.results) if options.results else []
-    trained = [one for one in trained if (one.preset, one.seed) == (options.preset, 0)]
+    chosen = (options.preset, 0, 0)
+    trained = [one for one in trained if (one.preset, one.seed, one.settings["first_block"]) == chosen]
     paths = [artifact_path(options.results, one) for one in trained]
     files = [options.data / one.task / "validation.jsonl.gz" for one in trained]
     rows = [read_rows(path, [file])[: options.rows] for path, file in zip(paths, files, strict=True)]

@@ -21,11 +21,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
+from common.balancer import Balancer, balanced
 from common.harness import create_parser, percentile
 from common.serving import PELTIER, Server, free_port
 
@@ -34,8 +35,6 @@ TEXT = "my card was stolen and somebody is paying with it"
 LONG = " ".join([TEXT] * 6)
 SIZES = random.Random(0).choices([1, 32, 500], weights=[900, 95, 5], k=1000)
 START_SECONDS = 120
-# Two checks of the balancer and some.
-NOTICED_SECONDS = 1.5
 
 
 class Replica:
@@ -111,39 +110,36 @@ def running(
         process.wait()
 
 
-@contextmanager
-def balanced(replicas: Sequence[Replica]) -> Iterator[str]:
-    """The URL of a HAProxy in front of `replicas`."""
-    bind = f"127.0.0.1:{free_port()}"
-    addresses = {f"PELTIER_REPLICA_{number}": one.address for number, one in enumerate(replicas, 1)}
-    command = [str(shutil.which("haproxy")), "-f", str(ROOT / "deploy" / "haproxy.cfg")]
-    with running(command, bind, {"PELTIER_BIND": bind, **addresses}):
-        yield f"http://{bind}"
-
-
-def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None:
-    """Restarts every replica `rounds` times, one after the other."""
+def roll(
+    replicas: Sequence[Replica], balancer: Balancer, rounds: int, sign: signal.Signals, *, trusting: bool = False
+) -> None:
+    """Restarts every replica `rounds` times, one after the other. With `trusting` the balancer takes the other one to
+    be well meanwhile, however busy the machine is."""
     for _ in range(rounds):
-        for replica in replicas:
-            status = replica.stop(sign)
-            assert status == (0 if sign is signal.SIGTERM else -sign), f"a replica ended with status {status}"
-            replica.start()
-            time.sleep(NOTICED_SECONDS)
+        for number, replica in enumerate(replicas):
+            with balancer.trusting(1 - number) if trusting else nullcontext():
+                status = replica.stop(sign)
+                assert status == (0 if sign is signal.SIGTERM else -sign), f"a replica ended with status {status}"
+                replica.start()
+                balancer.wait_until_up(number)
 
 
-def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[CallerAnswers]:
-    """The answers that callers got while replicas with `flags` were restarted."""
+def measure(
+    flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals, *, trusting: bool = False
+) -> list[CallerAnswers]:
+    """The answers that callers got while replicas with `flags` were restarted; `trusting` is that of `roll`."""
     replicas, end = [Replica(flags) for _ in range(2)], threading.Event()
     with ExitStack() as started:
         for replica in replicas:
             started.callback(replica.end)
             replica.start()
-        url = started.enter_context(balanced(replicas))
+        balancer = started.enter_context(balanced([replica.address for replica in replicas]))
         callers = started.enter_context(ThreadPoolExecutor(load.num_callers))
         started.callback(end.set)
-        answers = [callers.submit(ask_until, end, url, load, seed) for seed in range(load.num_callers)]
-        time.sleep(NOTICED_SECONDS)
-        roll(replicas, rounds, sign)
+        answers = [callers.submit(ask_until, end, balancer.url, load, seed) for seed in range(load.num_callers)]
+        for number in range(len(replicas)):
+            balancer.wait_until_up(number)
+        roll(replicas, balancer, rounds, sign, trusting=trusting)
         end.set()
         return [one.result() for one in answers]
 

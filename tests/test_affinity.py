@@ -16,7 +16,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client import Client
 
-from tests.support.balancer import HAPROXY, balanced
+from benchmarks.common.balancer import HAPROXY, balanced
 from tests.support.server_process import Server
 
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
@@ -72,7 +72,11 @@ def pair(
         for replica in replicas:
             started.callback(replica.end)
             replica.wait_until_ready()
-        yield Pair(replicas, started.enter_context(balanced([replica.url for replica in replicas])))
+        addresses = [httpx2.URL(replica.url).netloc.decode() for replica in replicas]
+        balancer = started.enter_context(balanced(addresses))
+        for number in range(len(replicas)):
+            started.enter_context(balancer.trusting(number, ["reads"]))
+        yield Pair(replicas, balancer.url)
 
 
 def predicted(task: str) -> dict[str, Any]:

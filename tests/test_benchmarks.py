@@ -149,6 +149,7 @@ def test_a_kept_folder_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pyt
     assert kept("model", b"other weights", lambda folder: None) != folder
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("avx2" not in {one.name for one in processor_levels()}, reason="needs a processor with AVX2")
 def test_a_benchmark_holds_torch_and_the_kernels_to_a_level() -> None:
     """The process starts again with the variables of all libraries, and keeps its command line."""

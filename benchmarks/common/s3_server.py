@@ -34,7 +34,7 @@ def with_options(url: str, **options: object) -> str:
 
 def moto(directory: Path) -> Sequence[str]:
     """The command of moto's server, which keeps everything in its memory; the directory is not used."""
-    return sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"
+    return sys.executable, str(Path(__file__).with_name("moto_s3.py"))
 
 
 def rclone(directory: Path) -> Sequence[str]:
