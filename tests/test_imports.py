@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 IMPORT_ALL = """
 import importlib, pathlib, pkgutil, sys, warnings
 sys.modules["rfc3987_syntax"] = None  # jsonschema, which Ray imports, would build parsers with it for 2 s
@@ -46,6 +48,7 @@ OF_TRAINING = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_serving_needs_nothing_of_training() -> None:
     """`make serve` installs none of these. Neither the command nor the app imports a module of Ray."""
     code = SERVE.format(missing=OF_TRAINING)
@@ -53,6 +56,7 @@ def test_serving_needs_nothing_of_training() -> None:
     assert (done.stdout, done.stderr) == ("77\n", "")
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_without_a_warning() -> None:
     """With what the extras bring; a warning tells of a version that does not fit another."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", IMPORT_ALL], capture_output=True, text=True)

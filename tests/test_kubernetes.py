@@ -167,6 +167,7 @@ def _fields(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[s
             yield from _fields(below, (*path, name))
 
 
+@pytest.mark.slow
 def test_a_misspelled_field_of_a_custom_resource_is_a_fault() -> None:
     """Each field of each of them, with a letter more."""
     monitor = render(EVERYTHING)["ServiceMonitor"]

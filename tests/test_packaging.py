@@ -134,6 +134,7 @@ def test_the_quick_start_names_every_extra(wheel: Path) -> None:
     assert len(used) >= 2
 
 
+@pytest.mark.slow
 def test_a_wheel_serves_by_the_kernels_that_it_carries(wheel: Path, tmp_path: Path) -> None:
     """It is for every Linux of this machine since 2014, whichever compiler built it."""
     assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{platform.machine()}.whl")
@@ -156,6 +157,7 @@ def hook() -> dict[str, Any]:
     return run_path(str(ROOT / "hatch_build.py"))
 
 
+@pytest.mark.slow
 def test_a_level_that_does_not_compile_fails_the_build(hook: dict[str, Any], tmp_path: Path) -> None:
     """With the compiler's error: nobody gets a package that is slower than it could be. What was built stays."""
     shutil.copy(ROOT / "backbone/peltier_backbone/native/levels.py", tmp_path)
@@ -211,6 +213,7 @@ def test_client_works_without_torch(environment: Path) -> None:
     assert imported.returncode == 0, imported.stderr
 
 
+@pytest.mark.slow
 def test_version_is_the_wheels(environment: Path, wheel: Path) -> None:
     """`peltier --version` answers with the version of the wheel."""
     shown = run(environment / "bin" / "peltier", "--version", cwd=environment)

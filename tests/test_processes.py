@@ -58,9 +58,9 @@ def test_prometheus_reads_the_server_of_compose(stack: subprocess.Popen[str], tm
         assert time.monotonic() < deadline, (tmp_path / "server.log").read_text()
         time.sleep(0.1)
     bearer = {"authorization": f"Bearer {KEYS['PELTIER_ADMIN_KEY']}"}
-    adapters = httpx2.get(f"{url}/v1/adapters", headers=bearer).json()["adapters"]
+    adapters = httpx2.get(f"{url}/v1/adapters", headers=bearer, timeout=60).json()["adapters"]
     assert "banking77" in {adapter["name"] for adapter in adapters}
-    assert httpx2.get(f"{url}/v1/adapters").status_code == 401
+    assert httpx2.get(f"{url}/v1/adapters", timeout=60).status_code == 401
     assert (tmp_path / "state" / "registry.db").exists()
     stack.send_signal(signal.SIGINT)
     assert stack.wait() == 0
@@ -69,9 +69,12 @@ def test_prometheus_reads_the_server_of_compose(stack: subprocess.Popen[str], tm
 
 def _scraped(query: str) -> str | None:
     try:
-        found = httpx2.get(query, params={"query": 'up{job="peltier"}'}).json()["data"]["result"]
+        answer = httpx2.get(query, params={"query": 'up{job="peltier"}'})
     except httpx2.TransportError:
         return None
+    if answer.status_code != 200:  # it has not read its data yet
+        return None
+    found = answer.json()["data"]["result"]
     return str(found[0]["value"][1]) if found else None
 
 

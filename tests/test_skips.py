@@ -69,7 +69,7 @@ def test_every_job_of_ci_is_under_the_rule() -> None:
     command = ("make", "--dry-run", "--always-make", *jobs)
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     calls = [line for line in printed.replace("\\\n", " ").splitlines() if "-m pytest" in line]
-    assert len(calls) == 5
+    assert len(calls) == 6
     assert [call for call in calls if "--confcutdir" in call and "-p tests.support.skips" not in call] == []
 
 

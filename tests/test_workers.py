@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import workers
 from tests.support.workers import group, rank
 
@@ -32,6 +34,7 @@ def test_what_takes_long_begins_first() -> None:
     assert rank("tests/client/test_cli.py::test_a") == rank("tests/training_data.py::test_b")
 
 
+@pytest.mark.slow
 def test_one_worker_runs_a_group(tmp_path: Path) -> None:
     """With the installed versions of pytest and pytest-xdist, on which the scheduler depends."""
     folder = tmp_path / "tests" / "console"

@@ -36,7 +36,7 @@ class Event:
 
     def synchronize(self) -> None:
         self.waited.set()
-        assert self.over.wait(10)
+        assert self.over.wait(60)
 
 
 class Card:

@@ -219,7 +219,7 @@ def t5_odd(t5_base: Backbone) -> Backbone:
     return without_data(t5_base, replace(t5_base.t5.config, vocab_size=32100, gated=True, activation="gelu_new"))
 
 
-@pytest.mark.parametrize("family", ["bert_base", "t5_odd"])
+@pytest.mark.parametrize("family", ["bert_base", pytest.param("t5_odd", marks=pytest.mark.slow)])
 def test_no_batch_waits_for_a_compiler(family: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture):
     """A server has compiled the kernels for any presets, rows and lengths, for heads of any width, and for texts."""
     backbone, numbers = request.getfixturevalue(family), count()

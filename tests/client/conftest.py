@@ -234,6 +234,8 @@ USAGE: dict[str, Any] = {
     "stored_bytes": 8,
     "adapters": 1,
     "pinned_adapters": 0,
+    "trainings": 1,
+    "training_minutes": 2.5,
 }
 TENANT: dict[str, Any] = {"name": "default", "created_at": "2026-11-21T00:00:00Z", "quotas": QUOTAS}
 

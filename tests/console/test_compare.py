@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
-from tests.console.visitor import Open, num_colours
+from tests.console.visitor import Open, wait_until_drawn
 from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -35,7 +35,7 @@ def test_two_versions_are_compared_on_pasted_rows(open_tab: Open, site: Site) ->
         expect(metrics.get_by_role("row").filter(has_text="accuracy")).to_contain_text(f"{hits / len(rows):.4f}")
     charts = page.get_by_role("img").filter(has=page.locator("canvas"))
     expect(charts).to_have_count(2)
-    assert all(num_colours(chart) > 2 for chart in charts.all())
+    wait_until_drawn(charts, 2)
 
 
 def test_a_row_that_cannot_be_judged_is_named(open_tab: Open) -> None:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.site import ADMIN, Site
-from tests.console.visitor import Open, num_colours
+from tests.console.visitor import Open, num_colours, wait_until_drawn
 from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -55,6 +55,7 @@ def test_gates_are_drawn(open_tab: Open, site: Site) -> None:
     for part, values in gates.items():
         own = [value for value in values if value is not None]
         expect(drawn).to_have_attribute("aria-label", re.compile(f"{re.escape(part)} {sum(own) / len(own):.2f}"))
+    wait_until_drawn(drawn, 1)
     assert num_colours(drawn) > len(gates)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.visitor import Open, num_colours
+from tests.console.visitor import Open, wait_until_drawn
 from tests.support.chromium import needs_chromium
 from tests.training.report.test_page import HOSTILE, create_merging, create_report
 
@@ -21,7 +21,7 @@ def test_a_report_is_shown_without_asking_the_server(open_tab: Open) -> None:
     page.get_by_label("Report files").set_input_files(file)
     expect(page.get_by_role("heading", name="toy", level=2)).to_be_visible()
     charts = page.get_by_role("img").filter(has=page.locator("canvas"))
-    assert [num_colours(chart) > 2 for chart in charts.all()].count(True) >= 2
+    wait_until_drawn(charts, 2)
     assert all("/console/assets/" in url for url in visitor.asked[before:])
 
 

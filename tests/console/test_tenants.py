@@ -24,11 +24,11 @@ def test_a_new_key_is_shown_once_and_works_until_it_is_revoked(open_tab: Open, s
     expect(row).to_contain_text("valid")
     assert key not in page.content()
     headers = {"authorization": f"Bearer {key}"}
-    assert httpx2.get(f"{site.url}/v1/adapters", headers=headers).status_code == 200
+    assert httpx2.get(f"{site.url}/v1/adapters", headers=headers, timeout=60).status_code == 200
     row.get_by_role("button", name="Revoke").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(row).to_contain_text("revoked")
-    assert httpx2.get(f"{site.url}/v1/adapters", headers=headers).status_code == 401
+    assert httpx2.get(f"{site.url}/v1/adapters", headers=headers, timeout=60).status_code == 401
 
 
 def test_the_audit_log_shows_who_did_it(open_tab: Open, site: Site) -> None:

@@ -11,7 +11,7 @@ from peltier_store.registry import NewEvent, Registry
 from playwright.sync_api import expect
 
 from tests.console.site import Site
-from tests.console.visitor import Open, num_colours
+from tests.console.visitor import Open, wait_until_drawn
 from tests.support.chromium import needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.slow]
@@ -100,7 +100,7 @@ def test_curves_grow_while_the_training_runs(open_tab: Open, site: Site, play: P
     assert play(report) is None
     chart = page.get_by_role("region", name="Validation accuracy").get_by_role("img")
     expect(chart).to_be_visible()
-    assert num_colours(chart) > 2
+    wait_until_drawn(chart, 1)
     expect(page.locator("main")).to_contain_text("Training rows: 2, which are few.")
     expect(page.locator("main")).to_contain_text("step 4 of 10")
     page.get_by_role("button", name="Pause").click()

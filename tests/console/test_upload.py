@@ -11,7 +11,7 @@ from safetensors.numpy import load, save
 
 from tests.console.conftest import EXAMPLES
 from tests.console.site import Site
-from tests.console.visitor import Open, num_colours
+from tests.console.visitor import Open, wait_until_drawn
 from tests.support.chromium import needs_chromium
 from tests.training.report.test_page import HOSTILE, create_report
 
@@ -68,8 +68,7 @@ def test_a_report_is_shown_on_the_adapters_page(open_tab: Open) -> None:
     card = page.get_by_role("region", name="Training of v1")
     expect(card).to_contain_text(HOSTILE[0])
     charts = card.get_by_role("img").filter(has=page.locator("canvas"))
-    expect(charts.first).to_be_visible()
-    assert [num_colours(chart) > 2 for chart in charts.all()].count(True) >= 2
+    wait_until_drawn(charts, 2)
 
 
 def test_a_refusal_names_every_reason_at_its_place(open_tab: Open, site: Site, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A tab with the console, and what went wrong in it."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -8,11 +9,14 @@ import peltier_server
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
 # Tests wait for what they expect, on a busy machine too.
-_MILLISECONDS = 30_000
+_MILLISECONDS = 60_000
 expect.set_options(timeout=_MILLISECONDS)
 _REFUSED = "Failed to load resource: the server responded with a status of 4"
+# Of a copy, because a browser complains of a canvas that is read more than once.
 _COLOURS = """canvas => {
-    const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", {willReadFrequently: true});
+    copy.drawImage(canvas, 0, 0);
+    const {data} = copy.getImageData(0, 0, canvas.width, canvas.height);
     return new Set(new Uint32Array(data.buffer)).size;
 }"""
 Theme = Literal["light", "dark"]
@@ -83,4 +87,12 @@ class Visitor:
 
 def num_colours(chart: Locator) -> int:
     """How many colours a drawn chart has, whose layers are canvases. An empty one has one."""
-    return max(layer.evaluate(_COLOURS) for layer in chart.locator("canvas").all())
+    return max((layer.evaluate(_COLOURS) for layer in chart.locator("canvas").all()), default=1)
+
+
+def wait_until_drawn(charts: Locator, num: int) -> None:
+    """Returns once at least so many of the charts have a curve or a picture."""
+    end = time.monotonic() + _MILLISECONDS / 1000
+    while (drawn := sum(num_colours(chart) > 2 for chart in charts.all())) < num:
+        assert time.monotonic() < end, f"{drawn} charts are drawn"
+        charts.page.wait_for_timeout(100)

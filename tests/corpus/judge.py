@@ -24,15 +24,15 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 def judge(case: build.Case, backbone: Backbone) -> dict[str, object]:
-    """The reasons against one file (none if it reads), the seconds and the growth of memory at its peak."""
+    """The reasons against one file (none if it reads), the CPU seconds and the growth of memory at its peak."""
     _CLEAR.write_text("5")
-    before, started = _memory("VmRSS"), time.monotonic()
+    before, started = _memory("VmRSS"), time.process_time()
     try:
         read_artifact(case.data, backbone)
         reasons = []
     except ArtifactError as error:
         reasons = error.reasons
-    seconds, grown = time.monotonic() - started, _memory("VmHWM") - before
+    seconds, grown = time.process_time() - started, _memory("VmHWM") - before
     digest = hashlib.sha256(case.data).hexdigest()
     size = {"size_bytes": len(case.data), "grown_bytes": max(0, grown), "seconds": seconds}
     return {"name": case.name, "digest": digest, "reasons": reasons, **size}

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.crash.publisher import Specimen
 from tests.support.server_process import Server
@@ -15,6 +16,7 @@ _MOUNT = 'mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@"'
 _CHUNK = bytes(4096)
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_new_versions_and_keeps_the_old(
     start: Callable[..., Server], specimens: list[Specimen], tmp_path: Path
 ) -> None:

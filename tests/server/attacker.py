@@ -1,6 +1,7 @@
 """Helpers of the tests of hostile requests: raw sockets, a process with watched memory, and another caller."""
 
 import contextlib
+import json
 import re
 import socket
 import statistics
@@ -8,9 +9,8 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPResponse
 from pathlib import Path
-
-import httpx2
 
 _PAUSE_SECONDS = 0.01
 TEXT = "the plot was not very good , and the actor is dull"
@@ -68,11 +68,11 @@ class AttackedServer:
         print(f"memory grew by {grown / 2**20:.0f} MiB")  # for `pytest -s`: docs/notes/reliability.md quotes it
         assert grown <= max_bytes, f"memory grew by {grown / 2**20:.0f} MiB"
 
-    def connect(self, timeout_seconds: float = 20) -> socket.socket:
+    def connect(self, timeout_seconds: float = 60) -> socket.socket:
         """A connection to it."""
         return socket.create_connection(self.address, timeout=timeout_seconds)
 
-    def say(self, request: bytes, timeout_seconds: float = 20) -> tuple[int, float]:
+    def say(self, request: bytes, timeout_seconds: float = 60) -> tuple[int, float]:
         """Sends bytes on a new connection and listens to its end: the status (0 without an answer), the seconds of a
         `Stopwatch`."""
         watch = Stopwatch(self.pid)
@@ -134,12 +134,15 @@ class Bystander:
     seconds: list[float] = field(default_factory=list)
     answers: set[str] = field(default_factory=set)
 
-    def call(self, client: httpx2.Client) -> None:
-        """One prediction."""
+    def call(self, connection: socket.socket) -> None:
+        """One prediction. It is sent in one piece, so that its body does not stand still where this thread does."""
         watch = Stopwatch(self.target.pid)
-        answer = client.post("/v1/tasks/demo/predict", json={"inputs": TEXT})
+        connection.sendall(post("/v1/tasks/demo/predict", json.dumps({"inputs": TEXT}).encode()))
+        answer = HTTPResponse(connection)
+        answer.begin()
+        body = answer.read()
         self.seconds.append(watch.seconds)
-        label = answer.json()["predictions"][0]["label"] if answer.status_code == 200 else answer.text
+        label = json.loads(body)["predictions"][0]["label"] if answer.status == 200 else body.decode()
         self.answers.add(label)
 
     @property
@@ -152,14 +155,14 @@ class Bystander:
 def bystander(target: AttackedServer) -> Iterator[Bystander]:
     """A `Bystander` that calls before, during and after the block."""
     watch, ended = Bystander(target), threading.Event()
-    with httpx2.Client(base_url=target.url, timeout=60) as client:
+    with target.connect(60) as connection:
 
         def call() -> None:
             while not ended.wait(_PAUSE_SECONDS):
-                watch.call(client)
-            watch.call(client)
+                watch.call(connection)
+            watch.call(connection)
 
-        watch.call(client)
+        watch.call(connection)
         thread = threading.Thread(target=call)
         thread.start()
         try:

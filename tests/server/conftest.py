@@ -15,8 +15,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from peltier_adapters.batch.row import Row
+from peltier_adapters.generation import Draft, Generator
 from peltier_server.app import create_app
-from peltier_server.http.connection import connection_class
+from peltier_server.catalog import sync
+from peltier_server.http.process import create_config
 from peltier_server.load_settings import load_settings
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.service import Service
@@ -86,8 +88,8 @@ class Listening:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Returns once `condition` holds; fails after ten seconds."""
-    async with asyncio.timeout(10):
+    """Returns once `condition` holds; fails after a minute."""
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is no event for what tests look at
             await asyncio.sleep(0.001)
 
@@ -101,6 +103,26 @@ async def read_again(running: "Running") -> None:
 def make_client(app: FastAPI) -> httpx2.AsyncClient:
     """A client of an app in this process; exceptions that the app does not catch are raised here."""
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://peltier", timeout=30)
+
+
+def take_steps(patch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Each step of the texts that are generated waits to be released, so that they do not end while nobody looks."""
+    step, turns = Generator.step, threading.Semaphore(0)
+
+    def wait(generator: Generator) -> list[Draft]:
+        assert turns.acquire(timeout=60)
+        return step(generator)
+
+    patch.setattr(Generator, "step", wait)
+    return turns
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _registries_may_be_slow() -> Iterator[None]:
+    """What a server has written it reads back, however long that takes: else it serves what it knew before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sync, "_READ_SECONDS", 60.0)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -154,8 +176,9 @@ def listen(bert_directory: Path, tmp_path_factory: pytest.TempPathFactory, new_r
         own = {"backbone": bert_directory, "store": tmp_path_factory.mktemp("listening") / "store"}
         settings = make_settings(new_registry, {**own, **overrides})
         app = create_app(settings)
-        http = connection_class(settings.limits.stall_seconds, settings.limits.max_connections)
-        server = uvicorn.Server(uvicorn.Config(app, http=http, port=0, log_config=None))
+        config = create_config(app, settings.limits)
+        config.port = 0
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
         thread.start()
         try:
@@ -190,7 +213,7 @@ async def hold(running: Running) -> AsyncIterator[None]:
 
     def wait(**options: Any) -> TicketBatch | None:
         holding.set()
-        released.wait(10)
+        released.wait(60)
         return take(**options)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -198,7 +221,7 @@ async def hold(running: Running) -> AsyncIterator[None]:
         # A runner that already waits for rows gets one, so that it comes back for the next; else nobody wants it.
         backbone = running.service.backbone
         errand = asyncio.create_task(batcher.compute([Row(backbone.tokenizer.encode("a", max_tokens=3))]))
-        await asyncio.to_thread(holding.wait, 10)
+        await asyncio.to_thread(holding.wait, 60)
         errand.cancel()
         await asyncio.gather(errand, return_exceptions=True)
         try:

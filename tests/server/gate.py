@@ -28,7 +28,7 @@ class Gate:
 
     async def reached(self) -> None:
         """Returns once a call waits; fails after ten seconds."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._reached.wait()
 
     async def _pass(self) -> None:

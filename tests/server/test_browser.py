@@ -45,6 +45,7 @@ def visitor(browser: Browser, site: Listening) -> Visitor:
     return Visitor(browser, site.url)
 
 
+@pytest.mark.slow
 def test_docs_show_every_call_and_ask_nobody_else(visitor: Visitor, site: Listening) -> None:
     """Rendered by Swagger UI from this server alone, also an opened call, at a name that is not localhost."""
     page = visitor.page

@@ -14,7 +14,7 @@ from peltier_server.runner import isolation
 from peltier_store.blobs.blobs import Blobs
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.server.conftest import Running, Serve, hold, until
+from tests.server.conftest import Running, Serve, hold, take_steps, until
 
 OPERATOR = "plt_of-the-operator"
 BATCH_TOKENS = 60
@@ -102,7 +102,7 @@ def take_turns(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     forward, turns = isolation.forward, threading.Semaphore(1)
 
     def wait(*given: object, **named: object) -> object:
-        turns.acquire(timeout=10)
+        turns.acquire(timeout=60)
         return forward(*given, **named)
 
     monkeypatch.setattr(isolation, "forward", wait)
@@ -183,7 +183,11 @@ async def test_an_adapter_that_is_loading_holds_nobody_up(
 
 
 async def test_texts_are_shared_like_rows(
-    serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+    serve: Serve,
+    t5: Backbone,
+    t5_directory: Path,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A few texts do not wait for a flood of them, and what is written is counted for its tenant."""
     async with serve(admin_key=OPERATOR, backbone=str(t5_directory), max_decode_rows=4) as running:
@@ -194,8 +198,11 @@ async def test_texts_are_shared_like_rows(
             await until(lambda: shared.waiting("a"))
             few = shared.predict("b", [TEXT] * 2, max_new_tokens=8)
             await until(lambda: shared.waiting("b"))
+            turns = take_steps(monkeypatch)
+        turns.release(60)  # half of those that the flood needs
         answer = await few
         assert not flood.done()
+        turns.release(1000)
         assert (await flood).status_code == 200
         now = await shared.served()
     usage = answer.json()["usage"]

@@ -29,7 +29,9 @@ async def hang(release: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "code"), [(fail, 503, "unavailable"), (hang, 504, "deadline_passed")], ids=["fails", "hangs"]
+    ("fault", "timeout_ms", "status", "code"),
+    [(fail, 60_000, 503, "unavailable"), (hang, 2000, 504, "deadline_passed")],
+    ids=["fails", "hangs"],
 )
 async def test_a_load_that_goes_wrong_holds_up_nobody(
     serve: Serve,
@@ -37,6 +39,7 @@ async def test_a_load_that_goes_wrong_holds_up_nobody(
     make_artifact: Callable[..., bytes],
     monkeypatch: pytest.MonkeyPatch,
     fault: Callable[[asyncio.Event], object],
+    timeout_ms: int,
     status: int,
     code: str,
 ) -> None:
@@ -56,7 +59,7 @@ async def test_a_load_that_goes_wrong_holds_up_nobody(
 
     monkeypatch.setattr(Blobs, "load", faulty)
     async with serve() as running:
-        bad = [asyncio.ensure_future(running.predict("a", TEXT, timeout_ms=2000)) for _ in range(4)]
+        bad = [asyncio.ensure_future(running.predict("a", TEXT, timeout_ms=timeout_ms)) for _ in range(4)]
         assert await running.scores("b", TEXT) == pytest.approx(scores["b"], abs=1e-5)
         answers = await asyncio.gather(*bad)
         assert {(one.status_code, one.json()["error"]["code"]) for one in answers} == {(status, code)}
@@ -100,7 +103,7 @@ def hold_up(
     def slow(*given: Any, **named: Any) -> Any:
         if any(which(one) for one in (*given, *named.values()) if isinstance(one, str)):
             waits.set()
-            assert release.wait(20), f"{name} has kept whoever would have released it"
+            assert release.wait(60), f"{name} has kept whoever would have released it"
         return act(*given, **named)
 
     patch.setattr(module, name, slow)

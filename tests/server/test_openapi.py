@@ -66,7 +66,9 @@ def site(request: pytest.FixtureRequest, listen: Listen, make_artifact: Callable
 
 
 @pytest.mark.hypothesis  # it draws within
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize(
+    "mode", [GenerationMode.POSITIVE, pytest.param(GenerationMode.NEGATIVE, marks=pytest.mark.slow)]
+)
 def test_every_answer_is_documented(site: Site, mode: GenerationMode) -> None:
     """With the names of real adapters, versions and aliases, so that requests get past the look-up."""
     schema = schemathesis.openapi.from_url(f"{site.url}/openapi.json", headers=site.headers)

@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_server.quotas import rates
 
 from tests.server.catalog.test_publisher import stored_files
 from tests.server.conftest import Running, Serve, until
 from tests.support import redis_server
+from tests.support.rate_windows import stand_still
 
 
 @pytest.fixture
-async def shelf(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """A server with an adapter to ask."""
+async def shelf(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> Running:
+    """A server with an adapter to ask, where no window of a rate ends."""
+    stand_still(monkeypatch)
     assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
     return running
 
@@ -111,8 +116,9 @@ async def test_what_is_not_recorded_does_not_stay_on_the_device(
     await until(lambda: shelf.service.slots.device.used_bytes == used_bytes)
 
 
-async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path) -> None:
+async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Redis between them, what one has let in the other does not."""
+    monkeypatch.setattr(rates, "_TIMEOUT_SECONDS", 60)
     with redis_server.running(tmp_path) as redis:
         async with serve(rate_store=redis.url) as one, serve(rate_store=redis.url) as other:
             await one.limit(requests_per_second=0.003)

@@ -104,7 +104,7 @@ class Machine(RuleBasedStateMachine):
     @rule(names=st.lists(NAMES, min_size=1, max_size=4), deletes=st.booleans())
     def predict_at_once(self, names: list[str], deletes: bool) -> None:
         async def act() -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await asyncio.gather(*(self.predict(name, deletes) for name in names))
 
         self.loop.run_until_complete(act())
@@ -121,7 +121,7 @@ class Machine(RuleBasedStateMachine):
                 expected = self.store.answers[self.owned(name).digest]
                 torch.testing.assert_close(output.logits, expected, rtol=1e-5, atol=1e-5)
 
-        self.loop.run_until_complete(asyncio.wait_for(lease(names, []), 30))
+        self.loop.run_until_complete(asyncio.wait_for(lease(names, []), 120))
 
     @rule(name=NAMES)
     def replace(self, name: str) -> None:
@@ -145,7 +145,7 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            self.loop.run_until_complete(asyncio.wait_for(self.slots.close(), 10))
+            self.loop.run_until_complete(asyncio.wait_for(self.slots.close(), 120))
         finally:
             self.loop.close()
 

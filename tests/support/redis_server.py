@@ -33,8 +33,9 @@ class Redis:
         words = (_PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not _answers(self.port):
+            assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
 

@@ -55,6 +55,7 @@ def training(toy: Path, bert: Backbone, tmp_path: Path) -> list[str]:
     return ["train", *(f"--{name}={value}" for name, value in flags.items())]
 
 
+@pytest.mark.slow
 def test_a_process_trains_what_is_then_evaluated(training: list[str], toy: Path, tmp_path: Path, bert: Backbone):
     """Both are processes, which end with 0 and one JSON document each; what was recorded is what is measured."""
     program = str(Path(sys.executable).with_name("peltier"))
@@ -89,6 +90,7 @@ def test_divergence_is_said_on_the_last_line(peltier: Peltier, training: list[st
     assert done.err.splitlines()[-1] == "error: training diverged at learning rate 1e+30; try a lower one"
 
 
+@pytest.mark.slow
 def test_resume_is_a_flag(peltier: Peltier, training: list[str]):
     """One epoch, then on to two from its checkpoint."""
     assert peltier(*training).status == 0

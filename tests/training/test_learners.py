@@ -149,7 +149,10 @@ def test_the_frozen_weights_are_gone_while_a_baseline_trains(
 
 @pytest.mark.parametrize(
     ("changes", "least"),
-    [({"preset": "full", "learning_rate": 1e-3}, 0.9), ({**SAID, "learning_rate": 3e-2}, 0.75)],
+    [
+        ({"preset": "full", "learning_rate": 1e-3}, 0.9),
+        pytest.param({**SAID, "learning_rate": 3e-2}, 0.75, marks=pytest.mark.slow),
+    ],
     ids=["full", "intrinsic-said"],
 )
 def test_training_rows_are_learned(make_run: MakeRun, toy: Path, changes: dict[str, Any], least: float):

@@ -130,6 +130,7 @@ def test_patience_has_an_end(make_run: MakeRun, tmp_path: Path):
     assert len(errors) == errors.index(min(errors)) + 3 < 12
 
 
+@pytest.mark.slow
 def test_patience_outlives_a_break(make_run: MakeRun, tmp_path: Path):
     """Resumed at its end a run does not train on, and resumed before it ends where it would have."""
     run = turned(make_run("regression", "lora", epochs=12, learning_rate=1e-2, metric="mse", patience=2), tmp_path)
@@ -163,7 +164,9 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, bert: Backbone, tmp_path: Pat
     assert metrics["mse"] == pytest.approx(min(errors), rel=1e-5)
 
 
-@pytest.mark.parametrize("method", [{"preset": "unipelt-ap"}, MIXTURE], ids=["unipelt-ap", "adamix"])
+@pytest.mark.parametrize(
+    "method", [{"preset": "unipelt-ap"}, pytest.param(MIXTURE, marks=pytest.mark.slow)], ids=["unipelt-ap", "adamix"]
+)
 def test_the_seed_decides_everything(
     make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch, method: dict[str, Any]
 ):

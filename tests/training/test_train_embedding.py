@@ -141,6 +141,7 @@ def test_the_flops_loss_leaves_fewer_terms(make_run: MakeRun, pairs: Callable[..
     assert terms[1] < terms[0]
 
 
+@pytest.mark.slow
 def test_matryoshka_trains_the_first_values(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone):
     """Two of them tell topics apart better than two values of an embedding that was trained whole."""
     data, found = pairs(train_scored=True, scored=True), {}

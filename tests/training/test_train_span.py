@@ -47,7 +47,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return files
 
 
-@pytest.mark.parametrize("preset", ["compacter", "adamix", "full"])
+@pytest.mark.parametrize("preset", ["compacter", pytest.param("adamix", marks=pytest.mark.slow), "full"])
 def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Backbone, preset: str):
     """By adapters, whose artifact answers as measured, and by full fine-tuning."""
     rate = {"full": 3e-3}.get(preset, 2e-2)

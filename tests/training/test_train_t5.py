@@ -111,6 +111,7 @@ def test_an_adapter_learns_its_task(make_t5_run: MakeRun):
     assert manifest.training.metrics["accuracy"] >= 0.9
 
 
+@pytest.mark.slow
 def test_texts_are_learnt(make_t5_run: MakeRun, t5: Backbone):
     """The golden texts are what the adapter writes, two of a kind; BLEU chooses the epoch."""
     run = make_t5_run("text2text", learning_rate=1e-2, epochs=10, batch_size=8)
@@ -171,7 +172,7 @@ def test_pairs_fill_a_template(make_t5_run: MakeRun, t5: Backbone, tmp_path: Pat
     assert task.render("good", "bad") == ("sentence1: good sentence2: bad",)
 
 
-@pytest.mark.parametrize("preset", ["unipelt-apl", "adamix"])
+@pytest.mark.parametrize("preset", ["unipelt-apl", pytest.param("adamix", marks=pytest.mark.slow)])
 def test_the_seed_decides_everything(make_t5_run: MakeRun, t5: Backbone, monkeypatch: pytest.MonkeyPatch, preset: str):
     """Initialisation, order, dropout and routes: the same seed gives the same tensors, another seed others."""
     monkeypatch.setattr(load, "choose_linear", lambda *_: PlainLinear)  # the choice by time may differ from run to run
@@ -188,6 +189,7 @@ class PowerCut(Exception):
     """The machine goes off."""
 
 
+@pytest.mark.slow
 def test_resume_goes_on_as_if_never_stopped(
     make_t5_run: MakeRun, t5: Backbone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):

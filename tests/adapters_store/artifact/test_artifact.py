@@ -382,6 +382,7 @@ def test_a_flipped_weight_is_beyond_the_format(valid: bytes, bert: Backbone):
     assert artifact.digest != read_artifact(valid, bert).digest
 
 
+@pytest.mark.slow
 def test_the_same_adapter_is_the_same_bytes_in_any_process(valid: bytes, bert: Backbone, tmp_path: Path):
     """The digest identifies an upload, so nothing in the file may have a random order."""
     artifact = read_artifact(valid, bert)

@@ -10,6 +10,7 @@ from peltier_backbone.backbone import Backbone
 from tests.adapters_store.conversion.conftest import Pickled
 
 
+@pytest.mark.slow
 def test_the_document_has_the_fingerprint(
     pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,6 +64,7 @@ def test_shards_in_half_precision_keep_their_values(pickled: Pickled, t5_directo
     torch.testing.assert_close(served.t5.encode(served.pack([row])), expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_zip_of_a_hub_cache_is_read_through_its_links(
     pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_zip_of_a_hub_cache_is_read_through_its_links(
     assert found.fingerprint == bert.fingerprint
 
 
+@pytest.mark.slow
 def test_a_hub_cache_is_read_by_its_main_revision(
     pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path
 ) -> None:
@@ -82,6 +84,7 @@ def test_a_hub_cache_is_read_by_its_main_revision(
     assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
 
 
+@pytest.mark.slow
 def test_a_tokenizer_is_written_as_servers_read_it(
     pickled: Pickled, deberta_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_disk_without_room_is_named_at_the_start(pickled: Pickled, bert_direct
     assert [path.name for path in tmp_path.iterdir()] == ["published"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_becomes_full_leaves_nothing(pickled: Pickled, bert_directory: Path, tmp_path: Path) -> None:
     """The tensors do not fit any more."""
     source = pickled(bert_directory)

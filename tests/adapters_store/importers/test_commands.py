@@ -81,6 +81,7 @@ def test_unknown_origin_and_folder_are_refused_before_anything_is_read(tmp_path:
         import_("peft", tmp_path, "nowhere", tmp_path / "no" / "out.safetensors", name="a")
 
 
+@pytest.mark.slow
 def test_a_refusal_is_one_line_and_status_one(bert: Backbone, tmp_path: Path) -> None:
     """In a shell a directory without an adapter is one sentence on stderr."""
     words = ["import", "peft", str(tmp_path), "--backbone", bert.name, "--output", str(tmp_path / "a.safetensors")]

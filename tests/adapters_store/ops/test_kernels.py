@@ -1,5 +1,6 @@
 """The kernels without a GPU: their results in Triton's interpreter, and their compilation for a GPU."""
 
+import faulthandler
 import json
 import os
 import subprocess
@@ -14,13 +15,16 @@ ROOT = Path(__file__).parents[3]
 
 def _run(*command: str, **environment: str) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TRITON_"))}
+    # It may take longer than a test that hangs may.
+    faulthandler.cancel_dump_traceback_later()
     done = subprocess.run(
         [sys.executable, *command], env=inherited | environment, cwd=ROOT, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("marked", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("marked", ["not slow", "slow"])
 def test_kernels_compute_what_the_parts_do(marked: str):
     """Every test of `ops/kernels/` passes in the interpreter, in a separate process."""
     options = ("-q", "-n0", "-p", "no:cacheprovider", "-m", marked)

@@ -76,10 +76,10 @@ def test_a_copy_waits_for_the_buffer_and_for_nothing_else(card: Card):
     before.over.clear()
     loader = threading.Thread(target=copy, args=[_weights(), _cut])
     loader.start()
-    assert before.waited.wait(10)
+    assert before.waited.wait(60)
     assert len(card.events) == 2
     before.over.set()
-    loader.join(10)
+    loader.join(60)
     assert len(card.events) == 4
     assert not card.events[3].waited.is_set()
 

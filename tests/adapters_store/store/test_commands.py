@@ -75,6 +75,7 @@ def make_older(blobs: Path) -> None:
         os.utime(path, (then, then))
 
 
+@pytest.mark.slow
 def test_a_store_is_moved_into_a_bucket(store: Path, tmp_path: Path, s3_store: str) -> None:
     """Export, import into a bucket with a new registry, and verify: everything is there."""
     done = process("export", tmp_path / "backup.tar", "--store", store)

@@ -1,7 +1,7 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,19 +16,10 @@ from peltier_store.registry.claims import MAX_COLLECTING
 from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update
 
-from benchmarks.common.postgres_server import PostgresServer, run_postgres
-
 TENANT = "default"
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server; fails where PostgreSQL is not installed."""
-    with run_postgres() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
     """A new registry of each kind in turn."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"
@@ -207,8 +198,11 @@ async def test_a_deletion_of_unknown_outcome_keeps_its_claim(registry: Registry,
     await registry.reserve(digest_of(b"two"))
 
 
-async def test_a_cancelled_collection_keeps_no_claims(registry: Registry, tmp_path: Path) -> None:
+async def test_a_cancelled_collection_keeps_no_claims(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Running deletions are finished, no other begins, and all of the bytes can be stored again at once."""
+    monkeypatch.setattr(garbage, "_MAX_STOPPING_SECONDS", 60.0)
     begun = asyncio.Event()
 
     class Lasting(Old):

@@ -19,6 +19,7 @@ def test_a_bar_on_a_terminal() -> None:
 
 def test_lines_elsewhere(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one for every batch: the next is due after a while."""
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_LINES", 600.0)
     with progress(200, Console(file=StringIO())) as show:
         show(50, 1_000, 0)
     assert capsys.readouterr().err == ""

@@ -125,7 +125,7 @@ def test_so_many_requests_are_sent_at_a_time(compare: Compare, server: Any, conc
     def answer() -> Answer:
         def before() -> None:
             assert running.acquire(blocking=False), "too many requests at a time"
-            most.wait(20)
+            most.wait(120)
             running.release()
 
         return Answer(200, answer_for("sst2", 1), before=before)

@@ -70,7 +70,7 @@ def test_requests_overlap_and_stay_in_order(peltier: Peltier, server: Any, tmp_p
 
     class Answer:
         status, headers = 200, {}
-        before = staticmethod(lambda: barrier.wait(20))
+        before = staticmethod(lambda: barrier.wait(120))
 
         def __init__(self, body: Any) -> None:
             self.body = body
@@ -247,7 +247,7 @@ def test_ctrl_c_says_how_far_it_was(server: Any, answer: Any, tmp_path: Path) ->
 
     def hang() -> None:
         asked.set()
-        release.wait(20)
+        release.wait(120)
 
     server.planned.extend([contract(1), answer(before=hang)])
     (tmp_path / "in.jsonl").write_text(jsonl("a", "b", "c"))
@@ -265,9 +265,9 @@ def test_ctrl_c_says_how_far_it_was(server: Any, answer: Any, tmp_path: Path) ->
     ]
     command = [sys.executable, "-m", "peltier_client", *words, "--url", server.url]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert asked.wait(20)
+        assert asked.wait(120)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
     release.set()
     assert (process.returncode, out) == (130, "")
     assert err == "interrupted; 1 rows are in out.jsonl.part; continue with --resume\n"

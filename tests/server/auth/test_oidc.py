@@ -70,8 +70,9 @@ class IdentityProvider:
 
 
 @pytest.fixture
-def idp() -> Iterator[IdentityProvider]:
-    """A provider on a real socket."""
+def idp(monkeypatch: pytest.MonkeyPatch) -> Iterator[IdentityProvider]:
+    """A provider on a real socket, which servers wait long for."""
+    monkeypatch.setattr(oidc, "_TIMEOUT_SECONDS", 60.0)
     provider = IdentityProvider()
     thread = Thread(target=provider.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -140,8 +141,9 @@ async def test_a_wrong_token_is_refused(idp: IdentityProvider, why: str) -> None
         await OidcTokens(idp.provider()).caller(WRONG[why](idp))
 
 
-async def test_keys_are_fetched_once(idp: IdentityProvider) -> None:
+async def test_keys_are_fetched_once(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown key ids do not make the server fetch keys for each."""
+    monkeypatch.setattr(oidc, "PAUSE_SECONDS", 3600.0)
     tokens = OidcTokens(idp.provider())
     for number in range(20):
         await tokens.caller(idp.token())
@@ -163,6 +165,7 @@ async def test_a_key_that_is_withdrawn_ends(idp: IdentityProvider, monkeypatch: 
     """Once the kept keys are no longer fresh."""
     monkeypatch.setattr(oidc, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(oidc, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "_COURTESY_SECONDS", 60.0)
     tokens = OidcTokens(idp.provider())
     await tokens.caller(idp.token())
     del idp.public[0]
@@ -170,8 +173,11 @@ async def test_a_key_that_is_withdrawn_ends(idp: IdentityProvider, monkeypatch: 
         await tokens.caller(idp.token())
 
 
-async def test_a_provider_that_does_not_answer_is_no_verdict(idp: IdentityProvider) -> None:
+async def test_a_provider_that_does_not_answer_is_no_verdict(
+    idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """503 with a time to come back, because the token may be good."""
+    monkeypatch.setattr(oidc, "PAUSE_SECONDS", 3600.0)
     idp.is_up = False
     tokens = OidcTokens(idp.provider())
     for _ in range(3):

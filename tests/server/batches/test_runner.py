@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,8 +15,11 @@ from openai.types import Batch
 from peltier_backbone.backbone import Backbone
 from peltier_client import BatchNotFound, Client, Conflict
 from peltier_server.batches import runner
+from peltier_server.batches.lines import BatchRequests
+from peltier_server.batches.runner import BatchRunner
+from peltier_store.registry import StoredBatch
 
-from tests.server.conftest import Listen, Listening
+from tests.server.conftest import Listen, Listening, until
 
 TEXTS = ["a good film", "the plot was not very good", "bad"]
 _FINAL = {"completed", "failed", "cancelled", "expired"}
@@ -40,7 +44,7 @@ def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes
 def send(listening: Listening, method: str, path: str, **body: Any) -> Any:
     """A call of the operator."""
     headers = {"authorization": f"Bearer {ADMIN}"}
-    answer = httpx2.request(method, f"{listening.url}{path}", headers=headers, timeout=30, **body)
+    answer = httpx2.request(method, f"{listening.url}{path}", headers=headers, timeout=60, **body)
     return answer.raise_for_status().json()
 
 
@@ -76,6 +80,22 @@ def ended(client: openai.OpenAI, batch: Batch) -> Batch:
             return found
         time.sleep(0.1)
     raise AssertionError(f"the batch is {found.status}")
+
+
+@pytest.fixture
+def go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Batches stop after a first part of eight lines until this is set."""
+    event, add_part = threading.Event(), BatchRunner._add_part
+
+    async def wait(self: BatchRunner, batch: StoredBatch, requests: BatchRequests) -> None:
+        if batch.num_done:
+            await until(event.is_set)
+        await add_part(self, batch, requests)
+
+    monkeypatch.setattr(runner, "_PART_LINES", 8)
+    monkeypatch.setattr(BatchRunner, "_add_part", wait)
+    yield event
+    event.set()
 
 
 def rows(client: openai.OpenAI, file_id: str | None) -> list[dict[str, Any]]:
@@ -185,9 +205,8 @@ def test_pages_have_the_newest_batches_first(client: openai.OpenAI) -> None:
     assert [batch.id for _, batch in zip(made, client.batches.list(limit=1), strict=False)] == made[::-1]
 
 
-def test_a_cancelled_batch_keeps_its_results(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_batch_keeps_its_results(client: openai.OpenAI, go_on: threading.Event) -> None:
     """Those until then, in its files; a file is needed until its batch has ended."""
-    monkeypatch.setattr(runner, "_PART_LINES", 8)
     file = upload(client, embeddings(600))
     batch = client.batches.create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
     while not (counts := client.batches.retrieve(batch.id).request_counts) or not counts.completed:
@@ -195,6 +214,7 @@ def test_a_cancelled_batch_keeps_its_results(client: openai.OpenAI, monkeypatch:
     with pytest.raises(openai.ConflictError, match="needed by the batch"):
         client.files.delete(file)
     assert client.batches.cancel(batch.id).status in ("cancelling", "cancelled")
+    go_on.set()
     done = ended(client, batch)
     assert (done.status, done.cancelled_at is not None) == ("cancelled", True)
     assert done.request_counts is not None
@@ -207,17 +227,14 @@ def test_a_cancelled_batch_keeps_its_results(client: openai.OpenAI, monkeypatch:
     assert client.files.delete(done.output_file_id or "").deleted
 
 
+@pytest.mark.slow
 def test_a_batch_waits_for_the_quotas_of_its_tenant(listening: Listening) -> None:
     """Refused requests are sent again; a key with the scope `predict` alone has no files for trainings."""
     send(listening, "POST", "/v1/tenants", json={"name": "small", "quotas": {"max_concurrent_requests": 3}})
     key = send(listening, "POST", "/v1/keys", json={"tenant": "small", "scopes": ["predict"]})["key"]
     with openai.OpenAI(base_url=f"{listening.url}/v1", api_key=key) as client:
         batch = begin(client, embeddings(7))
-        for _ in range(100):
-            if client.batches.retrieve(batch.id).status == "completed":
-                break
-            time.sleep(0.2)
-        found = rows(client, client.batches.retrieve(batch.id).output_file_id)
+        found = rows(client, ended(client, batch).output_file_id)
         assert [one["custom_id"] for one in found] == [f"row-{n}" for n in range(7)]
         assert {file.purpose for file in client.files.list()} == {"batch", "batch_output"}
         with pytest.raises(openai.PermissionDeniedError, match="this needs the scope 'train'"):
@@ -232,16 +249,17 @@ def test_a_batch_waits_for_the_quotas_of_its_tenant(listening: Listening) -> Non
 
 
 def test_an_expired_batch_keeps_its_results(
-    client: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
+    client: openai.OpenAI, listening: Listening, go_on: threading.Event
 ) -> None:
     """Each request that is left has an error."""
-    monkeypatch.setattr(runner, "_PART_LINES", 8)
     batch = begin(client, embeddings(300))
     while not (counts := client.batches.retrieve(batch.id).request_counts) or not counts.completed:
         time.sleep(0.01)
-    with sqlite3.connect(listening.service.settings.store.store / "registry.db") as connection:  # type: ignore[operator]
+    path = listening.service.settings.store.store / "registry.db"  # type: ignore[operator]
+    with sqlite3.connect(path, timeout=60) as connection:
         connection.execute("UPDATE batches SET expires_at = created_at WHERE id = ?", [batch.id])
     connection.close()
+    go_on.set()
     done = ended(client, batch)
     assert (done.status, done.expired_at is not None) == ("expired", True)
     assert done.request_counts is not None
@@ -257,7 +275,7 @@ def test_batches_are_queued_behind_live_requests(client: openai.OpenAI, listenin
     """As a tenant of their own, whose weight is small."""
     ended(client, begin(client, embeddings(2)))
     headers = {"authorization": f"Bearer {ADMIN}"}
-    page = httpx2.get(f"{listening.url}/metrics", headers=headers, timeout=30).text
+    page = httpx2.get(f"{listening.url}/metrics", headers=headers, timeout=60).text
     assert 'peltier_tenant_rows_total{tenant="default (batches)"}' in page
     assert re.search(r'^peltier_stored_requests_total\{result="completed"\} [1-9]', page, re.MULTILINE)
 

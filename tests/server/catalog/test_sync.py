@@ -2,30 +2,23 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_backbone.backbone import Backbone
-from peltier_server.catalog import published
+from peltier_server.catalog import published, sync
 from peltier_store.registry import RegistryError
 
 from benchmarks.common.fault_proxy import FaultProxy
-from benchmarks.common.postgres_server import PostgresServer, run_postgres
+from benchmarks.common.postgres_server import PostgresServer
 from tests.server.conftest import Running, Serve, read_again, until
 
 # A follower that does not follow; one that does is done after a few reads of the registry, four a second.
 _HANGS_SECONDS = 60
 # What replicas of one registry share.
 SECRET = "0123456789abcdef0123456789abcdef"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server of this module's own."""
-    with run_postgres() as server:
-        yield server
 
 
 @pytest.fixture
@@ -98,6 +91,7 @@ async def test_uploads_on_both_replicas_get_numbers_of_their_own(
     assert len(lists[0]["versions"]) == 6
 
 
+@pytest.mark.slow
 async def test_replicas_on_postgresql(
     serve: Serve, postgres: PostgresServer, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
@@ -107,13 +101,15 @@ async def test_replicas_on_postgresql(
         assert (await one.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
         await soon(two, "a", version=1)
         await asyncio.to_thread(postgres.stop)
-        refused = await two.upload(make_artifact(bert, "bitfit", name="a", seed=1))
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
-        assert refused.headers["retry-after"] == "1"
-        assert "postgres" not in refused.text
-        assert (await two.predict("a", "bad")).status_code == 200
-        assert (await two.client.get("/v1/adapters")).status_code == 200
-        await asyncio.to_thread(postgres.start)
+        try:
+            refused = await two.upload(make_artifact(bert, "bitfit", name="a", seed=1))
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+            assert refused.headers["retry-after"] == "1"
+            assert "postgres" not in refused.text
+            assert (await two.predict("a", "bad")).status_code == 200
+            assert (await two.client.get("/v1/adapters")).status_code == 200
+        finally:
+            await asyncio.to_thread(postgres.start)
         assert (await two.upload(make_artifact(bert, "bitfit", name="a", seed=1))).status_code == 201
         await soon(one, "a", version=2)
 
@@ -123,9 +119,11 @@ async def test_a_silent_database_holds_up_no_prediction(
     postgres: PostgresServer,
     bert: Backbone,
     make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A network that swallows everything causes no error for a long time; predictions do not wait for it."""
+    monkeypatch.setattr(sync, "_READ_SECONDS", 600)
     direct = postgres.url(postgres.create_database())
     with FaultProxy("127.0.0.1", postgres.port).running() as proxy:
         by_proxy = direct.replace(str(postgres.port), str(proxy.port))
@@ -175,7 +173,7 @@ async def test_a_read_that_hangs_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As on a connection that has silently died; the next attempt succeeds, and writers do not wait for longer."""
-    registry, sync = running.service.store.registry, running.service.store.sync
+    registry, following = running.service.store.registry, running.service.store.sync
     read, hung = registry.snapshot, []
 
     async def hang_once(since: int = 0) -> object:
@@ -184,8 +182,9 @@ async def test_a_read_that_hangs_is_given_up(
             await asyncio.sleep(60)
         return await read(since)
 
-    monkeypatch.setattr(sync, "_timeout_seconds", 0.1)
-    monkeypatch.setattr(registry, "snapshot", hang_once)
+    async with following._turn:  # a read that ends resets the time
+        monkeypatch.setattr(following, "_timeout_seconds", 0.1)
+        monkeypatch.setattr(registry, "snapshot", hang_once)
     assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
     await soon(running, "a", version=1)
     assert hung
@@ -256,9 +255,9 @@ async def test_a_surprise_does_not_end_the_following(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An unexpected error is logged, and the read is repeated."""
-    sync = running.service.store.sync
+    registry = running.service.store.sync._registry
     with monkeypatch.context() as broken:
-        broken.setattr(sync._registry, "snapshot", lambda since: 1 / 0)
+        broken.setattr(registry, "snapshot", lambda since: 1 / 0)
         await until(lambda: "they are tried again" in caplog.text)
     assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
 

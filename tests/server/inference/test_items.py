@@ -15,6 +15,7 @@ from peltier_store.registry import Quotas
 
 from tests.server.attacker import post
 from tests.server.conftest import Listen, Running, until
+from tests.support.rate_windows import stand_still
 
 NUM_ITEMS = 600
 
@@ -85,6 +86,7 @@ async def test_a_deadline_counts_from_the_requests_arrival(
 
 async def test_unknown_names_cost_tokens(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """One each, so that a tenant's rate bounds how many it may look for."""
+    stand_still(monkeypatch)
     enforcer = running.app.state.enforcer
     monkeypatch.setattr(enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=3.2))
     results = (await running.predict_mixed(*unknown(100))).json()["results"]
@@ -97,6 +99,7 @@ async def test_inputs_that_are_refused_cost_tokens(
 ) -> None:
     """A request of ten, one of which is no input of the task, costs ten."""
     await running.upload(make_artifact(bert, name="demo"))
+    stand_still(monkeypatch)
     enforcer = running.app.state.enforcer
     monkeypatch.setattr(enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=2))
     found = [(await running.predict("demo", ["a"] * 9 + [" "])).status_code for _ in range(3)]

@@ -146,7 +146,11 @@ async def test_old_failures_are_forgotten(quarantine: Quarantine, entry: Entry, 
 
 
 async def test_only_the_bad_version_is_refused(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """NaN of version 2 leaves version 1 and its neighbours in the very same batches alone. A bare name goes on to mean
     version 2; /info and the metrics name it; once it computes again it is let out."""
@@ -155,6 +159,7 @@ async def test_only_the_bad_version_is_refused(
             await running.upload(make_artifact(bert, seed=seed))
         text = "a good film"
         alone = await running.scores("demo@1", text)
+        monkeypatch.setattr(running.service.quarantine, "_clock", clock)
         async with turned_to_nan(running, "demo"):
             for _ in range(3):
                 good, bad = await predict_together(running, text, "demo@1", "demo")
@@ -167,7 +172,7 @@ async def test_only_the_bad_version_is_refused(
         (named,) = (await running.client.get("/info")).json()["quarantined"]
         assert (named["adapter"]["version"], named["num_failures"]) == (2, 3)
         assert "peltier_quarantined_adapters 1.0" in (await running.client.get("/metrics")).text
-        monkeypatch.setattr(running.service.quarantine, "_clock", Clock(now=1e12))
+        clock.now = 1e12
         assert (await running.predict("demo", text)).status_code == 200
         assert "peltier_quarantined_adapters 0.0" in (await running.client.get("/metrics")).text
 

@@ -25,7 +25,7 @@ def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semaphore
     gate, pieces, encode = threading.Semaphore(0), list[int](), tokenizing._encode
 
     def wait(reading: Any, max_chars: int, inputs: Any) -> Any:
-        gate.acquire(timeout=20)
+        gate.acquire(timeout=60)
         pieces.append(len(inputs))
         return encode(reading, max_chars, inputs)
 

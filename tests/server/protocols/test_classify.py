@@ -93,7 +93,7 @@ def test_vllms_pooling_has_vectors_or_probabilities(encoding_format: str, listen
 
 def test_sagemaker_names_the_task_in_a_header(listening: Listening) -> None:
     """The answer is that of the native route; the probe needs no key."""
-    assert httpx2.get(f"{listening.url}/ping").status_code == 200
+    assert httpx2.get(f"{listening.url}/ping", timeout=60).status_code == 200
     answer = post(
         listening,
         "/invocations",

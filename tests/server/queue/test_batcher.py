@@ -19,6 +19,8 @@ from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import Results, Terms, Ticket
 
+from tests.server.conftest import until
+
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
@@ -255,11 +257,11 @@ async def test_next_waits_for_rows() -> None:
     taken: list[TicketBatch | None] = []
     thread = threading.Thread(target=lambda: taken.append(batcher.next()))
     thread.start()
-    await asyncio.to_thread(thread.join, 0.05)
+    await until(lambda: batcher._changed._waiters)
     assert taken == []
     ticket = make_ticket(1)
     batcher.put([ticket])
-    await asyncio.to_thread(thread.join, 5)
+    await asyncio.to_thread(thread.join, 60)
     assert taken[0].tickets == (ticket,)
 
 
@@ -269,12 +271,12 @@ async def test_what_comes_together_travels_together() -> None:
     taken: list[TicketBatch | None] = []
     thread = threading.Thread(target=lambda: taken.append(batcher.next()))
     thread.start()
-    await asyncio.to_thread(thread.join, 0.05)
+    await until(lambda: batcher._changed._waiters)
     tickets = [make_ticket(1), make_ticket(2)]
     for ticket in tickets:
         batcher.put([ticket])
         time.sleep(0.02)  # noqa: ASYNC251 - the runner's thread has its chance, the event loop has none
-    await asyncio.to_thread(thread.join, 5)
+    await asyncio.to_thread(thread.join, 60)
     assert taken[0].tickets == tuple(tickets)
 
 

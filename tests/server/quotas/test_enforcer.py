@@ -9,6 +9,13 @@ from peltier_server.quotas.enforcer import QuotaEnforcer, background_of
 from peltier_server.quotas.rates import Rates
 from peltier_store.registry import Quotas
 
+from tests.support.rate_windows import stand_still
+
+
+@pytest.fixture(autouse=True)
+def _windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_still(monkeypatch)
+
 
 def make_enforcer(**quotas: float) -> QuotaEnforcer:
     """An enforcer where every tenant has these quotas."""

@@ -233,7 +233,7 @@ class SlotsMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            self.loop.run_until_complete(asyncio.wait_for(self._end(), 5))
+            self.loop.run_until_complete(asyncio.wait_for(self._end(), 60))
         finally:
             self.loop.close()
 

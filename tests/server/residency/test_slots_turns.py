@@ -15,9 +15,30 @@ from tests.server.residency.fake_loader import (
 )
 
 
-async def test_a_store_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Timeout]:
+    """The timeout of each fetch that has begun."""
+    begun, timeout = list[asyncio.Timeout](), asyncio.timeout
+
+    def begin(seconds: float) -> asyncio.Timeout:
+        clock = timeout(seconds)
+        if seconds == fetches_module._FETCH_SECONDS:
+            begun.append(clock)
+        return clock
+
+    monkeypatch.setattr(asyncio, "timeout", begin)
+    return begun
+
+
+def run_out(clocks: list[asyncio.Timeout]) -> None:
+    for clock in clocks:
+        clock.reschedule(0)
+
+
+async def test_a_store_that_hangs_holds_nobody_up_for_ever(
+    monkeypatch: pytest.MonkeyPatch, clocks: list[asyncio.Timeout]
+) -> None:
     """Each hanging load has its own timeout; loads from the host tier do not wait for it."""
-    monkeypatch.setattr(fetches_module, "_FETCH_SECONDS", 0.05)
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 4)
     loader = FakeLoader(hanging={"a", "b"})
     slots = make_slots(loader, device_bytes=5, host_bytes=100)
@@ -26,31 +47,38 @@ async def test_a_store_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.M
             pass
     hanging = [Holder(slots, digest) for digest in "ab"]
     await settle()
+    their_clocks = clocks[-2:]
     async with slots.lease("c", "t") as lease:
         assert lease.tier == "host"
     assert all(one.waits for one in hanging)
     async with slots.lease("d", "t") as lease:
         assert lease.resident.digest == "d"
-    async with asyncio.timeout(10):
+    run_out(their_clocks)
+    async with asyncio.timeout(60):
         for one in hanging:
             with pytest.raises(Unavailable, match="the store does not answer"):
                 await one.task
     loader.hanging.clear()
-    async with asyncio.timeout(10), slots.lease("a", "t") as lease:
+    async with asyncio.timeout(60), slots.lease("a", "t") as lease:
         assert lease.tier == "store"
 
 
-async def test_a_load_waits_for_its_turn_no_longer_than_others_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_load_waits_for_its_turn_no_longer_than_others_hang(
+    monkeypatch: pytest.MonkeyPatch, clocks: list[asyncio.Timeout]
+) -> None:
     """If hanging loads have all turns, the next load begins after their timeout."""
-    monkeypatch.setattr(fetches_module, "_FETCH_SECONDS", 0.05)
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 4)
     loader = FakeLoader(hanging={"a", "b", "d"})
     slots = make_slots(loader)
     hanging = [Holder(slots, digest) for digest in "abd"]
+    next_one = Holder(slots, "c")
     await settle()
-    async with asyncio.timeout(10), slots.lease("c", "t") as lease:
+    assert "c" not in loader.fetches
+    run_out(clocks)
+    async with asyncio.timeout(60), slots.lease("c", "t") as lease:
         assert lease.resident.digest == "c"
-    await asyncio.gather(*(one.task for one in hanging), return_exceptions=True)
+    next_one.release.set()
+    await asyncio.gather(*(one.task for one in [*hanging, next_one]), return_exceptions=True)
 
 
 async def test_a_load_that_nobody_waits_for_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

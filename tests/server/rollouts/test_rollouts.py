@@ -295,6 +295,7 @@ async def test_answers_of_a_deleted_version_take_no_label(recording: Shop) -> No
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "answer_not_found")
 
 
+@pytest.mark.slow
 async def test_another_replica_takes_feedback_and_decides(serve: Serve, shop: Shop) -> None:
     """Of one registry: each sees the change, and one of them decides, once."""
     begun = await shop.guard(share=0.5)
@@ -325,9 +326,15 @@ async def test_feedback_waits_for_the_report_of_another_replica(
 ) -> None:
     """Which comes every second."""
     monkeypatch.setattr(rollouts, "_WAIT_SECONDS", 0.2)
+    sleep = asyncio.sleep
+
+    async def report_meanwhile(seconds: float, *given: object) -> object:
+        if seconds == rollouts._WAIT_SECONDS:
+            await shop.running.service.rollouts.report()
+        return await sleep(seconds, *given)
+
     await shop.guard(share=0.5)
     async with serve() as other:
+        monkeypatch.setattr(asyncio, "sleep", report_meanwhile)
         await shop.ask("r")
-        told = asyncio.create_task(Shop(other).tell("r", right=True))
-        await shop.running.service.rollouts.report()
-        assert (await told).status_code == 200
+        assert (await Shop(other).tell("r", right=True)).status_code == 200

@@ -119,7 +119,7 @@ def test_what_a_body_says_of_its_size_is_not_believed(listening: Listening) -> N
         b'{"text": "'
     )
     heard = b""
-    with socket.create_connection((address.host, address.port or 0), timeout=20) as connection:
+    with socket.create_connection((address.host, address.port or 0), timeout=60) as connection:
         connection.sendall(head.encode() + b"%x\r\n%s\r\n" % (len(part), part))
         with suppress(ConnectionError):
             for _ in range(100):
@@ -181,6 +181,7 @@ def test_a_file_name_is_printable(listening: Listening) -> None:
         files={"file": ("a" * 250 + ".jsonl", JSONL)},
         data={"purpose": "fine-tune"},
         headers=headers,
+        timeout=60,
     )
     assert answer.status_code == 422
     assert answer.json()["error"]["message"] == "the file's name must have 1 to 255 printable characters"

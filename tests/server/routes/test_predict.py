@@ -16,6 +16,7 @@ from peltier_server.queue.ticket import Results, Ticket
 from peltier_store.registry import Quotas
 
 from tests.server.conftest import Running, until
+from tests.support.rate_windows import stand_still
 
 
 @pytest.fixture(scope="module")
@@ -268,6 +269,7 @@ async def test_one_input_is_read_once(loaded: Running, monkeypatch: pytest.Monke
     results = (await loaded.predict_tasks(*["sst2", "gated", "stsb"] * 7, text="film " * 3000)).json()["results"]
     assert [result["usage"]["tokens"] for result in results] == [64] * 21
     assert len(texts) == 2
+    stand_still(monkeypatch)
     monkeypatch.setattr(loaded.app.state.enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=0.2))
     codes = [
         result["error"]["code"] for result in (await loaded.predict_tasks(*["sst2"] * 4, text=" ")).json()["results"]

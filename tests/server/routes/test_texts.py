@@ -13,8 +13,9 @@ from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
 from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
+from peltier_server.runner.decoder import DecodeGroup, DecodeJob
 
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import Running, Serve, take_steps, until
 
 MakeArtifact = Callable[..., bytes]
 TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is dull")
@@ -257,9 +258,17 @@ async def test_texts_say_what_was_truncated(loaded: Running) -> None:
 
 async def test_an_error_in_the_middle_of_a_stream_is_an_event(loaded: Running) -> None:
     """The pieces that came before it stay, and nothing follows."""
-    body = {"inputs": "bad", "stream": True, "parameters": {"timeout_ms": 400}}
+    body = {"inputs": "bad", "stream": True, "parameters": {"timeout_ms": 60_000}}
+    step = DecodeGroup.step
+
+    def end_late(self: DecodeGroup) -> list[DecodeJob]:
+        for job in self.jobs:
+            if len(job.draft.ids) > 12:
+                job.ticket.deadline = 0.0
+        return step(self)
+
     with pytest.MonkeyPatch.context() as patch:
-        slow_down(patch)
+        patch.setattr(DecodeGroup, "step", end_late)
         answer = await loaded.client.post("/v1/tasks/long/predict", json=body)
     assert answer.status_code == 200
     *_, name, data, _ = answer.text.split("\n")[:-1]
@@ -268,12 +277,12 @@ async def test_an_error_in_the_middle_of_a_stream_is_an_event(loaded: Running) -
     await until(lambda: live_rows(loaded) == 0)
 
 
-def slow_down(patch: pytest.MonkeyPatch, seconds: float = 0.03) -> None:
+def slow_down(patch: pytest.MonkeyPatch) -> None:
     """Lets every step take its time."""
     import time
 
     step = Generator.step
-    patch.setattr(Generator, "step", lambda self: (time.sleep(seconds), step(self))[1])
+    patch.setattr(Generator, "step", lambda self: (time.sleep(0.03), step(self))[1])
 
 
 async def test_a_deadline_passes_while_a_text_is_written(loaded: Running) -> None:
@@ -288,15 +297,21 @@ async def test_a_deadline_passes_while_a_text_is_written(loaded: Running) -> Non
 async def test_a_caller_who_gives_up_frees_the_slots(loaded: Running) -> None:
     """Between two steps, while others are written on, and nothing of the adapter stays leased."""
     with pytest.MonkeyPatch.context() as patch:
-        slow_down(patch)
+        turns = take_steps(patch)
         predictor = loaded.service.predictor
         target = predictor.resolve(RequestContext("1", known_caller=LOCAL), "long")
         gone = asyncio.ensure_future(predictor.predict(target, ["bad"] * 3, _parameters()))
+        await until(lambda: live_rows(loaded) == 3)
         other = asyncio.ensure_future(text_of(loaded, "say", "a good film"))
-        await until(lambda: live_rows(loaded) >= 3)
+        await until(lambda: loaded.service.batcher.queued_rows)
+        turns.release()
+        await until(lambda: live_rows(loaded) == 4)
         gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        turns.release(20)  # fewer than the tokens of a long text
         await until(lambda: live_rows(loaded) <= 1)
-    assert await other == await text_of(loaded, "say", "a good film")
+        written = await other
+    assert written == await text_of(loaded, "say", "a good film")
     await until(lambda: all(not entry.leases for entry in loaded.service.slots._entries.values()))
 
 
@@ -309,12 +324,13 @@ def _parameters(**given: object) -> object:
 async def test_a_draining_server_finishes_its_texts(loaded: Running) -> None:
     """Those that are being written and those that wait; newcomers read 503."""
     with pytest.MonkeyPatch.context() as patch:
-        slow_down(patch, 0.005)
+        turns = take_steps(patch)
         texts = [asyncio.ensure_future(text_of(loaded, "say", text)) for text in TEXTS]
-        await until(lambda: live_rows(loaded) > 0)
+        await until(lambda: live_rows(loaded) and live_rows(loaded) + loaded.service.batcher.queued_rows == len(texts))
         loaded.app.state.lifecycle.drain()
         loaded.service.batcher.close()
         refused = await loaded.predict("say", "bad")
+        turns.release(1000)
         written = await asyncio.gather(*texts)
     assert refused.status_code == 503
     assert all(written)
@@ -364,13 +380,21 @@ async def test_more_texts_than_rows(serve_t5: Serve, artifacts: list[bytes]) -> 
         assert [answer.status_code for answer in answers] == [200] * 13
         assert max(answer.json()["batch"]["rows"] for answer in answers[1:]) == 2
         with pytest.MonkeyPatch.context() as patch:
-            slow_down(patch)
+            turns = take_steps(patch)
             writing = [asyncio.ensure_future(running.predict("long", "bad", max_new_tokens=60)) for _ in range(4)]
-            await until(lambda: live_rows(running) == 2)
-            assert (await running.predict("film", "bad")).status_code == 200
+            batcher = running.service.batcher
+            await until(lambda: live_rows(running) and live_rows(running) + batcher.queued_rows == 4)
+            turns.release()  # so that the second may join the first
+            await until(lambda: (live_rows(running), batcher.queued_rows) == (2, 2))
+            scored = asyncio.ensure_future(running.predict("film", "bad"))
+            await until(lambda: scored.done() or batcher.queued_rows == 3)
+            turns.release(20)
+            assert (await scored).status_code == 200
             assert not any(one.done() for one in writing)
             for one in writing:
                 one.cancel()
+            await asyncio.gather(*writing, return_exceptions=True)
+            turns.release(1000)
 
 
 async def test_evicted_and_replaced_adapters_never_mix_into_texts(

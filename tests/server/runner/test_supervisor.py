@@ -46,7 +46,7 @@ def runner(bert: Backbone, batcher: Batcher) -> Iterator[WorkerSupervisor]:
     started.start()
     yield started
     batcher.close()
-    started.join(5)
+    started.join(60)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ async def test_a_queue_that_fails_loses_nobody(
     """Wherever it fails for once while it hands out rows, each of them is computed, and the loop lives on."""
     rows = [rows[0], replace(rows[1], bare=True), rows[2]]  # a row of another kind is another ticket
     failed = fail_once(monkeypatch, owner, method, at_call)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         outcome = await batcher.compute(rows)
     assert failed.is_set()
     for output, row in zip(outcome.outputs, rows, strict=True):
@@ -229,7 +229,7 @@ async def test_a_queue_of_long_rows_that_fails_loses_nobody(
     """Also if it fails after some have left it."""
     rows = [rows[0], replace(rows[0], bare=True), rows[2]]
     failed = fail_once(monkeypatch, BatchRoom, "admits", 2)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         outcome = await long_batcher.compute(rows)
     assert failed.is_set()
     for output, row in zip(outcome.outputs, rows, strict=True):
@@ -274,7 +274,7 @@ def both(bert: Backbone, long_batcher: Batcher) -> Iterator[WorkerSupervisor]:
     started.start()
     yield started
     long_batcher.close()
-    started.join(5)
+    started.join(60)
 
 
 async def test_short_rows_do_not_wait_for_a_long_one(
@@ -297,7 +297,7 @@ async def test_short_rows_do_not_wait_for_a_long_one(
     for found, expected in zip((await long).outputs, outputs, strict=True):
         assert torch.allclose(found.logits, expected.logits, atol=1e-5)
     assert both._background is not None
-    both._background.thread.join(10)
+    both._background.thread.join(60)
     assert not both._background.thread.is_alive()
     if sys.platform == "linux":
         assert priorities == {"background runner": min(os.nice(0) + BACKGROUND_NICENESS, 19)}
@@ -367,7 +367,7 @@ async def test_every_written_token_is_charged_to_its_tenant(t5: Backbone) -> Non
         batcher.write([row], [Decoding(4, num_beams=3)], Terms("b")),
     )
     batcher.close()
-    await asyncio.to_thread(runner.join, 10)
+    await asyncio.to_thread(runner.join, 60)
     steps = [len(draft.ids) + (draft.finish == "stop") for draft in two.outputs]
     assert charged["a"] == sum(steps)
     assert charged["b"] % 3 == 0
@@ -391,7 +391,7 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
     row = Row(t5.tokenizer.encode("a good film"))
     found = await batcher.write([row, row], [Decoding(3), Decoding(5)])
     batcher.close()
-    await asyncio.to_thread(runner.join, 10)
+    await asyncio.to_thread(runner.join, 60)
     assert passes == [2, *[0] * (len(steps) - 1)]
     assert sum(steps) == sum(len(draft.ids) + (draft.finish == "stop") for draft in found.outputs)
 

@@ -97,6 +97,7 @@ def test_a_mistake_in_a_training_costs_no_heavy_import(toy: Path, bert: Backbone
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_sweep_costs_no_heavy_import(toy: Path, bert: Backbone, tmp_path: Path):
     """Of its one task, and of its presets."""
     own = [f"--backbone={bert.name}", f"--output={tmp_path}/sweep", "--max-length=32", "--preset=lora"]
@@ -104,6 +105,7 @@ def test_a_mistake_in_a_sweep_costs_no_heavy_import(toy: Path, bert: Backbone, t
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_mistake_in_an_evaluation_costs_no_heavy_import(
     toy: Path, bert: Backbone, tmp_path: Path, make_artifact: Callable[..., bytes]
 ):

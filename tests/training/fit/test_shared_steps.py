@@ -178,7 +178,7 @@ T5_KINDS: Sequence[tuple[str, str, dict[str, str]]] = (
 )
 
 
-@pytest.mark.parametrize("family", ["t5", "t5_gated"])
+@pytest.mark.parametrize("family", [pytest.param("t5", marks=pytest.mark.slow), "t5_gated"])
 def test_texts_of_a_t5_share_steps(
     create: Callable[..., Training], request: pytest.FixtureRequest, even: Callable[[str], str], family: str
 ):

@@ -54,6 +54,7 @@ def test_it_measures_what_it_predicts(adapter: peltier.Adapter, rows: list[dict[
     assert adapter.evaluate(rows)["accuracy"] == pytest.approx(right / len(rows))
 
 
+@pytest.mark.slow
 def test_it_is_published_on_a_server(
     adapter: peltier.Adapter, bert: Backbone, rows: list[dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ def arguments(text: Path, tmp_path: Path) -> list[str]:
     return ["pretrain", "t5", *(f"--{name}={value}" for name, value in flags.items())]
 
 
-@pytest.mark.slow  # test_pretrain.py stays, and the other commands as processes
+@pytest.mark.slow  # test_pretrain.py stays, and the other commands in the process of the test
 def test_pretrain_as_a_process(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -51,6 +51,7 @@ def test_the_curve_has_both_losses(make_pretraining: MakePretraining):
     assert points[-1] == {"step": 6, "held_out_loss": outcome.held_out_loss}
 
 
+@pytest.mark.slow
 def test_it_learns(make_pretraining: MakePretraining):
     """The held-out loss falls below that of knowing only how often each token occurs."""
     run = make_pretraining(

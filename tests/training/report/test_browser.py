@@ -24,6 +24,7 @@ def page() -> Iterator[Page]:
         yield browser.new_context(offline=True).new_page()
 
 
+@pytest.mark.slow
 def test_the_page_opens_offline(page: Page, tmp_path: Path):
     """Every plot is drawn, nothing is asked for but the file itself, no name of a label runs, and nobody complains."""
     file = tmp_path / "toy.report.html"

@@ -118,6 +118,7 @@ def test_a_run_of_a_mixture_compares(
     assert "<h2>Merging</h2>" in as_html.read_text()
 
 
+@pytest.mark.slow
 def test_comparing_changes_no_artifact(make_run: MakeRun):
     """The file is the same, bit for bit, and whoever does not want a comparison does not pay for it."""
     run = make_run("classification", "adamix", epochs=1, merge_report=False)

@@ -89,7 +89,7 @@ def keys(folder: Path) -> list[str]:
     return [json.loads(line)["key"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-@pytest.mark.slow  # the next test stays, and in test_sweep.py sweeps that run only what is new
+@pytest.mark.slow  # in test_sweep.py stay sweeps that run only what is new
 def test_a_killed_sweep_goes_on_where_it_was(
     start: Start, arguments: list[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
@@ -115,7 +115,9 @@ def test_a_killed_sweep_goes_on_where_it_was(
     assert all(row["values"]["toy accuracy"]["count"] == 3 for row in rows)
 
 
-@pytest.mark.parametrize("executor", ["processes", pytest.param("ray", marks=pytest.mark.alone)])
+@pytest.mark.parametrize(
+    "executor", [pytest.param("processes", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.alone)]
+)
 def test_ctrl_c_ends_with_a_table(executor: str, start: Start, tmp_path: Path):
     """The terminal sends it to every process of the group; what is done is in the table, and nobody complains."""
     process = start(ENDLESS, f"--executor={executor}")

@@ -53,6 +53,7 @@ def kill_the_first_process() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+@pytest.mark.slow
 def test_a_killed_trial_is_a_failed_one(endless: Sweep, tmp_path: Path):
     """As the kernel kills what takes too much memory; the reason names the signal."""
     kill_the_first_process()

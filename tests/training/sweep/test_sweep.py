@@ -26,6 +26,7 @@ def lines(sweep: Sweep) -> dict[str, dict[str, Any]]:
     return {row["key"]: {name: value for name, value in row.items() if name not in TIMES} for row in rows}
 
 
+@pytest.mark.slow
 def test_two_workers_find_what_one_finds(make_sweep: MakeSweep, tables: Tables):
     """Numbers depend on the seed and on nothing else; who comes first does not matter."""
     tables["methods"] = {"mix": {"preset": "adamix", "merge_report": True, "settings": {"bottleneck": 4}}}
@@ -38,6 +39,7 @@ def test_two_workers_find_what_one_finds(make_sweep: MakeSweep, tables: Tables):
     assert all(routes <= row["metrics"].keys() for row in lines(one).values())
 
 
+@pytest.mark.slow
 def test_a_failing_trial_stops_nobody(make_sweep: MakeSweep, tables: Tables):
     """Its reason is in the ledger; it is run again only where that is asked for."""
     tables["methods"] = {"wild": {"preset": "lora", "learning_rate": 1e30}, "lora": {}}
@@ -68,6 +70,7 @@ def test_a_larger_sweep_runs_only_what_is_new(make_sweep: MakeSweep, tables: Tab
     assert make_sweep(tables).run(print).rows[0].cells["toy accuracy"].count == 1
 
 
+@pytest.mark.slow
 def test_what_a_sweep_leaves(make_sweep: MakeSweep, tables: Tables, bert: Backbone):
     """The ledger, table and plots; of each trial artifact, report and log, and no checkpoint. With `dev_rows` the
     metrics are the artifact's on the validation file, which chose nothing."""

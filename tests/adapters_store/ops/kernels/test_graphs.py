@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 MakeArtifact = Callable[..., bytes]
 WORDS = ["a", "good", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull", "bad"]
-# tests/adapters_store/graphs stays, and the kernels are tested without graphs.
+# tests/adapters_store/graphs stays.
 pytestmark = pytest.mark.slow
 ENCODERS = tuple(name for name in PRESETS if not name.startswith("prompt"))
 # They have every kind of part.

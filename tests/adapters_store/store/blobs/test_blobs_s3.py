@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -90,16 +91,26 @@ async def test_a_server_that_is_gone_is_one_sentence_soon(server: S3Server, name
     assert not isinstance(caught.value, BlobNotFound)
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_silent_never_hangs_a_caller(server: S3Server) -> None:
     """Each call times out while the server is stopped, and works again after it continues."""
-    blobs = Blobs.open(server.url("a", timeout=1))
-    await blobs.put(DATA)
+    await Blobs.open(server.url("a")).put(DATA)
+    blobs = Blobs(locate(server.url("a", timeout=1)))
     server.process.send_signal(signal.SIGSTOP)
     failures = await asyncio.gather(*(call(blobs) for call in CALLS.values()), return_exceptions=True)
     server.process.send_signal(signal.SIGCONT)
     assert [type(failure) for failure in failures] == [BlobError] * len(CALLS)
-    assert await blobs.put(DATA) == DIGEST
-    assert await blobs.get(DIGEST) == DATA
+    # Not each call on a busy machine is answered within the second.
+    assert await answered(lambda: blobs.put(DATA)) == DIGEST
+    assert await answered(lambda: blobs.get(DIGEST)) == DATA
+
+
+async def answered(call: Callable[[], Awaitable[object]]) -> object:
+    """The result of the first call that does not fail."""
+    async with asyncio.timeout(120):
+        while True:
+            with suppress(BlobError):
+                return await call()
 
 
 async def test_a_bucket_that_was_emptied_takes_nothing(s3_store: str) -> None:

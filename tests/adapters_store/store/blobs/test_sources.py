@@ -120,10 +120,12 @@ def test_a_check_waits_for_no_thread(file: Path, monkeypatch: pytest.MonkeyPatch
     busy = threading.Event()
     descriptor = _opened(file, b"data")
     with ThreadPoolExecutor(1) as executor:
-        executor.submit(busy.wait, 5)
-        checked = CheckedSource(_digest(b"data"), FileSource(descriptor), executor)
-        found = checked.read_into([memoryview(bytearray(4))], threading.get_ident)
-        busy.set()
+        executor.submit(busy.wait)
+        try:
+            checked = CheckedSource(_digest(b"data"), FileSource(descriptor), executor)
+            found = checked.read_into([memoryview(bytearray(4))], threading.get_ident)
+        finally:
+            busy.set()
     assert found == threading.get_ident()
     os.close(descriptor)
 
@@ -136,7 +138,7 @@ def test_a_refusal_in_the_other_thread_is_raised_here(file: Path, monkeypatch: p
     class Waiting(ThreadPoolExecutor):
         def submit(self, *given: object, **options: object) -> object:  # type: ignore[override]
             future = super().submit(*given, **options)  # type: ignore[arg-type]
-            begun.wait(10)
+            begun.wait(60)
             return future
 
     def refuse() -> None:

@@ -62,6 +62,7 @@ def pull_here(hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
+@pytest.mark.slow
 def test_what_is_pushed_is_pulled_again(hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact) -> None:
     """Bit by bit, from a private repository; the token is nowhere in the output."""
     artifact, mirror = tmp_path / "demo.safetensors", tmp_path / "mirror"

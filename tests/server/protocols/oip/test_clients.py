@@ -52,9 +52,9 @@ def test_it_reads_answers(binary: bool, client: triton.InferenceServerClient, li
     """Equal to those of the native route, whether tensors are bytes or JSON."""
     names = ("label", "score", "scores")
     asked = [triton.InferRequestedOutput(name, binary_data=binary) for name in names]
-    found = client.infer("film", [texts(binary=binary)], outputs=asked, request_id="7", timeout=10_000_000)
+    found = client.infer("film", [texts(binary=binary)], outputs=asked, request_id="7", timeout=60_000_000)
     body = {"inputs": list(TEXTS)}
-    right = httpx2.post(f"{listening.url}/v1/tasks/film/predict", json=body, timeout=30).json()["predictions"]
+    right = httpx2.post(f"{listening.url}/v1/tasks/film/predict", json=body, timeout=60).json()["predictions"]
     labels = [one if isinstance(one, str) else one.decode() for one in found.as_numpy("label")]
     assert labels == [one["label"] for one in right]
     np.testing.assert_array_equal(found.as_numpy("scores"), np.float32([list(one["scores"].values()) for one in right]))

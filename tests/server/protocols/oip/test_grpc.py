@@ -30,8 +30,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from benchmarks.common.libraries import installed
-from benchmarks.common.serving import free_port
 from tests.server.conftest import Listen, Listening
+from tests.server.protocols.oip.grpc_port import grpc_port
 
 KEY = "plt_the-right-key"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -39,29 +39,29 @@ TEXTS = np.array(["a good film", "bad", "ein schöner Film"], dtype=object)
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
-    """The port of the calls."""
-    return free_port()
-
-
-@pytest.fixture(scope="module")
-def listening(port: int, listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Listening]:
+def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Listening]:
     """A server with a key, and a task with single texts and one with pairs."""
-    with listen(grpc_port=port, admin_key=KEY) as started:
+    with listen(grpc_port=0, admin_key=KEY) as started:
         started.upload(make_artifact(bert, "compacter", name="film"), KEY)
         started.upload(make_artifact(bert, "lora", inputs="pair", name="nli"), KEY)
         yield started
 
 
 @pytest.fixture(scope="module")
-def client(port: int, listening: Listening) -> Iterator[triton.InferenceServerClient]:
+def port(listening: Listening) -> int:
+    """The port of the calls."""
+    return grpc_port(listening.app)
+
+
+@pytest.fixture(scope="module")
+def client(port: int) -> Iterator[triton.InferenceServerClient]:
     """Triton's client over gRPC."""
     with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def stub(port: int, listening: Listening) -> Iterator[service_pb2_grpc.GRPCInferenceServiceStub]:
+def stub(port: int) -> Iterator[service_pb2_grpc.GRPCInferenceServiceStub]:
     """The calls themselves."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -74,7 +74,7 @@ def texts(name: str = "text") -> triton.InferInput:
 
 
 def post(listening: Listening, path: str, body: object) -> httpx2.Response:
-    return httpx2.post(f"{listening.url}{path}", json=body, headers=HEADERS, timeout=30).raise_for_status()
+    return httpx2.post(f"{listening.url}{path}", json=body, headers=HEADERS, timeout=60).raise_for_status()
 
 
 def test_it_finds_the_server_and_its_models(client: triton.InferenceServerClient) -> None:
@@ -149,9 +149,9 @@ def test_errors_have_the_codes_of_the_protocol(client: triton.InferenceServerCli
     reader = {"authorization": f"Bearer {post(listening, '/v1/keys', body).json()['key']}"}
     assert code_of(client.load_model, "film", headers=reader)[0] == "StatusCode.PERMISSION_DENIED"
     quotas = f"{listening.url}/v1/tenants/default"
-    httpx2.put(quotas, json={"max_concurrent_requests": 0}, headers=HEADERS).raise_for_status()
+    httpx2.put(quotas, json={"max_concurrent_requests": 0}, headers=HEADERS, timeout=60).raise_for_status()
     assert code_of(infer, "film", [texts()], headers=HEADERS)[0] == "StatusCode.RESOURCE_EXHAUSTED"
-    httpx2.put(quotas, json={}, headers=HEADERS).raise_for_status()
+    httpx2.put(quotas, json={}, headers=HEADERS, timeout=60).raise_for_status()
 
 
 def test_a_caller_who_leaves_ends_its_work(
@@ -172,9 +172,9 @@ def test_a_caller_who_leaves_ends_its_work(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listening.service.batcher, "compute", wait)
         call = stub.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
-        assert begun.wait(30)
+        assert begun.wait(60)
         call.cancel()
-        assert ended.wait(30)
+        assert ended.wait(60)
 
 
 def test_the_deadline_of_a_call_is_its_timeout() -> None:
@@ -203,15 +203,17 @@ def test_calls_beyond_the_most_are_refused(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(grpc_server, "_MAX_CALLS", 1)
-    own = free_port()
-    with listen(grpc_port=own, admin_key=KEY) as started, grpc.insecure_channel(f"127.0.0.1:{own}") as channel:
+    with (
+        listen(grpc_port=0, admin_key=KEY) as started,
+        grpc.insecure_channel(f"127.0.0.1:{grpc_port(started.app)}") as channel,
+    ):
         started.upload(make_artifact(bert, "compacter", name="film"), KEY)
         calls = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         request = service_pb2.ModelInferRequest(model_name="film")
         request.inputs.add(name="text", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"a good film")
         monkeypatch.setattr(started.service.batcher, "compute", wait)
         call = calls.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
-        assert begun.wait(30)
+        assert begun.wait(60)
         with pytest.raises(grpc.RpcError) as raised:
             calls.ServerLive(service_pb2.ServerLiveRequest())
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
@@ -240,8 +242,8 @@ def test_the_port_has_the_certificate_of_the_settings(
 ) -> None:
     """A client that trusts it gets answers; one that trusts others, and one without TLS, get none."""
     certificate, key = make_certificate(tmp_path)
-    own = free_port()
-    with listen(grpc_port=own, grpc_certificate=certificate, grpc_private_key=key, admin_key=KEY) as started:
+    with listen(grpc_port=0, grpc_certificate=certificate, grpc_private_key=key, admin_key=KEY) as started:
+        own = grpc_port(started.app)
         started.upload(make_artifact(bert, "compacter", name="film"), KEY)
         secure = {"ssl": True, "root_certificates": str(certificate)}
         with triton.InferenceServerClient(f"localhost:{own}", **secure) as client:

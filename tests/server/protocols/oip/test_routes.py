@@ -35,7 +35,7 @@ def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes
 
 
 def get(listening: Listening, path: str) -> httpx2.Response:
-    return httpx2.get(f"{listening.url}/v2{path}", timeout=30)
+    return httpx2.get(f"{listening.url}/v2{path}", timeout=60)
 
 
 def tensor(texts: list[str], name: str = "text") -> dict[str, Any]:
@@ -44,7 +44,7 @@ def tensor(texts: list[str], name: str = "text") -> dict[str, Any]:
 
 def infer(listening: Listening, model: str, **body: object) -> httpx2.Response:
     return httpx2.post(
-        f"{listening.url}/v2/models/{model}/infer", content=to_json({"inputs": [tensor(TEXTS)], **body}), timeout=30
+        f"{listening.url}/v2/models/{model}/infer", content=to_json({"inputs": [tensor(TEXTS)], **body}), timeout=60
     )
 
 
@@ -55,7 +55,7 @@ def outputs(answer: httpx2.Response) -> dict[str, Any]:
 
 def predicted(listening: Listening, task: str, **parameters: object) -> list[dict[str, Any]]:
     body = {"inputs": TEXTS, "parameters": parameters}
-    answer = httpx2.post(f"{listening.url}/v1/tasks/{task}/predict", json=body, timeout=30)
+    answer = httpx2.post(f"{listening.url}/v1/tasks/{task}/predict", json=body, timeout=60)
     found: list[dict[str, Any]] = answer.json()["predictions"]
     return found
 

@@ -40,14 +40,14 @@ async def held(running: Running) -> AsyncIterator[None]:
 
     def wait(**options: Any) -> Any:
         holding.set()
-        released.wait(10)
+        released.wait(60)
         return take(**options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running.service.batcher, "next", wait)
         # A runner that already waits gets a text, so that it comes back for the next.
         await complete(running, ["bad"])
-        await asyncio.to_thread(holding.wait, 10)
+        await asyncio.to_thread(holding.wait, 60)
         try:
             yield
         finally:

@@ -138,7 +138,8 @@ def test_prompts_come_before_texts(listen: Listen, bert_directory: Path, tmp_pat
         assert alike[0] < httpx2.post(f"{other.url}/similarity", json=named, timeout=30).json()[0] == pytest.approx(1)
         for path in ("/embed", "/v1/embeddings"):
             body = {"input" if path.startswith("/v1") else "inputs": "good", "prompt_name": "title"}
-            answer = httpx2.post(f"{other.url}{path}", json=body | {"model": "_backbone"} if "v1" in path else body)
+            asked = body | {"model": "_backbone"} if "v1" in path else body
+            answer = httpx2.post(f"{other.url}{path}", json=asked, timeout=60)
             message = answer.json()["error"]["message"]
             assert message == "prompt_name 'title' is unknown; it is one of document, query"
 

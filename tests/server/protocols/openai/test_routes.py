@@ -12,7 +12,7 @@ from peltier_adapters.generation import Generator
 from peltier_backbone.backbone import Backbone
 from peltier_server.queue.ticket import Ticket
 
-from tests.server.conftest import Listen, Listening, Running, Serve
+from tests.server.conftest import Listen, Listening, Running, Serve, take_steps
 from tests.server.routes.test_texts import longer, with_decoding
 
 MakeArtifact = Callable[..., bytes]
@@ -53,9 +53,14 @@ def predicted(listening: Listening, task: str, text: str, **parameters: object) 
 
 
 def until_idle(listening: Listening) -> None:
-    """Returns once nothing is being written; fails after ten seconds."""
-    deadline = time.monotonic() + 10
-    while listening.service._supervisor._worker.decode_rows:
+    """Returns once nothing is being written."""
+    wait_until(lambda: not listening.service._supervisor._worker.decode_rows)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Returns once `condition` holds; fails after a minute."""
+    deadline = time.monotonic() + 60
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -235,38 +240,33 @@ def test_a_caller_who_hangs_up_frees_the_slots(
     client: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leaving a stream early ends the writing."""
-    step, steps = Generator.step, []
-
-    def slow(self: Generator) -> object:
-        time.sleep(0.01)
-        steps.append(1)
-        return step(self)
-
-    monkeypatch.setattr(Generator, "step", slow)
+    turns, lifecycle = take_steps(monkeypatch), listening.app.state.lifecycle
+    turns.release(20)
     with client.completions.create(model="long", prompt="bad", temperature=0, stream=True) as stream:
         next(iter(stream))
+    wait_until(lambda: lifecycle.idle)
+    turns.release(20)  # together fewer than the tokens of the text
     until_idle(listening)
-    assert len(steps) < 150
-    assert listening.app.state.lifecycle.idle
 
 
 def test_a_draining_server_finishes_its_streams(
     listen: Listen, t5_directory: Path, artifacts: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the last token, while newcomers are turned away."""
-    slow, step = 0.005, Generator.step
-    monkeypatch.setattr(Generator, "step", lambda self: (time.sleep(slow), step(self))[1])
     with (
         listen(backbone=str(t5_directory)) as listening,
         openai.OpenAI(base_url=f"{listening.url}/v1", api_key="none", max_retries=0) as client,
     ):
         listening.upload(artifacts[1])
+        turns = take_steps(monkeypatch)
+        turns.release(20)
         stream = iter(client.completions.create(model="long", prompt="bad", temperature=0, max_tokens=60, stream=True))
         text = next(stream).choices[0].text
         listening.app.state.lifecycle.drain()
         with pytest.raises(openai.InternalServerError, match="accepts no new requests"):
             client.models.list()
         assert not listening.app.state.lifecycle.idle
+        turns.release(100)
         *chunks, last = stream
         assert last.choices[0].finish_reason in ("stop", "length")
         assert len(text + "".join(chunk.choices[0].text for chunk in chunks)) > 20
