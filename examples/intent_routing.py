@@ -71,16 +71,7 @@ def train(folder: Path, data: str, preset: str, size: Size) -> Path:
         *("--task", data, "--preset", preset, "--backbone", "minilm", "--labels", DATA / data / "labels.json"),
         *("--train", write_rows(folder / "train.jsonl", read(data, "train")[: size.num_rows])),
         *("--validation", write_rows(folder / "validation.jsonl", read(data, "validation")[: size.num_validation])),
-        *(
-            "--learning-rate",
-            LEARNING_RATES[preset],
-            "--epochs",
-            size.epochs,
-            "--max-length",
-            64,
-            "--dtype",
-            "bfloat16",
-        ),
+        *("--learning-rate", LEARNING_RATES[preset], "--epochs", size.epochs, "--max-length", 64),
         "--no-merge-report",
     )
     share = f"{adapter.num_parameters:,} parameters, {adapter.percent:.2f} % of the backbone"

@@ -61,7 +61,7 @@ def train(folder: Path, backbone: str, data: Path, *, short: bool) -> Path:
         *("--text-column", "meaning_representation", "--label-column", "human_reference"),
         *("--train", rows, "--validation", validation),
         *(FOR_LOCAL if Path(backbone).resolve() == LOCAL else ()),
-        *("--epochs", 1 if short else 10, "--batch-size", 16, "--max-new-tokens", 40, "--dtype", "bfloat16"),
+        *("--epochs", 1 if short else 10, "--batch-size", 16, "--max-new-tokens", 40),
         "--no-merge-report",
     )
     size = f"{adapter.num_parameters:,} parameters, {adapter.percent:.1f} % of the backbone"

@@ -23,7 +23,7 @@ DEFAULT_ATTEMPTS = 5
 # If a server asks for a longer pause, its error is raised at once with the pause in `retry_after`.
 MAX_RETRY_AFTER_SECONDS = 30.0
 MAX_RETRYING_SECONDS = 60.0
-# Below uvicorn's five seconds, so that no request is sent on a connection that the server is closing.
+# Below the five seconds of earlier releases, so that no request is sent on a connection that the server is closing.
 KEEPALIVE_SECONDS = 4.0
 
 _NOT_CONNECTED = (httpx2.ConnectError, httpx2.ConnectTimeout)

@@ -48,7 +48,8 @@ def train(  # noqa: PLR0913 - what a training is
     `budget`, {"steps": 500} or {"minutes": 5}, ends the training earlier. The current directory stays as it is, and
     nothing is written into it. The progress is written to stderr.
 
-    Raises a `TrainingError` of one sentence for examples or settings that cannot be used, and if training diverges.
+    Raises an exception of one sentence: `TrainingError` for examples or hyper-parameters that cannot be used and if
+    training diverges, `AdapterError` for a preset or its settings, `BackboneError` for a backbone.
     """
     given = {
         "task": task,
