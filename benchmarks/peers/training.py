@@ -1,11 +1,11 @@
 """One epoch of training: Peltier's Compacter, AdapterHub's, and full fine-tuning, over the same batches on one thread.
 
-    .venv/bin/python benchmarks/peers/training.py [--data SST2/train.jsonl.gz] [--dtype bfloat16] [--rounds 3]
+    .venv/bin/python benchmarks/peers/training.py [--data SST2/train.jsonl.gz] [--level avx2] [--rounds 3]
 
 All three are plain loops over PyTorch's AdamW without dropout, each in its own process. They take turns, after a
 warm-up epoch. Times are CPU seconds. Memory is each process's peak of resident bytes, and its growth since before the
-training (the libraries and the frozen model are then loaded). With bfloat16 Peltier's backbone is in bfloat16, and the
-others train under autocast.
+training (the libraries and the frozen model are then loaded). `--level` holds every process to an instruction level.
+With `--dtype bfloat16` Peltier's backbone is in bfloat16, and the others train under autocast.
 """
 
 import json
@@ -20,6 +20,7 @@ from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.text.tokenizer import load_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.forced import add_level
 from common.harness import Table, add_data, by_turns, create_parser, median, median_ratio
 from common.sentences import load_sentences
 
@@ -39,15 +40,17 @@ def main() -> None:
     parser = create_parser(__doc__, rows=512, rounds=3)
     add_data(parser, "SST-2's train.jsonl.gz")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    add_level(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.json"
         num_tokens = write_rows(rows, options.data, options.rows)
+        contender = partial(Contender, level=options.level)
         arguments = options.dtype, str(find_checkpoint("minilm")), str(rows)
         with (
-            Contender("peltier, compacter", "train_peltier.py", None, *arguments) as own,
-            Contender("adapterhub, compacter", "train_adapterhub.py", "adapterhub", *arguments) as other,
-            Contender("full fine-tuning", "train_full.py", None, *arguments) as full,
+            contender("peltier, compacter", "train_peltier.py", None, *arguments) as own,
+            contender("adapterhub, compacter", "train_adapterhub.py", "adapterhub", *arguments) as other,
+            contender("full fine-tuning", "train_full.py", None, *arguments) as full,
         ):
             report([own, other, full], options.rounds, f"{options.dtype}, {options.rows} rows, {num_tokens} tokens")
 
