@@ -145,7 +145,8 @@ class AnswerOutput:
 
 class _RequestParser(HttpRequestParser):
     """Parses a request with an `upgrade` header like any other, because a server may ignore the header (RFC 9110, 7.8).
-    httptools takes everything after such a head, also the body, for data of the other protocol."""
+    httptools takes everything after such a head, also the body, for data of the other protocol. So what follows is
+    parsed by a new parser, after the head without the header."""
 
     def __init__(self, connection: "LimitedConnection") -> None:
         super().__init__(connection)
@@ -154,10 +155,13 @@ class _RequestParser(HttpRequestParser):
         self.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # asyncio gives bytes
+        parser = self
         while data:
             try:
-                return super().feed_data(data)
+                return HttpRequestParser.feed_data(parser, data)
             except HttpParserUpgrade as upgrade:
+                # This one may have ended: it discards what follows a request that asks for the end of the connection.
+                self._connection.parser = parser = _RequestParser(self._connection)
                 data = self._connection.take_head() + data[upgrade.args[0] :]
 
 

@@ -385,6 +385,28 @@ def test_an_upgrade_header_is_ignored(asked: bytes, answers: list[bytes], size: 
     assert re.findall(rb"\r\n\r\n(\d)", heard) == [*answers, b"0"]
 
 
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize(
+    ("head", "length"),
+    [
+        (b"POST /length HTTP/1.1\r\nConnection: close, Upgrade\r\nUpgrade: h2c\r\ncontent-length: 2\r\n\r\nab", b"2"),
+        (b"GET /length HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", b"0"),
+    ],
+    ids=["close", "HTTP/1.0"],
+)  # fmt: skip
+def test_an_upgrade_header_is_ignored_where_the_connection_ends(
+    head: bytes, length: bytes, size: int, address: tuple[str, int]
+) -> None:
+    """The request is answered with its body, as the last one of the connection."""
+    with socket.create_connection(address, timeout=60) as caller:
+        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(head), size):
+            caller.sendall(head[start : start + size])
+        heard = listen(caller)
+    assert heard.count(b" 200 OK") == 1
+    assert heard.endswith(b"\r\n\r\n" + length)
+
+
 def test_a_tunnel_is_refused(address: tuple[str, int]) -> None:
     """What follows CONNECT is no request, so the connection ends."""
     with socket.create_connection(address, timeout=60) as caller:

@@ -1,16 +1,22 @@
 """The lease of a training that a worker has."""
 
 import asyncio
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import QuotaReached, Quotas, StoredTraining
+from peltier_store.registry import QuotaReached, Quotas, StoredTraining, training_holder
 from peltier_training.service.hold import Hold, Pace, Place
 from peltier_training.service.messages import Saved
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
 from tests.training.service.test_worker import until
+
+_OFTEN = Pace(renew_seconds=0.01)
 
 
 async def test_the_lease_is_renewed_until_a_stopped_training_has_ended(queue: Queue, tmp_path: Path):
@@ -18,7 +24,7 @@ async def test_the_lease_is_renewed_until_a_stopped_training_has_ended(queue: Qu
     sent = await queue.add(jsonl(praise()), request())
     claimed = await queue.registry.trainings.claim("w1")
     assert claimed is not None
-    hold = Hold(Place(queue.registry, queue.blobs, "w1", Pace(renew_seconds=0.01)), claimed, tmp_path / "archive")
+    hold = Hold(Place(queue.registry, queue.blobs, "w1", _OFTEN), claimed, tmp_path / "archive")
     ended = asyncio.Event()
     waiting = asyncio.create_task(hold.keep_until([asyncio.create_task(ended.wait())]))
     await renewed(queue, sent)
@@ -34,7 +40,7 @@ async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path):
     await queue.add(jsonl(praise()), request())
     claimed = await queue.registry.trainings.claim("w1")
     assert claimed is not None
-    hold = Hold(Place(queue.registry, queue.blobs, "another", Pace(renew_seconds=0.01)), claimed, tmp_path / "archive")
+    hold = Hold(Place(queue.registry, queue.blobs, "another", _OFTEN), claimed, tmp_path / "archive")
     task = asyncio.create_task(asyncio.sleep(0.1))
     await hold.keep_until([task])
     assert task.done()
@@ -77,6 +83,63 @@ async def test_minutes_that_are_used_up_end_the_hold(queue: Queue, tmp_path: Pat
     assert await queue.registry.trainings.claim("w1") is None
 
 
+async def test_minutes_that_are_used_up_again_end_the_hold_at_a_later_checkpoint(queue: Queue, tmp_path: Path):
+    """There were minutes in between."""
+    sent = await queue.add(jsonl(praise()), request())
+    hold = await minutes_used_up(queue, tmp_path / "archive")
+    kept = asyncio.create_task(hold.keep())
+    for minutes in (None, 1e-9):
+        for _ in range(2):
+            await renewed(queue, sent)
+        await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=minutes), actor="a")
+        for _ in range(2):
+            await renewed(queue, sent)
+        if minutes is None:
+            hold.tell(Saved(step=4))
+    assert not kept.done()
+    hold.tell(Saved(step=5))
+    assert await kept == "wait"
+
+
+async def test_an_awaited_checkpoint_ends_the_hold_at_once(queue: Queue, tmp_path: Path):
+    """Steps after it would be computed again."""
+    sent = await queue.add(jsonl(praise()), request())
+    hold = await minutes_used_up(queue, tmp_path / "archive", Pace(renew_seconds=3600))
+    kept = asyncio.create_task(hold.keep())
+    await renewed(queue, sent)
+    while not kept.done():  # what is told before the hold knows the answer to the renewal is no later checkpoint
+        hold.tell(Saved(step=1))
+        await asyncio.sleep(0.01)
+    assert await kept == "wait"
+
+
+async def test_a_cancelled_renewal_counts_its_seconds_once(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The registry stores it, though nobody waits for the answer."""
+    sent = await queue.add(jsonl(praise()), request())
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    hold = Hold(Place(queue.registry, queue.blobs, "w1"), claimed, tmp_path / "archive")
+    begun, may_end, renew = threading.Event(), threading.Event(), training_holder.renew
+
+    def slowly(*given: Any) -> str | None:
+        begun.set()
+        assert may_end.wait(60)
+        return renew(*given)
+
+    monkeypatch.setattr(training_holder, "renew", slowly)
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 10_000)
+    monkeypatch.setattr("peltier_training.service.hold.time", later)
+    kept = asyncio.create_task(hold.keep())
+    assert await asyncio.to_thread(begun.wait, 60)
+    kept.cancel()
+    may_end.set()
+    await asyncio.wait([kept])
+    await hold.give_back()
+    assert 10_000 <= (await queue.find(sent)).seconds < 20_000
+
+
 async def test_a_trained_adapter_is_published_though_the_minutes_are_used_up(queue: Queue, tmp_path: Path):
     """The last step took them."""
     sent = await queue.add(jsonl(praise()), request())
@@ -92,12 +155,12 @@ async def renewed(queue: Queue, training: StoredTraining) -> None:
     await until(queue, training, lambda found: found.lease_expires_at > now)
 
 
-async def minutes_used_up(queue: Queue, archive: Path) -> Hold:
+async def minutes_used_up(queue: Queue, archive: Path, pace: Pace = _OFTEN) -> Hold:
     """The hold of a training whose tenant has no minutes left since it was claimed."""
     claimed = await queue.registry.trainings.claim("w1")
     assert claimed is not None
     await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=1e-9), actor="a")
-    return Hold(Place(queue.registry, queue.blobs, "w1", Pace(renew_seconds=0.01)), claimed, archive)
+    return Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, archive)
 
 
 async def test_a_checkpoint_beyond_the_quota_ends_the_hold(queue: Queue, tmp_path: Path):

@@ -65,6 +65,8 @@ class Hold:
         # The step of a checkpoint that is not being stored yet.
         self._new_step: int | None = None
         self._num_saved = 0
+        # How many checkpoints there were when the tenant's minutes were used up; None while there are minutes.
+        self._waits_since: int | None = None
         self._storing: asyncio.Task[_StoredCheckpoint] | None = None
         # Why no more checkpoints are stored.
         self._refusal: QuotaReached | None = None
@@ -76,7 +78,8 @@ class Hold:
         if isinstance(message, Saved):
             self._new_step = message.step
             self._num_saved += 1
-        if isinstance(message, Checked | Evaluating):
+        is_awaited = isinstance(message, Saved) and self._waits_since is not None
+        if is_awaited or isinstance(message, Checked | Evaluating):
             self._hurry.set()
 
     def note(self, sentence: str) -> None:
@@ -87,12 +90,13 @@ class Hold:
         """Renew the lease until the owner has a wish, or the tenant has no minutes left. Returns `pause`, `cancel` or
         `wait`. A training waits at its next checkpoint: each claim brings it on, and nothing is computed again. Raises
         LeaseLost, or QuotaReached when a checkpoint does not fit."""
-        num_saved: int | None = None  # when the minutes were used up
         while True:
             wish = await self._renew()
-            if wish == "wait" and num_saved is None:
-                num_saved = self._num_saved
-            if wish is not None and (wish != "wait" or self._num_saved != num_saved):
+            if wish != "wait":
+                self._waits_since = None
+            elif self._waits_since is None:
+                self._waits_since = self._num_saved
+            if wish is not None and self._waits_since != self._num_saved:
                 return wish
             if self._refusal is not None:
                 raise self._refusal
@@ -192,6 +196,9 @@ class Hold:
             wish: str | None = await self._trainings.renew(
                 *self._key, **report.latest, **checkpoint, events=events, seconds=now - self._counted_at
             )
+        except asyncio.CancelledError:
+            self._counted_at = now  # the registry stores it all the same
+            raise
         except (LeaseLost, RegistryGone):
             raise
         except QuotaReached as error:
