@@ -43,9 +43,10 @@ def relative_distance(found: Tensor, wanted: Tensor) -> float:
     return math.sqrt(square) / length if length else math.inf
 
 
-def _logits(output: Tensor) -> Mapping[int, float]:
-    return {int(term): logit for term, logit in output.tolist()}
+def _logits(output: Tensor) -> Mapping[float, float]:
+    """By term. A recorded number beyond float32 is infinite, and no term."""
+    return dict(output.tolist())
 
 
-def _logit(own: Mapping[int, float], term: int, other: Mapping[int, float]) -> float:
+def _logit(own: Mapping[float, float], term: float, other: Mapping[float, float]) -> float:
     return own[term] if term in own else min(min(own.values()), other[term])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -145,6 +146,15 @@ def test_recorded_terms_are_different_entries_of_the_vocabulary(
     outputs[1][0] = outputs[1][2] if place else float(bert.config.vocab_size)
     wrong = _recorded(artifact.manifest, *map(tuple, outputs))
     assert _check(bert, artifact, wrong) == ["golden example 1: its terms are not different entries of the vocabulary"]
+
+
+def test_a_term_beyond_float32_is_refused(half: Backbone, bert: Backbone, make_artifact: MakeArtifact):
+    """Also where the precision of the server has twins."""
+    artifact = read_artifact(make_artifact(bert, "lora", task_type="sparse-embedding"), bert)
+    outputs = [list(golden.output) for golden in artifact.manifest.golden]
+    outputs[1][0] = 1e39
+    wrong = replace(artifact, manifest=_recorded(artifact.manifest, *map(tuple, outputs)))
+    assert check_golden(half, wrong) == ["golden example 1: its terms are not different entries of the vocabulary"]
 
 
 def test_pairs_prove_themselves(bert: Backbone, make_artifact: MakeArtifact):
