@@ -152,7 +152,9 @@ def pause(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTra
     if training.state == "paused":
         return training
     if training.state == "queued":
-        return _audited(writing, change(writing, training, "The training is paused.", state="paused"), "pause_training")
+        return _audited(
+            writing, change(writing, training, "The training is paused.", state="paused", reason=None), "pause_training"
+        )
     if training.state != "running":
         raise RegistryConflict(
             f"the training {training_id!r} is {training.state}; only a queued or running one can pause"

@@ -106,7 +106,8 @@ class WorkerProcess:
             logger.info("a worker runs beside the server", extra={"fields": {"pid": process.pid}})
             return await process.wait()
         except asyncio.CancelledError:
-            await _end(await starting)
+            with suppress(OSError):  # it has not started
+                await _end(await starting)
             raise
         finally:
             self.pid = None

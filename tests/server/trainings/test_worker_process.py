@@ -115,6 +115,17 @@ async def test_one_that_the_server_has_not_heard_of_yet_is_killed(
     await assert_ended(worker, note)
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_the_server_ends_while_a_start_fails(turns: int, tmp_path: Path) -> None:
+    """There is no worker to end."""
+    worker = WorkerProcess([str(tmp_path / "missing")], dict(os.environ))
+    worker.start()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await asyncio.wait_for(worker.close(), 60)
+    assert worker.pid is None
+
+
 async def assert_ended(worker: WorkerProcess, note: Path) -> None:
     """After `close`, both processes of the note have ended."""
     async with asyncio.timeout(60):

@@ -178,6 +178,8 @@ async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: R
     assert last.message == f"The training is queued again: {found.reason}."
     assert await registry.trainings.claim("w1") is None
     await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=3.0), actor="operator")
+    assert (await registry.trainings.pause("acme", training.id, actor="ann")).reason is None
+    await registry.trainings.resume("acme", training.id, actor="ann")
     again = await claimed(registry)
     assert (again.id, again.reason) == (training.id, None)
 
