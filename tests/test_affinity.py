@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client import Client
 
-from benchmarks.common.balancer import HAPROXY, balanced
+from benchmarks.common.balancer import HAPROXY, Balancer, balanced
 from tests.support.server_process import Server
 
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
@@ -32,16 +33,21 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Pair:
-    """Two replicas with the same tasks, and the URL of the balancer in front of them."""
+    """Two replicas with the same tasks, and the balancer in front of them."""
 
     replicas: list[Server]
-    url: str
+    balancer: Balancer
 
     def ask(self, path: str, body: object, **headers: str) -> tuple[int, httpx2.Response]:
+        """What `send` returns, while the balancer has no other request."""
+        self.balancer.wait_until_idle()
+        return self.send(path, body, **headers)
+
+    def send(self, path: str, body: object, **headers: str) -> tuple[int, httpx2.Response]:
         """The number of the replica that has answered, by its access log, and the answer."""
         name = f"call-{next(_numbers)}-of-the-test"
         sent = {"x-request-id": name} | {key.replace("_", "-"): value for key, value in headers.items()}
-        answer = httpx2.post(f"{self.url}{path}", json=body, headers=sent, timeout=120)
+        answer = httpx2.post(f"{self.balancer.url}{path}", json=body, headers=sent, timeout=120)
         while True:
             found = [place for place, one in enumerate(self.replicas) if name in one.log]
             if found:
@@ -76,7 +82,7 @@ def pair(
         balancer = started.enter_context(balanced(addresses))
         for number in range(len(replicas)):
             started.enter_context(balancer.trusting(number, ["reads"]))
-        yield Pair(replicas, balancer.url)
+        yield Pair(replicas, balancer)
 
 
 def predicted(task: str) -> dict[str, Any]:
@@ -156,11 +162,11 @@ def test_the_client_and_the_balancer_agree(pair: Pair) -> None:
     """The client's header and the path are the same session: only the replica of a task answers it."""
     homes = {task: pair.home(task) for task in TASKS}
     before = [requests(replica) for replica in pair.replicas]
-    with Client(pair.url) as client:
-        for task in TASKS:
-            client.predict(task, predicted(task)["inputs"])
-        client.embed("e1", TEXT)
-        client.rerank("r1", TEXT, [TEXT])
+    with Client(pair.balancer.url) as client:
+        calls = [partial(client.predict, task, predicted(task)["inputs"]) for task in TASKS]
+        for call in (*calls, partial(client.embed, "e1", TEXT), partial(client.rerank, "r1", TEXT, [TEXT])):
+            pair.balancer.wait_until_idle()
+            call()
     expected = Counter({(homes[task], task): 1 for task in TASKS}) + Counter([(homes["e1"], "e1"), (homes["r1"], "r1")])
     found = Counter[tuple[int, str]]()
     for place, replica in enumerate(pair.replicas):
@@ -180,7 +186,7 @@ def test_a_hot_task_spills_and_a_cold_one_stays(pair: Pair) -> None:
     with ThreadPoolExecutor(NUM_CALLERS) as callers:
         pair.replicas[home].process.send_signal(signal.SIGSTOP)
         try:
-            asked = [callers.submit(pair.ask, "/v1/tasks/c0/predict", predicted("c0")) for _ in range(NUM_CALLERS)]
+            asked = [callers.submit(pair.send, "/v1/tasks/c0/predict", predicted("c0")) for _ in range(NUM_CALLERS)]
             done, _ = wait(asked, timeout=60, return_when=FIRST_COMPLETED)
             assert {one.result()[0] for one in done} == {1 - home}
         finally:

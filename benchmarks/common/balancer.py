@@ -35,6 +35,14 @@ class Balancer:
             assert time.monotonic() < deadline, f"the balancer sends no requests to server {_SERVERS[number]}"
             time.sleep(0.05)
 
+    def wait_until_idle(self) -> None:
+        """Returns once it has no request. A caller may have its answer before, and then the request still counts for
+        the load of its replica, so the next one may go to the other replica."""
+        deadline = time.monotonic() + _START_SECONDS
+        while any(int(row["scur"]) for row in self._servers()):
+            assert time.monotonic() < deadline, "the balancer has requests that do not end"
+            time.sleep(0.001)
+
     @contextmanager
     def trusting(self, number: int, backends: Sequence[str] = ("reads", "changes")) -> Iterator[None]:
         """It does not check this replica during the block: one that is slow to answer a check stays up. On a loaded
@@ -48,8 +56,12 @@ class Balancer:
             self._order(f"enable health {server}")
 
     def _states(self, server: str) -> set[str]:
+        return {row["status"] for row in self._servers() if row["svname"] == server}
+
+    def _servers(self) -> list[dict[str, str]]:
+        """The statistics of each server of each backend."""
         rows = csv.DictReader(self._ask("show stat").splitlines())
-        return {row["status"] for row in rows if row["svname"] == server}
+        return [row for row in rows if row["svname"] in _SERVERS]
 
     def _order(self, command: str) -> None:
         # HAProxy answers with an empty line if it has carried out the command.
@@ -77,16 +89,17 @@ def balanced(replicas: Sequence[str]) -> Iterator[Balancer]:
         environment = {**os.environ, **places, "PELTIER_BIND": address}
         process = subprocess.Popen(call, env=environment, stderr=subprocess.DEVNULL)
         try:
-            _wait_until_ready(f"{made.url}/ready")
+            _wait_until_ready(f"{made.url}/ready", process)
             yield made
         finally:
             process.kill()
             process.wait()
 
 
-def _wait_until_ready(url: str) -> None:
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
+        assert process.poll() is None, f"the balancer has ended with status {process.returncode}"
         try:
             if httpx2.get(url, timeout=60).status_code == 200:
                 return

@@ -24,8 +24,9 @@ _FAST = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB")
 class PostgresServer:
     """One server with its own directory; `url` names a database of it for the registry."""
 
-    def __init__(self, programs: Path, directory: Path, port: int, user: str | None) -> None:
-        self.port = port
+    def __init__(self, programs: Path, directory: Path, user: str | None) -> None:
+        self._port = _ReservedPort()
+        self.port = self._port.number
         self._programs = programs
         self._directory = directory
         self._identity: dict[str, Any] = {"user": user, "group": user, "cwd": directory}
@@ -64,11 +65,16 @@ class PostgresServer:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Breaks every connection and ends, as a crash does."""
+        """Breaks every connection and ends, as a crash does. Nobody else gets the port."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
             self._process = None
+
+    def close(self) -> None:
+        """Ends for good."""
+        self.stop()
+        self._port.close()
 
     def _answers(self) -> bool:
         command = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
@@ -90,13 +96,13 @@ def run_postgres() -> Iterator[PostgresServer]:
         directory = Path(name)
         if user is not None:
             shutil.chown(directory, user)
-        server = PostgresServer(programs, directory, _free_port(), user)
+        server = PostgresServer(programs, directory, user)
         server._run("initdb", "-D", str(directory / "data"), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
         try:
             server.start()
             yield server
         finally:
-            server.stop()
+            server.close()
 
 
 def _find_programs() -> Path:
@@ -107,8 +113,14 @@ def _find_programs() -> Path:
     return found[-1].parent
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+class _ReservedPort:
+    """A free port that the system gives to nobody who asks for any. A server that reuses addresses can listen on it."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        self._socket.close()

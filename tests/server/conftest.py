@@ -117,7 +117,7 @@ def take_steps(patch: pytest.MonkeyPatch) -> threading.Semaphore:
     return turns
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _registries_may_be_slow() -> Iterator[None]:
     """What a server has written it reads back, however long that takes: else it serves what it knew before."""
     with pytest.MonkeyPatch.context() as patch:

@@ -29,9 +29,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        # A lease ends only by `expire`, however long the steps take.
-        self.patch.setattr(training_holder, "LEASE", timedelta(days=1))
         self.folder = tempfile.TemporaryDirectory()
         path = Path(self.folder.name) / "registry.db"
         self.runner = asyncio.Runner()
@@ -42,6 +39,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.holders: dict[str, str] = {}
         self.completed: list[str] = []
         self.cancelled: set[str] = set()
+        self.patch = pytest.MonkeyPatch()
+        # A lease ends only by `expire`, however long the steps take.
+        self.patch.setattr(training_holder, "LEASE", timedelta(days=1))
 
     def teardown(self) -> None:
         self.runner.run(self.registry.close())
