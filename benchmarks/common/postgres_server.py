@@ -7,7 +7,6 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from .ports import ReservedPort
 
 _START_SECONDS = 60
 # Each costs time, and what a test writes need not survive the machine.
@@ -25,7 +26,7 @@ class PostgresServer:
     """One server with its own directory; `url` names a database of it for the registry."""
 
     def __init__(self, programs: Path, directory: Path, user: str | None) -> None:
-        self._port = _ReservedPort()
+        self._port = ReservedPort()
         self.port = self._port.number
         self._programs = programs
         self._directory = directory
@@ -111,16 +112,3 @@ def _find_programs() -> Path:
     if not found[-1].is_file():
         raise RuntimeError("PostgreSQL is not installed: apt-get install postgresql")
     return found[-1].parent
-
-
-class _ReservedPort:
-    """A free port that the system gives to nobody who asks for any. A server that reuses addresses can listen on it."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", 0))
-        self.number: int = self._socket.getsockname()[1]
-
-    def close(self) -> None:
-        self._socket.close()
