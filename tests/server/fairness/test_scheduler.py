@@ -3,9 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from peltier_server.fairness.scheduler import Ranking, Scheduler, SizeIndex
@@ -154,6 +154,23 @@ def test_nobody_is_ahead_by_more_than_the_bound(waiting: list[tuple[str, int]], 
         end = min(backlogged.get(one, 0), backlogged.get(other, 0))
         leads = [lead(one, other, served) for served in history[: end + 1]]
         assert max(leads) - min(leads) <= bound(one, other, longest)
+
+
+@given(waiting=BACKLOG)
+@example(waiting=[*[("a", 1)] * (BATCH // 2 - 1), ("a", BATCH // 2), ("a", 1), ("c", 2 * BATCH)])
+def test_nobody_gets_ahead_by_more_than_its_own_item(waiting: list[tuple[str, int]]) -> None:
+    """After each item, its tenant is ahead of every other one that still waits by half a batch at most, or by its own
+    longest item. The sum of both tenants' bounds also holds where an item is let in without counting its own cost."""
+    items = [Item(*one) for one in waiting]
+    left, served = Counter(item.tenant for item in items), Counter[str]()
+    longest = {tenant: max((one.pass_cost for one in items if one.tenant == tenant), default=0) for tenant in TENANTS}
+    for item in chain.from_iterable(batches(make_scheduler(items))):
+        one = item.tenant
+        served[one] += item.pass_cost
+        left[one] -= 1
+        for other in left.keys() - {one}:
+            ahead = lead(one, other, served)
+            assert not left[other] or ahead <= max(BATCH / 2, longest[one]) / WEIGHTS[one] + 1e-6
 
 
 @given(waiting=WAITING, long=st.integers(BATCH // 2, 3 * BATCH))
