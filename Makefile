@@ -30,17 +30,18 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 # Two installs into one environment at a time would corrupt it.
 .NOTPARALLEL:
-.PHONY: help install serve test test-slow test-alone check check-floors check-client check-console console lock bench reference dashboards docs
+.PHONY: help install serve test test-changed test-all mutants check check-floors check-client check-console console lock bench reference dashboards docs
 
 help:
 	@echo "make install   create $(VENV) with the server, the training and the minilm backbone"
 	@echo "make serve     install what serving needs, and serve minilm and the example adapters on http://127.0.0.1:8000 (more flags: ARGS=\"--port 8001\")"
-	@echo "make test      run the test suite without its slow tests (more flags: ARGS=\"-k registry\")"
-	@echo "make test-slow run the slow tests"
-	@echo "make test-alone run the tests that need an idle machine, one after the other"
+	@echo "make test      run the gate: what every change must pass (more flags: ARGS=\"-k registry\")"
+	@echo "make test-changed   run what only the changed paths can break, and say why (since BASE=main)"
+	@echo "make test-all  run everything, with whole products and more examples, in up to 90 minutes (SEED=… draws the same examples again)"
+	@echo "make mutants   make known faults one by one; the gate must find each"
 	@echo "make check     check format, lint, types and the direction of imports"
 	@echo "make check-floors   run selected tests with the lowest versions that pyproject.toml accepts"
-	@echo "make check-client   run the client's tests without torch on another Python (PYTHON=python3.13)"
+	@echo "make check-client   run the client's tests without torch on Python 3.13"
 	@echo "make console   build the console from its sources (needs node 20 or newer; the repository has a build)"
 	@echo "make check-console   check the console's sources, and that the build in the repository is made from them"
 	@echo "make lock      write constraints.txt and floors.txt from pyproject.toml (newer versions: ARGS=--upgrade)"
@@ -81,15 +82,27 @@ install: $(INSTALLED)
 serve: $(INSTALLED_SERVER)
 	$(BIN)/peltier serve --backbone minilm --publish examples/adapters $(ARGS)
 
-# Three workers for two cores: tests wait for processes, sockets and disks.
+# Three workers for two cores: tests wait for processes, sockets and disks. Plugins are named, because each worker would
+# import all that are installed.
+PYTEST := $(BIN)/python -m pytest --disable-plugin-autoload -p xdist.plugin -p pytest_asyncio.plugin \
+	-p _hypothesis_pytestplugin -p pytest_timeout
+WORKERS := -n 3 --dist loadscope
+# What property tests draw in `make test-all`: the same for one state of the repository.
+SEED ?= $(shell git rev-parse --short=8 'HEAD^{tree}')
+BASE ?=
+
 test: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 3 --dist loadscope -m "not slow and not alone" $(ARGS)
+	$(PYTEST) $(WORKERS) --tier=gate --timeout=60 $(ARGS)
 
-test-slow: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 3 --dist loadscope -m "slow and not alone" $(ARGS)
+test-changed: $(INSTALLED_DEV)
+	$(BIN)/python -m tests.changed --base "$(BASE)" $(ARGS)
 
-test-alone: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -m alone $(ARGS)
+# Every part runs, even if an earlier one failed.
+test-all: $(INSTALLED_DEV)
+	.ci/test-all $(PYTEST) --tier=all --hypothesis-seed=$(SEED) $(ARGS)
+
+mutants: $(INSTALLED_DEV)
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 check: $(INSTALLED_DEV)
 	$(BIN)/ruff format --check .
@@ -118,7 +131,7 @@ check-floors: $(FLOORS)/.installed
 # plugin against skipped tests is loaded by name.
 check-client: $(INSTALLED_DEV)
 	rm -rf $(CLIENT)
-	$(PYTHON) -m venv --without-pip $(CLIENT)
+	python="$$(.ci/python3.13)" && "$$python" -m venv --without-pip $(CLIENT)
 	$(UV) --python $(CLIENT)/bin/python --constraint constraints.txt --build-constraint constraints.txt \
 		--editable . hypothesis pytest pytest-asyncio
 	$(CLIENT)/bin/python -m compileall -q backbone adapters_store server training client

@@ -10,19 +10,14 @@ from urllib.parse import urlsplit
 
 import httpcore2
 import pytest
-from hypothesis import settings
 
 from benchmarks.common import s3_server
 from benchmarks.common.postgres_server import PostgresServer, run_postgres
 
-pytest_plugins = ("tests.support.skips", "tests.support.workers")
+pytest_plugins = ("tests.support.skips", "tests.support.tiers", "tests.support.workers")
 _FIXTURES = ("tests.support.checkpoints", "tests.support.backbones", "tests.support.artifacts")
 
 os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others
-# A busy machine is no reason to fail. More examples: make test ARGS="-m hypothesis --hypothesis-profile thorough"
-settings.register_profile("quick", deadline=None, max_examples=30)
-settings.register_profile("thorough", deadline=None, max_examples=150)
-settings.load_profile("quick")
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,5 +1,6 @@
-"""Which tests one worker runs."""
+"""Which tests one worker runs, and in which order."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.support import workers
-from tests.support.workers import group, rank
+from tests.support.workers import group
 
 ROOT = Path(__file__).parent.parent
 
 
 def test_places_that_are_named_exist() -> None:
     """Who moves one of these files changes the lists."""
-    places = {*workers._TOGETHER, *workers._APART, *workers._FIRST}
-    assert [place for place in sorted(places) if not [*ROOT.glob(f"{place.removesuffix('/')}*")]] == []
+    places = {*workers._TOGETHER, *workers._APART}
+    assert [place for place in sorted(places) if not (ROOT / place).exists()] == []
 
 
 def test_a_group_is_a_file_a_folder_or_one_test() -> None:
@@ -27,26 +28,26 @@ def test_a_group_is_a_file_a_folder_or_one_test() -> None:
     assert group("tests/test_docs.py::test_a") != group("tests/test_docs.py::test_b")
 
 
-def test_what_takes_long_begins_first() -> None:
-    """The other files follow in the order of their names."""
-    ids = ("tests/client/test_cli.py::test_a", "tests/server/test_path.py::test_b", "tests/test_image.py::test_c")
-    assert sorted(ids, key=rank) == [ids[2], ids[1], ids[0]]
-    assert rank("tests/client/test_cli.py::test_a") == rank("tests/training_data.py::test_b")
-
-
 @pytest.mark.slow
-def test_one_worker_runs_a_group(tmp_path: Path) -> None:
-    """With the installed versions of pytest and pytest-xdist, on which the scheduler depends."""
-    folder = tmp_path / "tests" / "console"
-    folder.mkdir(parents=True)
-    for name in "ab":
-        (folder / f"test_{name}.py").write_text(
-            "import os, pytest\n@pytest.mark.parametrize('number', range(20))\n"
-            "def test_it(number): print('worker', os.environ['PYTEST_XDIST_WORKER'])\n"
+def test_one_worker_runs_a_group_and_the_longest_begins_first(tmp_path: Path) -> None:
+    """With the installed pytest-xdist, on whose scheduler it depends; the seconds of one run order the next one."""
+    (tmp_path / "tests" / "console").mkdir(parents=True)
+    for name, seconds in {"console/test_a": 0.0, "console/test_b": 0.0, "test_long": 0.2, "test_short": 0.0}.items():
+        (tmp_path / "tests" / f"{name}.py").write_text(
+            "import os, pytest, time\n@pytest.mark.parametrize('number', range(10))\n"
+            f"def test_it(number): time.sleep({seconds}); print('ran', __name__, os.environ['PYTEST_XDIST_WORKER'])\n"
         )
+    written = tmp_path / "seconds.json"
+    (tmp_path / "conftest.py").write_text(
+        "from pathlib import Path\nfrom tests.support import workers\n"
+        f"workers._SECONDS = Path({str(written)!r})\ndef pytest_addoption(parser): parser.addoption('--tier')\n"
+    )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     plugin = ("-p", "tests.support.workers", "-p", "no:cacheprovider")
-    command = (sys.executable, "-m", "pytest", *plugin, "-n", "2", "-rP")
-    done = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
-    assert "40 passed" in done.stdout, done.stdout
-    assert len(set(re.findall(r"worker (gw\d)", done.stdout))) == 1
+    command = (sys.executable, "-m", "pytest", *plugin, "-n", "2", "-vrP", "--write-seconds", str(tmp_path))
+    for _ in range(2):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert "40 passed" in done.stdout, done.stdout + done.stderr
+    assert json.loads(written.read_text())["all"]["tests/test_long.py"] >= 2
+    assert len(set(re.findall(r"ran \S*test_[ab] (gw\d)", done.stdout))) == 1
+    assert "test_long.py" in next(line for line in done.stdout.splitlines() if "::test_it[" in line)

@@ -1,13 +1,18 @@
 """How pytest-xdist divides the tests: which of them one worker runs, and in which order.
 
 A worker runs whole files, because each worker that has a test of a module makes the fixtures of the module. The files
-that take longest begin first, so that no worker waits for the last one at the end.
+that take longest begin first, so that no worker waits for the last one at the end. Their times are those of
+`tests/seconds.json`, which `--write-seconds` writes; a file that is not there begins before all others.
 """
 
+import json
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+_SECONDS = Path(__file__).parent.parent / "seconds.json"
 # Folders of one group: all their files share a server, libraries that are compiled for the tests, or a process that
 # forks trials.
 _TOGETHER = ("tests/console/", "tests/backbone/native/", "tests/training/service/", "tests/training/sweep/")
@@ -19,30 +24,6 @@ _APART = (
     "tests/test_examples.py",
     "tests/training/sweep/test_command.py",
 )
-# The groups that take longest, in either suite. The others follow in the order of their names.
-_FIRST = (
-    "tests/test_image.py",
-    "tests/adapters_store/ops/test_kernels.py",
-    "tests/console/",
-    "tests/test_docs.py",
-    "tests/test_examples.py",
-    "tests/adapters_store/test_contract.py",
-    "tests/adapters_store/golden/",
-    "tests/backbone/test_published.py",
-    "tests/training/sweep/test_command.py",
-    "tests/adapters_store/importers/test_parity.py",
-    "tests/crash/",
-    "tests/test_processes.py",
-    "tests/test_monitoring.py",
-    "tests/test_rolling_restart.py",
-    "tests/server/cluster/",
-    "tests/training/",
-    "tests/backbone/native/",
-    "tests/test_",
-    "tests/server/test_",
-    "tests/server/runner/",
-    "tests/adapters_store/test_",
-)
 
 
 def group(nodeid: str) -> str:
@@ -53,16 +34,46 @@ def group(nodeid: str) -> str:
     return next((place for place in _TOGETHER if path.startswith(place)), path)
 
 
-def rank(nodeid: str) -> int:
-    """Tests with a lower rank begin earlier."""
-    return next((number for number, place in enumerate(_FIRST) if nodeid.startswith(place)), len(_FIRST))
+class Order:
+    """Sorts the tests of a worker by the measured seconds of their groups; pytest keeps the order of the names."""
+
+    def __init__(self, tier: str) -> None:
+        self._tier = tier
+        self._known = json.loads(_SECONDS.read_text()) if _SECONDS.exists() else {}
+        self._measured: Counter[str] = Counter()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """What takes longest first."""
+        seconds = self._known.get(self._tier, {})
+        items.sort(key=lambda item: -seconds.get(group(item.nodeid), float("inf")))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Adds up set-up, test and teardown."""
+        self._measured[group(report.nodeid)] += report.duration
+
+    def write(self) -> None:
+        """Replaces the figures of this tier; what takes less than a second has no figure of its own."""
+        measured = {name: max(1, round(seconds)) for name, seconds in sorted(self._measured.items())}
+        _SECONDS.write_text(json.dumps(self._known | {self._tier: measured}, indent=1, sort_keys=True) + "\n")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sorts the tests of a worker; pytest by itself keeps the order of the names."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: rank(item.nodeid))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--write-seconds`, for a run of a whole tier on a calm machine."""
+    parser.addoption("--write-seconds", action="store_true", help="write tests/seconds.json from this run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Orders the tests where xdist divides them."""
+    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        config.pluginmanager.register(Order(config.getoption("--tier") or "all"), "order of groups")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Writes the figures, once: in the process that has the reports of all workers."""
+    order = session.config.pluginmanager.get_plugin("order of groups")
+    if order is not None and session.config.getoption("--write-seconds") and not hasattr(session.config, "workerinput"):
+        order.write()
 
 
 @pytest.hookimpl(optionalhook=True)
