@@ -28,7 +28,8 @@ from pathlib import Path
 import httpx2
 from common.balancer import Balancer, balanced
 from common.harness import create_parser, percentile
-from common.serving import PELTIER, Server, free_port
+from common.ports import ReservedPort
+from common.serving import PELTIER, Server
 
 ROOT = Path(__file__).parent.parent
 TEXT = "my card was stolen and somebody is paying with it"
@@ -41,9 +42,10 @@ class Replica:
     """One server process at a fixed port, which may end and begin again."""
 
     def __init__(self, flags: Sequence[str]) -> None:
-        self.address = f"127.0.0.1:{(port := free_port())}"
-        self._command = [*PELTIER, "serve", "--port", str(port), "--threads", "1", *flags]
         self._processes = ExitStack()
+        port = self._processes.enter_context(ReservedPort()).number
+        self.address = f"127.0.0.1:{port}"
+        self._command = [*PELTIER, "serve", "--port", str(port), "--threads", "1", *flags]
 
     def start(self) -> None:
         """Starts the process; returns when it is ready."""

@@ -24,7 +24,8 @@ import uvloop
 from common.adapters import make_bytes
 from common.callers import ask_all, predict_bytes, run
 from common.harness import create_parser, print_milliseconds, seconds_of
-from common.serving import Server, cpu_seconds_of, free_port, serving_stock
+from common.ports import ReservedPort
+from common.serving import Server, cpu_seconds_of, serving_stock
 from peltier_backbone.load import load_backbone
 from peltier_server.http.routing_server import PATH
 
@@ -122,14 +123,16 @@ def compare(what: str, server: Server, port: int, scrapes: int) -> None:
 
 def main() -> None:
     options = create_parser(__doc__, adapters=10_000, names=100, scrapes=1000).parse_args()
-    port = free_port()
-    flags = ("--routing-port", str(port), "--max-routing-names", str(options.names), "--device-bytes", str(4 * GIB))
+    flags = ("--max-routing-names", str(options.names), "--device-bytes", str(4 * GIB), "--host-bytes", "0")
     original = {PRESET: make_bytes(load_backbone("minilm"), PRESET, 0)}
-    with serving_stock(original, options.adapters, *flags, "--host-bytes", "0") as (server, tasks):
-        compare("no adapter on the device", server, port, options.scrapes)
+    with (
+        ReservedPort() as port,
+        serving_stock(original, options.adapters, "--routing-port", str(port.number), *flags) as (server, tasks),
+    ):
+        compare("no adapter on the device", server, port.number, options.scrapes)
         run(ask_all(server.url, [predict_bytes(task, "a gem of a film") for task in tasks], 16))
         resident = int(server.counter("peltier_adapters"))
-        compare(f"{resident} adapters on the device", server, port, options.scrapes)
+        compare(f"{resident} adapters on the device", server, port.number, options.scrapes)
 
 
 if __name__ == "__main__":

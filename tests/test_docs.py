@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from peltier_adapters.artifact.manifest import Manifest
 from peltier_client import cli
 from peltier_training.report.page import report_paths
 
+from benchmarks.common.ports import ReservedPort
 from docs.site.sources import navigation
 from tests.support.forked_commands import forked_commands
 from tests.support.links import dead_links, is_there
@@ -272,13 +272,10 @@ def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone
 @needs_curl
 def test_the_commands_of_the_guide_to_t5_run_as_written(clone: Path):
     """A text2text adapter is trained, published on a second server and writes texts."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    page = (ROOT / "docs/guides/t5.md").read_text()
-    local = clone / "t5.md"
-    local.write_text(page.replace("8001", port))
-    run_page(str(local), clone, f"http://127.0.0.1:{port}", epochs=1)
+    page, local = (ROOT / "docs/guides/t5.md").read_text(), clone / "t5.md"
+    with ReservedPort() as port:
+        local.write_text(page.replace("8001", str(port.number)))
+        run_page(str(local), clone, f"http://127.0.0.1:{port.number}", epochs=1)
 
 
 # tests/training trains every method, and tests/training/test_train.py runs the command.

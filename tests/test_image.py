@@ -3,7 +3,6 @@
 import faulthandler
 import json
 import secrets
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from benchmarks.common.ports import ReservedPort
 from tests.support.container_image import ROOT, Podman, podman_in
 from tests.support.dashboards import NAMES
 
@@ -37,19 +37,18 @@ def key() -> str:
 @pytest.fixture(scope="module")
 def site(podman: Podman, key: str) -> Iterator[httpx2.Client]:
     """A client of the container `server`, which is ready."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    podman.start(
-        "server",
-        *("--env", f"PELTIER_ADMIN_KEY={key}", "--env", "PELTIER_HOST=127.0.0.1", "--env", f"PELTIER_PORT={port}"),
-        *("--volume", f"{_ADAPTERS}:/adapters:ro"),
-        arguments=("--backbone", "minilm", "--publish", "/adapters"),
-    )
-    bearer = {"authorization": f"Bearer {key}"}
-    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=bearer, timeout=30) as client:
-        _wait_until_ready(podman, client)
-        yield client
+    with ReservedPort() as port:
+        variables = {"ADMIN_KEY": key, "HOST": "127.0.0.1", "PORT": port.number}
+        podman.start(
+            "server",
+            *(word for name, value in variables.items() for word in ("--env", f"PELTIER_{name}={value}")),
+            *("--volume", f"{_ADAPTERS}:/adapters:ro"),
+            arguments=("--backbone", "minilm", "--publish", "/adapters"),
+        )
+        bearer = {"authorization": f"Bearer {key}"}
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port.number}", headers=bearer, timeout=30) as client:
+            _wait_until_ready(podman, client)
+            yield client
 
 
 def _wait_until_ready(podman: Podman, client: httpx2.Client) -> None:

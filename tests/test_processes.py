@@ -3,15 +3,17 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx2
 import pytest
+
+from benchmarks.common.ports import ReservedPort
 
 SCRIPT = Path(__file__).parent.parent / "deploy" / "processes.py"
 # Compose publishes ports from 3000 to 9090; the offset leads to free ones below those that the system gives away.
@@ -23,14 +25,14 @@ pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prom
 
 
 @pytest.fixture
-def offset() -> int:
-    """What leads from the published ports to free ones."""
-    return next(n for n in range(os.getpid() % 500, 20_000) if all(_is_free(port + n) for port in PORTS.values()))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+def offset() -> Iterator[int]:
+    """What leads from the published ports to reserved ones."""
+    for number in range(1, 20_000):
+        with ExitStack() as reserved, suppress(OSError):
+            for port in PORTS.values():
+                reserved.enter_context(ReservedPort(port + number))
+            yield number
+            return
 
 
 @pytest.fixture

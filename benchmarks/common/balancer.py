@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 
 import httpx2
 
+from .ports import ReservedPort
+
 HAPROXY = shutil.which("haproxy")
 _CONFIGURATION = Path(__file__).parents[2] / "deploy" / "haproxy.cfg"
 # Its names of the replicas.
@@ -78,10 +80,9 @@ class Balancer:
 @contextmanager
 def balanced(replicas: Sequence[str]) -> Iterator[Balancer]:
     """A HAProxy in front of two ready replicas at these addresses (`host:port`), once it is ready itself."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
     places = {f"PELTIER_REPLICA_{number}": replica for number, replica in enumerate(replicas, 1)}
-    with TemporaryDirectory() as folder:
+    with ReservedPort() as port, TemporaryDirectory() as folder:
+        address = f"127.0.0.1:{port.number}"
         made = Balancer(f"http://{address}", Path(folder, "commands.sock"))
         extra = Path(folder, "extra.cfg")
         extra.write_text(f"global\n    stats socket {made.commands} level admin\n")

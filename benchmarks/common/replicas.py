@@ -19,8 +19,9 @@ import httpx2
 from alembic.script import ScriptDirectory
 from common import s3_server
 from common.fault_proxy import FaultProxy, Mode
+from common.ports import ReservedPort
 from common.postgres_server import run_postgres
-from common.serving import PELTIER, Server, free_port
+from common.serving import PELTIER, Server
 from peltier_store.registry.database import MIGRATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +65,7 @@ class FleetReplica:
     """One replica at a fixed port, which may end and begin again, with the proxies around it."""
 
     def __init__(self, store: SharedStore, log: Path, stack: ExitStack) -> None:
-        self._port = free_port()
+        self._port = stack.enter_context(ReservedPort()).number
         self.database = stack.enter_context(FaultProxy("127.0.0.1", store.postgres_port).running())
         self.bucket = stack.enter_context(FaultProxy("127.0.0.1", store.s3_port).running())
         self.front = stack.enter_context(FaultProxy("127.0.0.1", self._port).running())
@@ -146,9 +147,9 @@ def shared_store() -> Iterator[SharedStore]:
 def balancing(replicas: Sequence[FleetReplica], log: Path) -> Iterator[str]:
     """The URL of a HAProxy with deploy/haproxy.cfg, whose lines of servers are repeated for each replica."""
     shipped = (ROOT / "deploy" / "haproxy.cfg").read_text()
-    bind = f"127.0.0.1:{free_port()}"
     addresses = {f"PELTIER_REPLICA_{number}": f"127.0.0.1:{one.front.port}" for number, one in enumerate(replicas, 1)}
-    with tempfile.TemporaryDirectory() as directory, log.open("ab") as output:
+    with ReservedPort() as port, tempfile.TemporaryDirectory() as directory, log.open("ab") as output:
+        bind = f"127.0.0.1:{port.number}"
         config = Path(directory) / "haproxy.cfg"
         config.write_text(_with_servers(shipped, len(replicas)))
         command = [str(shutil.which("haproxy")), "-f", str(config)]

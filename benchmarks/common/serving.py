@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -29,6 +28,8 @@ from peltier_store.registry.database import database_url
 from peltier_store.registry.tables import AdapterRow, RevisionRow, VersionRow
 from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import Connection, insert, text, update
+
+from .ports import ReservedPort
 
 PELTIER = (sys.executable, "-m", "peltier_client")
 _START_SECONDS, _END_SECONDS = 120, 30
@@ -102,14 +103,15 @@ def serving(
 @contextmanager
 def started(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A process that takes `--port` and says at `/ready` that it is, while the block runs."""
-    port = free_port()
     own = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-    server = Server(f"http://127.0.0.1:{port}", subprocess.Popen([*command, "--port", str(port)], env=own))
-    try:
-        server.wait_until_ready()
-        yield server
-    finally:
-        _end(server.process)
+    with ReservedPort() as port:
+        process = subprocess.Popen([*command, "--port", str(port.number)], env=own)
+        server = Server(f"http://127.0.0.1:{port.number}", process)
+        try:
+            server.wait_until_ready()
+            yield server
+        finally:
+            _end(process)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -119,12 +121,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    """A port that nothing listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 _CHUNK = 1000

@@ -26,7 +26,8 @@ from peltier_backbone.load import load_backbone
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from common.adapters import make_bytes
 from common.harness import Table, by_turns, create_parser, median
-from common.serving import Server, free_port, serving_stock
+from common.ports import ReservedPort
+from common.serving import Server, serving_stock
 
 INSTANT = (sys.executable, str(Path(__file__).parents[1] / "instant.py"))
 MODEL = "task-00000"
@@ -39,15 +40,15 @@ def main() -> None:
     parser = create_parser(__doc__, requests=300, rounds=3)
     parser.add_argument("--mlserver", required=True, help="the command of an environment with MLServer")
     given = parser.parse_args()
-    port = free_port()
     originals = {"compacter": make_bytes(load_backbone("minilm"), "compacter", 0)}
     with (
-        serving_stock(originals, 1, "--grpc-port", str(port), command=INSTANT) as (peltier, _),
+        ReservedPort() as port,
+        serving_stock(originals, 1, "--grpc-port", str(port.number), command=INSTANT) as (peltier, _),
         serving_mlserver(given.mlserver) as (mlserver, other_port),
     ):
         calls = {
             (name, form): (server, call)
-            for name, server, grpc_port in (("peltier", peltier, port), ("mlserver", mlserver, other_port))
+            for name, server, grpc_port in (("peltier", peltier, port.number), ("mlserver", mlserver, other_port))
             for form, call in calls_of(server, grpc_port).items()
         }
         compare({key: call for key, (_, call) in calls.items()})
@@ -57,20 +58,24 @@ def main() -> None:
 @contextmanager
 def serving_mlserver(command: str) -> Iterator[tuple[Server, int]]:
     """MLServer while the block runs, and its port for gRPC."""
-    ports = [free_port() for _ in range(3)]
-    with tempfile.TemporaryDirectory() as directory:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ReservedPort() as http,
+        ReservedPort() as grpc,
+        ReservedPort() as own,
+    ):
         folder = Path(directory)
-        settings = dict(zip(("http_port", "grpc_port", "metrics_port"), ports, strict=True))
+        settings = {"http_port": http.number, "grpc_port": grpc.number, "metrics_port": own.number}
         (folder / "settings.json").write_text(json.dumps({"host": "127.0.0.1", "parallel_workers": 0, **settings}))
         (folder / "mlserver_labels.py").write_text(Path(__file__).with_name("mlserver_labels.py").read_text())
         model = {"name": MODEL, "implementation": "mlserver_labels.Labels", "parameters": {"version": "1"}}
         (folder / "model-settings.json").write_text(json.dumps(model))
         log = (folder / "log").open("w")
         process = subprocess.Popen([command, "start", directory], cwd=directory, stdout=log, stderr=log)
-        server = Server(f"http://127.0.0.1:{ports[0]}", process)
+        server = Server(f"http://127.0.0.1:{http.number}", process)
         try:
             wait_for(server)
-            yield server, ports[1]
+            yield server, grpc.number
         finally:
             process.terminate()
             process.wait()

@@ -4,7 +4,6 @@ import math
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,8 @@ from typing import Any, TypeVar
 
 import httpx2
 import yaml
+
+from benchmarks.common.ports import ReservedPort
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "prometheus"
 # Of every range in rules and dashboards. It holds many scrapes.
@@ -34,14 +35,6 @@ def wait_for(read: Callable[[], T | None], what: Callable[[], str]) -> T:
     raise AssertionError(what())
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 class Prometheus:
     """One process with its files in `directory`, which reads `/metrics` of servers with `key`."""
 
@@ -52,13 +45,14 @@ class Prometheus:
         self._write_rules()
         (directory / "key").write_text(key)
         self.watch([])
-        port = free_port()
+        self._port = ReservedPort()
+        address = f"127.0.0.1:{self._port.number}"
         flags = [f"--config.file={self.config}", f"--storage.tsdb.path={directory / 'data'}"]
         with (directory / "log").open("w") as log:
             self._process = subprocess.Popen(
-                [program, *flags, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log
+                [program, *flags, f"--web.listen-address={address}"], stdout=log, stderr=log
             )
-        self._client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+        self._client = httpx2.Client(base_url=f"http://{address}", timeout=30)
         wait_for(self._is_ready, (directory / "log").read_text)
 
     @property
@@ -117,3 +111,4 @@ class Prometheus:
         self._client.close()
         self._process.terminate()
         self._process.wait()
+        self._port.close()

@@ -13,6 +13,8 @@ import httpx2
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.common.ports import ReservedPort
+
 _START_SECONDS = 400
 _END_SECONDS = 120
 _REPLICA = "ray::ServeReplica"
@@ -22,10 +24,14 @@ LEFT_OUT = ("rfc3987_syntax", "rfc3986_validator", "isoduration")
 
 
 class RayCluster:
-    """One that has been started; `wait_until_ready` before it is asked, `end` it after use."""
+    """One that has been started; `wait_until_ready` before it is asked, `end` it after use. `port` is that of another
+    one, which reserves it."""
 
-    def __init__(self, log: Path, port: int, *flags: str, **environment: str) -> None:
+    def __init__(self, log: Path, *flags: str, port: int | None = None, **environment: str) -> None:
         self._log = log
+        self._reserved = ReservedPort() if port is None else None
+        if self._reserved is not None:
+            port = self._reserved.number
         self.url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "peltier_client", "serve", "--ray", "--port", str(port), "--threads", "1"]
         # The driver repeats each line of the replicas, with the id of their process.
@@ -98,6 +104,8 @@ class RayCluster:
                     continue
             self.process.wait()
             self.client.close()
+            if self._reserved is not None:
+                self._reserved.close()
 
 
 def _leave_out(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A Redis server for the tests, on a free port, without files on disk."""
+"""A Redis server for the tests, without files on disk."""
 
 import shutil
 import signal
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from benchmarks.common.ports import ReservedPort
 
 _PROGRAM = "redis-server"
 
@@ -57,14 +59,13 @@ def running(directory: Path) -> Iterator[Redis]:
     """A Redis, or a skipped test where the machine has none."""
     if shutil.which(_PROGRAM) is None:
         pytest.skip(f"{_PROGRAM} is not installed")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        redis = Redis(probe.getsockname()[1], directory / "redis.log")
-    redis.start()
-    try:
-        yield redis
-    finally:
-        redis.stop()
+    with ReservedPort() as port:
+        redis = Redis(port.number, directory / "redis.log")
+        redis.start()
+        try:
+            yield redis
+        finally:
+            redis.stop()
 
 
 def _answers(port: int) -> bool:

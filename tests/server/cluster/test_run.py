@@ -20,7 +20,6 @@ from peltier_backbone.backbone import Backbone
 from peltier_client import Client
 
 from benchmarks.common.postgres_server import run_postgres
-from benchmarks.common.serving import free_port
 from tests.support.ray_cluster import RayCluster
 from tests.support.server_process import Server
 
@@ -65,7 +64,7 @@ def fleet(
         publisher.wait_until_ready().end()
         bounds = ["--min-replicas", "2", "--max-replicas", "3", "--target-queued-tokens", "2000"]
         delays = ["--upscale-seconds", "1", "--downscale-seconds", "8", "--access-log"]
-        cluster = RayCluster(folder / "ray.log", free_port(), *flags, *bounds, *delays, **SECRET)
+        cluster = RayCluster(folder / "ray.log", *flags, *bounds, *delays, **SECRET)
         started.callback(cluster.end)
         cluster.wait_until_ready()
         yield Fleet(cluster, flags, lambda seed: make_artifact(bert, "lora", name="changed", seed=seed), folder)
@@ -275,7 +274,7 @@ def test_a_rolling_update_fails_no_request(fleet: Fleet, tmp_path: Path) -> None
             "RAY_AUTH_MODE": "token",
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         }
-        update = RayCluster(tmp_path / "log", number, *flags, **joined, **SECRET)
+        update = RayCluster(tmp_path / "log", *flags, port=number, **joined, **SECRET)
         try:
             update.wait_until_ready()
             wait_for(lambda: len(fleet.cluster.replicas.keys() - old) == 2)
@@ -292,7 +291,7 @@ def test_a_worker_of_the_cluster_trains(bert_directory: Path, tmp_path: Path) ->
     """In a task of Ray's that is there while trainings wait, on the store of the replicas, which publish what it
     delivers. If its process is killed, Ray runs the task again: the training goes on, and ends once."""
     flags = ["--worker", "--backbone", str(bert_directory), "--store", str(tmp_path / "store")]
-    cluster = RayCluster(tmp_path / "log", free_port(), *flags, **SECRET)
+    cluster = RayCluster(tmp_path / "log", *flags, **SECRET)
     try:
         cluster.wait_until_ready()
         assert tasks(cluster) == {}
@@ -333,7 +332,7 @@ def tasks(cluster: RayCluster) -> dict[int, psutil.Process]:
 def test_a_replica_that_cannot_load_ends_the_command(tmp_path: Path) -> None:
     """With the sentence of the replica, and without a process that stays."""
     missing = tmp_path / "missing"
-    cluster = RayCluster(tmp_path / "log", free_port(), "--backbone", str(missing), "--store", str(tmp_path / "store"))
+    cluster = RayCluster(tmp_path / "log", "--backbone", str(missing), "--store", str(tmp_path / "store"))
     try:
         assert cluster.process.wait(400) == 1
     finally:
