@@ -1,17 +1,29 @@
-"""Toy tasks over the words of the small backbones, and a maker of runs on them."""
+"""Toy tasks over the words of the small backbones, a maker of runs on them, and trainings that tests share."""
 
 import json
+import os
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
+from peltier_adapters.artifact.artifact import Artifact, load_artifact
+from peltier_adapters.artifact.manifest import Manifest
+from peltier_adapters.golden.golden import check_golden
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
+from peltier_training.data.examples import Example, read_examples
 from peltier_training.report import plots
+from peltier_training.report.report import Report
+from peltier_training.train import train
+from transformers import TrainerState
+from transformers.utils.logging import warning_once
 
 MakeRun = Callable[..., Run]
 
@@ -71,20 +83,147 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def create_run(toy: Path, folder: Path, backbone: str, task_type: str, preset: str, **changes: Any) -> Run:
+    """A short run on a toy task that writes into `folder`; `changes` are fields of `Run` or of `Hyperparameters`."""
+    files = [toy / f"{task_type}-{part}.jsonl" for part in ("train", "validation")]
+    given = {field.name for field in fields(Hyperparameters)} & changes.keys()
+    numbers = {"epochs": 2, "batch_size": 16, "max_length": 32} | {name: changes.pop(name) for name in given}
+    columns = ("query", "text") if task_type == "ranking" else ("text",)
+    own: dict[str, Any] = {
+        "task": "toy", "backbone": backbone, "data": Data(*files, columns, "label"), "device": "cpu",
+        "output": folder / "toy.safetensors", "directory": folder / "run", "writes_events": False,
+    }  # fmt: skip
+    own |= {"task_type": task_type, "preset": preset, "hyperparameters": Hyperparameters(**numbers)}
+    return Run(**(own | changes))
+
+
 @pytest.fixture
 def make_run(toy: Path, bert: Backbone, tmp_path: Path) -> MakeRun:
-    """`make_run(task_type, preset, …) -> Run`; keywords are fields of `Run` or of `Hyperparameters`."""
+    """`make_run(task_type, preset, …) -> Run` on the small BERT; keywords as in `create_run`."""
 
     def make(task_type: str = "classification", preset: str = "compacter", **changes: Any) -> Run:
-        files = [toy / f"{task_type}-{part}.jsonl" for part in ("train", "validation")]
-        given = {field.name for field in fields(Hyperparameters)} & changes.keys()
-        numbers = {"epochs": 2, "batch_size": 16, "max_length": 32} | {name: changes.pop(name) for name in given}
-        columns = ("query", "text") if task_type == "ranking" else ("text",)
-        own: dict[str, Any] = {
-            "task": "toy", "backbone": bert.name, "data": Data(*files, columns, "label"), "device": "cpu",
-            "output": tmp_path / "toy.safetensors", "directory": tmp_path / "run",
-        }  # fmt: skip
-        own |= {"task_type": task_type, "preset": preset, "hyperparameters": Hyperparameters(**numbers)}
-        return Run(**(own | changes))
+        return create_run(toy, tmp_path, **{"backbone": bert.name} | changes, task_type=task_type, preset=preset)
 
     return make
+
+
+def logged(run: Run) -> list[dict[str, float]]:
+    """The log of a run, as its newest checkpoint has it."""
+    states = run.directory.glob("checkpoint-*/trainer_state.json")
+    newest = max(states, key=lambda path: int(path.parent.name.removeprefix("checkpoint-")))
+    return TrainerState.load_from_json(str(newest)).log_history
+
+
+def scores(run: Run, name: str) -> list[float]:
+    """A metric of each epoch."""
+    return [entry[f"eval_{name}"] for entry in logged(run) if f"eval_{name}" in entry]
+
+
+def proved(run: Run, backbone: Backbone) -> Artifact:
+    """The run's artifact, accepted as a server accepts it."""
+    artifact = load_artifact(run.output, backbone)
+    assert check_golden(backbone, artifact) == []
+    return artifact
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run, which tests only read, with a backbone that was loaded before it. `out` and `err` are what it
+    wrote to the standard streams; a baseline has no manifest."""
+
+    run: Run
+    backbone: Backbone
+    report: Report
+    manifest: Manifest | None
+    out: str
+    err: str
+
+    @cached_property
+    def artifact(self) -> Artifact:
+        return proved(self.run, self.backbone)
+
+    @cached_property
+    def validation(self) -> list[Example]:
+        return read_examples(self.run.data.validation, self.run.data.text_columns, "label")
+
+
+Train = Callable[..., Trained]
+
+
+@pytest.fixture(scope="session")
+def _trainings() -> dict[str, Trained]:
+    return {}
+
+
+@pytest.fixture
+def trained(
+    request: pytest.FixtureRequest, toy: Path, tmp_path_factory: pytest.TempPathFactory, _trainings: dict[str, Trained]
+) -> Train:
+    """`trained(family, task_type, preset, …) -> Trained`; keywords as in `create_run`. Tests with the same arguments
+    share one training. With `after` it resumes from the checkpoints of that training."""
+
+    def make(
+        family: str = "bert", task_type: str = "classification", preset: str = "compacter",
+        after: Trained | None = None, **changes: Any,
+    ) -> Trained:  # fmt: skip
+        key = repr((family, task_type, preset, after and after.run.directory, sorted(changes.items())))
+        if key not in _trainings:
+            backbone: Backbone = request.getfixturevalue(family)
+            folder = tmp_path_factory.mktemp("trained")
+            run = create_run(toy, folder, backbone.name, task_type, preset, resume=after is not None, **changes)
+            if after is not None:
+                shutil.copytree(after.run.directory, run.directory)
+            _trainings[key] = _train(run, backbone, folder)
+        return _trainings[key]
+
+    return make
+
+
+# An AdaMix that is small, with settings that are not the defaults.
+MIXTURE = {"bottleneck": "8", "experts": "3", "share": "down", "consistency": "0.5"}
+
+# A Compacter whose seed, decay and warm-up are not the defaults.
+COMPACTER = {"seed": 7, "weight_decay": 0.1, "warmup": 0.5, "overrides": {"bottleneck": "8"}}
+
+
+@pytest.fixture
+def compacter(trained: Train) -> Trained:
+    """Two epochs with these settings."""
+    return trained(**COMPACTER)
+
+
+@pytest.fixture
+def once(trained: Train) -> Trained:
+    """A Compacter of one epoch."""
+    return trained(epochs=1)
+
+
+@pytest.fixture
+def twice(trained: Train, once: Trained) -> Trained:
+    """The same, resumed for a second epoch."""
+    return trained(epochs=2, after=once)
+
+
+def _train(run: Run, backbone: Backbone, folder: Path) -> Trained:
+    warning_once.cache_clear()  # so that it does not matter what an earlier training has said
+    with pytest.MonkeyPatch.context() as patch, (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:
+        patch.setattr(plots, "to_svg", lambda figure: "<svg></svg>")
+        with _streams_to(out, err):
+            result = train(run)
+        said = [(file.seek(0), file.read())[1] for file in (out, err)]
+    return Trained(run, backbone, result.report, result.manifest, *said)
+
+
+@contextmanager
+def _streams_to(out: IO[str], err: IO[str]) -> Iterator[None]:
+    """Writes both standard streams to files, also what is not written by Python."""
+    kept = [(stream, os.dup(stream)) for stream in (1, 2)]
+    with redirect_stdout(out), redirect_stderr(err):
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        try:
+            yield
+        finally:
+            for stream, copy in kept:
+                os.dup2(copy, stream)
+                os.close(copy)

@@ -3,18 +3,17 @@
 import io
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from peltier_training.config.run import Run
+from peltier_training.config.preparation import prepare
 from peltier_training.fit import schedule
 from peltier_training.fit.callbacks import ValidationInterval, recent_loss
-from peltier_training.train import train
+from peltier_training.train import learn
 from transformers import TrainerControl, TrainerState, TrainingArguments
-from transformers.utils.logging import warning_once
 
-MakeRun = Callable[..., Run]
+from tests.training.conftest import COMPACTER, MakeRun, Train, Trained
 
 
 @pytest.mark.parametrize(
@@ -41,39 +40,24 @@ LINE = re.compile(
 )
 
 
-def train_any(run: Run) -> None:
-    """An adapter or a baseline."""
-    train(run)
-
-
 @pytest.mark.parametrize(
-    ("family", "task_type", "preset", "metric"),
-    [
-        ("bert", "classification", "compacter", "accuracy"),
-        ("bert", "classification", "full", "accuracy"),
-        ("t5", "classification", "lora", "accuracy"),
-        ("t5", "classification", "full", "accuracy"),
-    ],
+    ("family", "preset", "options"),
+    [("bert", "compacter", COMPACTER), ("bert", "full", {}), ("t5", "lora", {}), ("t5", "full", {})],
 )
-def test_an_epoch_is_a_line(
-    make_run: MakeRun, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str], family: str, task_type: str,
-    preset: str, metric: str,
-):  # fmt: skip
+def test_an_epoch_is_a_line(trained: Train, family: str, preset: str, options: dict[str, Any]):
     """Two lines of what is about to be done, one an epoch and the reason for the end, whatever is trained; nothing else
     is said anywhere, and none is wider than a terminal."""
-    warning_once.cache_clear()  # what an earlier test was told counts here too
-    train_any(make_run(task_type, preset, backbone=request.getfixturevalue(family).name))
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    length, device, *epochs, end = captured.err.splitlines()
+    done = trained(family, "classification", preset, **options)
+    assert done.out == ""
+    length, device, *epochs, end = done.err.splitlines()
     assert length.startswith("training on 48 rows: 2 epochs, 6 steps, batch size 16, learning rate ")
     assert device == "on cpu in float32, CPU threads: 1"
     assert end == "ended after epoch 2: the given epochs are done"
     found = [LINE.fullmatch(line) for line in epochs]
-    assert [(match and match.group(1, 2, 3)) for match in found] == [("1", "3", metric), ("2", "6", metric)]
+    assert [(match and match.group(1, 2, 3)) for match in found] == [("1", "3", "accuracy"), ("2", "6", "accuracy")]
     assert found[0] is not None
     assert found[0].group(4) == "  best"  # the first is the best so far
-    assert max(map(len, captured.err.splitlines())) <= 80
+    assert max(map(len, done.err.splitlines())) <= 80
 
 
 def test_a_run_with_an_open_end_prints_its_phases(
@@ -81,7 +65,7 @@ def test_a_run_with_an_open_end_prints_its_phases(
 ):
     """The last epoch is unknown until the learning rate falls, and the last line says why training ended."""
     monkeypatch.setattr(schedule, "LEAST_STEPS", 0)
-    train(make_run(epochs=30, patience=1, open_end=True, learning_rate=1e-5))
+    learn(prepare(make_run(epochs=30, patience=1, open_end=True, learning_rate=1e-5)))
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == [
         "training on 48 rows, batch size 16, learning rate 1e-05",
@@ -96,12 +80,9 @@ def test_a_run_with_an_open_end_prints_its_phases(
     ]
 
 
-def test_a_resumed_run_says_where_it_begins(make_run: MakeRun, capsys: pytest.CaptureFixture[str]):
+def test_a_resumed_run_says_where_it_begins(twice: Trained):
     """Its lines are those of its own epochs."""
-    train(make_run(epochs=1))
-    capsys.readouterr()
-    train(make_run(epochs=2, resume=True))
-    first, _, *epochs, _ = capsys.readouterr().err.splitlines()
+    first, _, *epochs, _ = twice.err.splitlines()
     assert "6 steps, from step 3 on, batch" in first
     assert [line.split("  ")[:2] for line in epochs] == [["epoch 2/2", "step 6/6"]]
 
@@ -117,7 +98,7 @@ def test_a_terminal_has_a_bar_that_goes_away(make_run: MakeRun, monkeypatch: pyt
     """It shows the steps, and the lines that stay are those of a file."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    train(make_run())
+    learn(prepare(make_run()))
     assert "| step 0/6" in terminal.getvalue()
     kept = [line for line in re.split(r"[\r\n]", terminal.getvalue()) if line.strip() and "|" not in line]
     assert [line.split("  ")[0] for line in kept] == [

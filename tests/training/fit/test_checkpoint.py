@@ -1,19 +1,18 @@
 """Which checkpoint a run goes on from."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.backbone import Backbone
-from peltier_training.config.run import Run
+from peltier_training.config.preparation import prepare
 from peltier_training.errors import TrainingError
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.models.model import HeadedAdapter
-from peltier_training.train import train
+from peltier_training.train import learn
 from safetensors.torch import save_file
 
-MakeRun = Callable[..., Run]
+from tests.training.conftest import MakeRun
 
 
 def create_model(bert: Backbone, outputs: int = 2) -> HeadedAdapter:
@@ -74,5 +73,5 @@ def test_a_fresh_run_is_never_resumed_from_an_older_one(make_run: MakeRun, bert:
     """Checkpoints with higher numbers from a longer run before it are gone when a run starts anew."""
     run = make_run(epochs=1)
     write_checkpoint(run.directory, 500, create_model(bert))
-    train(run)
+    learn(prepare(run))
     assert [path.name for path in run.directory.glob("checkpoint-*")] == ["checkpoint-3"]

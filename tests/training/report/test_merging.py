@@ -1,6 +1,6 @@
 """The merge report against what the trainable form itself computes, route by route."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -10,17 +10,17 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
-from peltier_training.config.run import Run
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.examination import measure
 from peltier_training.models.model import HeadedAdapter
 from peltier_training.report.merging import NUM_ENSEMBLES, NUM_PASSES, Merging, Spread, fixed_routes, random_routes
-from peltier_training.report.page import report_paths
+from peltier_training.report.page import render, report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
 
-MakeRun = Callable[..., Run]
+from tests.training.conftest import MIXTURE, MakeRun, Train
+
 TASK = TaskSpec(type="regression", labels=("value",), inputs="single", max_length=32)
 WORDS = ("a", "film", "the", "plot", "is", "very", "actor", "and", "good", "bad")
 EXAMPLES = [
@@ -101,21 +101,17 @@ def test_a_spread_is_a_samples():
     ("family", "task_type", "num_ways"),
     [("bert", "classification", 4), ("t5", "regression", 4), ("t5", "text2text", 3)],
 )
-def test_a_run_of_a_mixture_compares(
-    make_run: MakeRun, request: pytest.FixtureRequest, family: str, task_type: str, num_ways: int
-):
+def test_a_run_of_a_mixture_compares(trained: Train, family: str, task_type: str, num_ways: int):
     """All ways in both files, merged with the artifact's own metrics; written texts have no ensemble."""
-    backbone = request.getfixturevalue(family).name
-    overrides = {"experts": "2", "bottleneck": "8", "share": "down", "consistency": "0"}
-    run = make_run(task_type, "adamix", backbone=backbone, epochs=1, overrides=overrides)
-    manifest = train(run).manifest
-    as_json, as_html = report_paths(run.output)
+    done = trained(family, task_type, "adamix", overrides=MIXTURE)
+    as_json, as_html = report_paths(done.run.output)
     merging = Report.model_validate_json(as_json.read_text()).merging
     assert merging is not None
-    assert (merging.experts, merging.share, merging.consistency, len(merging.ways)) == (2, "down", 0.0, num_ways)
-    assert {name: spread.mean for name, spread in merging.ways[0].metrics.items()} == manifest.training.metrics
-    assert [len(way.metrics[run.metric].values) for way in merging.ways] == [1, 8, 2, 2][:num_ways]
+    assert (merging.experts, merging.share, merging.consistency, len(merging.ways)) == (3, "down", 0.5, num_ways)
+    assert {name: spread.mean for name, spread in merging.ways[0].metrics.items()} == done.manifest.training.metrics
+    assert [len(way.metrics[done.run.metric].values) for way in merging.ways] == [1, 8, 3, 2][:num_ways]
     assert "<h2>Merging</h2>" in as_html.read_text()
+    assert "Mean " in render(done.report)  # the plot; the file was written without
 
 
 @pytest.mark.slow

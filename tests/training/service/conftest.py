@@ -5,6 +5,7 @@ import json
 import random
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,17 @@ async def open_queue(directory: Path) -> Queue:
     return Queue(location, registry, blobs)
 
 
+@asynccontextmanager
+async def opened(directory: Path) -> AsyncIterator[Queue]:
+    queue = await open_queue(directory)
+    yield queue
+    await queue.registry.close()
+
+
 @pytest.fixture
 async def queue(tmp_path: Path) -> AsyncIterator[Queue]:
-    opened = await open_queue(tmp_path / "store")
-    yield opened
-    await opened.registry.close()
+    async with opened(tmp_path / "store") as queue:
+        yield queue
 
 
 @pytest.fixture

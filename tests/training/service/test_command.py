@@ -1,6 +1,7 @@
-"""`peltier worker` as a process."""
+"""`peltier worker`, whose trainings are done by a process."""
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -10,13 +11,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_store.registry import StoredTraining
 from peltier_training.service.command import worker
+from peltier_training.service.scratch import Scratch
 
-from tests.training.service.conftest import Queue, jsonl, praise, request
+from tests.training.service.conftest import Queue, jsonl, opened, praise, request
 
 _COMMAND = f"import typer; from {worker.__module__} import {worker.__name__}; typer.run({worker.__name__})"
 
@@ -37,17 +41,32 @@ def started(queue: Queue, bert: Backbone, scratch: Path, *flags: str) -> Iterato
         process.wait()
 
 
-async def test_once_ends_when_nothing_waits(queue: Queue, bert: Backbone, scratch: Path):
-    """With status 0; the log names the training and its metrics, and no text of it."""
-    training = await queue.add(jsonl(praise()))
-    with started(queue, bert, scratch, "--once", "--name", "mine") as process:
-        assert process.wait(400) == 0, (scratch / "log").read_text()
-    log = (scratch / "log").read_text()
-    assert (await queue.find(training)).state == "publishing"
-    assert "The worker mine has begun the training." in await queue.log(training, "state")
-    assert f"{training.id}: accuracy" in log
-    assert "film" not in log
-    assert "Traceback" not in log
+def test_once_ends_when_nothing_waits(
+    bert: Backbone, tmp_path: Path, scratch: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """What waits is trained by a process of its own and left to be published; the log names the training and its
+    metrics, and no text of it."""
+    monkeypatch.setattr("peltier_training.service.worker.Scratch", partial(Scratch, scratch))
+    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.WARNING, "alembic")  # the command sets it, and here it is set back
+
+    async def add() -> StoredTraining:
+        async with opened(tmp_path / "store") as queue:
+            return await queue.add(jsonl(praise()))
+
+    async def find(training: StoredTraining) -> tuple[StoredTraining, list[str]]:
+        async with opened(tmp_path / "store") as queue:
+            return await queue.find(training), await queue.log(training, "state")
+
+    training = asyncio.run(add())
+    worker(store=str(tmp_path / "store"), backbone=bert.name, device="cpu", threads=1, name="mine", once=True)
+    found, states = asyncio.run(find(training))
+    assert found.state == "publishing"
+    assert "The worker mine has begun the training." in states
+    assert f"{training.id}: accuracy" in caplog.text
+    assert "film" not in caplog.text
+    assert "Traceback" not in caplog.text
+    assert os.listdir(scratch) == []
 
 
 @pytest.mark.slow

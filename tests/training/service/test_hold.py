@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import QuotaReached, Quotas, StoredTraining, training_holder
+from peltier_store.registry import LeaseLost, QuotaReached, Quotas, StoredTraining, training_holder
 from peltier_training.service.hold import Hold, Pace, Place
 from peltier_training.service.messages import Saved
 
@@ -35,13 +35,27 @@ async def test_the_lease_is_renewed_until_a_stopped_training_has_ended(queue: Qu
     assert (await queue.find(sent)).state == "queued"
 
 
-async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path):
+async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The process of the training has to end before its files are removed."""
     await queue.add(jsonl(praise()), request())
     claimed = await queue.registry.trainings.claim("w1")
     assert claimed is not None
+    refusals, renew = asyncio.Semaphore(0), queue.registry.trainings.renew
+
+    async def refused(*given: Any, **options: Any) -> None:
+        with pytest.raises(LeaseLost) as lost:
+            await renew(*given, **options)
+        refusals.release()
+        raise lost.value
+
+    monkeypatch.setattr(queue.registry.trainings, "renew", refused)
     hold = Hold(Place(queue.registry, queue.blobs, "another", _OFTEN), claimed, tmp_path / "archive")
-    task = asyncio.create_task(asyncio.sleep(0.1))
+
+    async def be_refused_twice() -> None:
+        for _ in range(2):
+            await refusals.acquire()
+
+    task = asyncio.create_task(be_refused_twice())
     await hold.keep_until([task])
     assert task.done()
 

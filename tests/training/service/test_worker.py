@@ -1,8 +1,11 @@
-"""How a worker holds a training, from its claim to its end."""
+"""How a worker holds a training, from its claim to its end.
+
+The tests of the gate do the jobs in their own process; `test_command.py` has one whose jobs have processes.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, chdir
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +24,8 @@ from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.service import child, examples, worker
 from peltier_training.service.child import Children
 from peltier_training.service.hold import Pace, Place
+from peltier_training.service.job import conclude
+from peltier_training.service.messages import Died, Message, TrainingJob
 from peltier_training.service.request import Machine
 from peltier_training.service.scratch import Scratch
 from peltier_training.service.worker import TrainingWorker
@@ -33,6 +38,49 @@ PACE = Pace(idle_seconds=0.05, renew_seconds=0.05, checkpoint_seconds=0.0, patie
 # It would take hours.
 ENDLESS = request(settings={"epochs": 10_000})
 MakeWorker = Callable[..., TrainingWorker]
+
+
+class LocalChildren:
+    """Jobs that the process of the test does, in place of processes of their own; the first ones may die."""
+
+    def __init__(self, num_deaths: int = 0) -> None:
+        self.num_deaths, self.num_started = num_deaths, 0
+
+    async def ready(self) -> None:
+        """There is nothing to import."""
+
+    @asynccontextmanager
+    async def start(self, job: TrainingJob) -> AsyncIterator["LocalChild"]:
+        """The messages of a job that has ended."""
+        self.num_started += 1
+        messages: list[Message] = []
+        if self.num_started <= self.num_deaths:
+            messages.append(Died(-9))
+        else:
+            with chdir(job.directory):
+                messages.append(conclude(job, messages.append))
+        yield LocalChild(messages)
+
+
+class LocalChild:
+    """A job with all that it tells."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = iter(messages)
+
+    async def next(self) -> Message:
+        """What it tells next."""
+        return next(self._messages)
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LocalChildren:
+    """What the worker of the test starts its jobs with."""
+    local = LocalChildren()
+    monkeypatch.setattr(worker, "Children", lambda: local)
+    # The writer of a run that was cut off goes on in a thread, when the current directory is another.
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
+    return local
 
 
 @pytest.fixture
@@ -71,6 +119,7 @@ def scratches(scratch: Path) -> list[Path]:
     return sorted(scratch.glob("peltier-worker-*/trn*"))
 
 
+@pytest.mark.usefixtures("children")
 async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker, bert: Backbone, scratch: Path):
     """The artifact, its report and the metrics are there to be published, and no row of the tenant is left."""
     trainings = [await queue.add(jsonl(praise(seed=seed))) for seed in range(2)]
@@ -92,6 +141,7 @@ async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker,
     assert scratches(scratch) == []
 
 
+@pytest.mark.usefixtures("children")
 async def test_a_training_beyond_the_quota_of_bytes_fails(queue: Queue, make_worker: MakeWorker, scratch: Path):
     """With the reason; the bytes of the store stay below the quota."""
     training = await queue.add(jsonl(praise()))
@@ -177,6 +227,7 @@ async def test_the_rate_of_a_training_estimates_the_next(queue: Queue, make_work
     assert minutes[2] is None
 
 
+@pytest.mark.usefixtures("children")
 async def test_what_cannot_be_trained_fails_with_the_reason(queue: Queue, make_worker: MakeWorker):
     """The next one is trained."""
     bad = await queue.add(jsonl([{"text": "a", "label": "b"}]))
@@ -191,7 +242,7 @@ async def test_what_cannot_be_trained_fails_with_the_reason(queue: Queue, make_w
 
 
 async def test_a_file_that_is_too_large_is_not_fetched(
-    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, make_worker: MakeWorker, children: LocalChildren, monkeypatch: pytest.MonkeyPatch
 ):
     """The registry knows its size."""
     monkeypatch.setattr(examples, "MAX_FILE_BYTES", 100)
@@ -200,6 +251,7 @@ async def test_a_file_that_is_too_large_is_not_fetched(
     reason = (await queue.find(training)).reason
     assert reason is not None
     assert reason.startswith("the file 'large.jsonl' has ")
+    assert children.num_started == 0
 
 
 @pytest.mark.slow
@@ -309,10 +361,24 @@ async def take_over(queue: Queue, training: StoredTraining, name: str) -> None:
     assert claimed.id == training.id
 
 
+@pytest.mark.parametrize(("num_deaths", "state"), [(1, "publishing"), (9, "failed")])
 async def test_a_killed_process_is_started_again_once(
-    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, make_worker: MakeWorker, children: LocalChildren, num_deaths: int, state: str
 ):
     """As the kernel kills what takes too much memory. If the next one dies too, the training fails."""
+    children.num_deaths = num_deaths
+    training = await queue.add(jsonl(praise()))
+    await make_worker().run()
+    found = await queue.find(training)
+    assert (found.state, children.num_started) == (state, 2)
+    assert (await queue.log(training, "message"))[0].endswith("memory may have run out; it is started again.")
+
+
+@pytest.mark.slow  # the same above, with jobs in the process of the test
+async def test_processes_that_are_killed_end_a_training(
+    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+):
+    """By real signals."""
     started: list[Any] = []
     monkeypatch.setattr(Children, "start", killing(Children.start, started))
     training = await queue.add(jsonl(praise()))
@@ -322,7 +388,6 @@ async def test_a_killed_process_is_started_again_once(
     assert found.reason == (
         "the process of the training was killed by signal 9; memory may have run out; 2 processes ended like this"
     )
-    assert (await queue.log(training, "message"))[0].endswith("memory may have run out; it is started again.")
 
 
 def killing(start: Any, started: list[Any], num: int = 99) -> Any:
