@@ -14,15 +14,21 @@ from peltier_store.registry import Quotas, Registry
 
 from tests.support.server_process import Server
 
-_NUM_LINES = 1_500
+# A part with all that a small quota lets through is stored after a second in place of ten.
+_SHORT_TURNS = "from peltier_server.batches import runner; runner._PART_SECONDS = 1.0"
 
 
-@pytest.mark.slow
-def test_a_killed_server_loses_no_line_and_repeats_none(start: Callable[..., Server], tmp_path: Path) -> None:
-    """Killed twice in the middle: each custom id has one result, and stored parts are not computed again."""
+@pytest.mark.parametrize(
+    ("num_kills", "num_lines", "tokens_per_second", "first"),
+    [(1, 128, 100, _SHORT_TURNS), pytest.param(2, 1_500, 2_000, "", marks=pytest.mark.slow)],
+)
+def test_a_killed_server_loses_no_line_and_repeats_none(
+    start: Callable[..., Server], tmp_path: Path, num_kills: int, num_lines: int, tokens_per_second: int, first: str
+) -> None:
+    """Killed in the middle: each custom id has one result, and stored parts are not computed again."""
     # So slow that much is left to be done, however long this test takes to see that something is done.
-    _limit(tmp_path / "store", Quotas(tokens_per_second=2_000))
-    server = start()
+    _limit(tmp_path / "store", Quotas(tokens_per_second=tokens_per_second))
+    server = start(first=first)
     body = {"model": "_backbone", "dimensions": 2, "truncate": True}
     rows = [
         {
@@ -31,7 +37,7 @@ def test_a_killed_server_loses_no_line_and_repeats_none(start: Callable[..., Ser
             "url": "/v1/embeddings",
             "body": {**body, "input": f"a film {number} " * 20},
         }
-        for number in range(_NUM_LINES)
+        for number in range(num_lines)
     ]
     data = "".join(f"{json.dumps(row)}\n" for row in rows)
     form = {"files": {"file": ("rows.jsonl", data.encode())}, "data": {"purpose": "batch"}}
@@ -39,12 +45,12 @@ def test_a_killed_server_loses_no_line_and_repeats_none(start: Callable[..., Ser
     asked = {"input_file_id": file, "endpoint": "/v1/embeddings", "completion_window": "24h"}
     batch = server.client.post("/v1/batches", json=asked).json()["id"]
     done = 0
-    for _ in range(2):
+    for _ in range(num_kills):
         done = _until(server, batch, lambda found, least=done: _num_done(found) > least)
-        assert done < _NUM_LINES
+        assert done < num_lines
         server.kill()
         _end_leases(tmp_path / "store" / "registry.db")
-        server = start()
+        server = start(first=first)
         assert _num_done(_find(server, batch)) >= done
     _limit(tmp_path / "store", Quotas())
     _until(server, batch, lambda found: found["status"] == "completed")
