@@ -1,41 +1,66 @@
 """A server in the test's own event loop, over a small random backbone."""
 
 import asyncio
+import itertools
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 import pytest
+import pytest_asyncio
 import uvicorn
 from fastapi import FastAPI
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Draft, Generator
 from peltier_server.app import create_app
+from peltier_server.auth.keyring import ALL_SCOPES
 from peltier_server.catalog import sync
 from peltier_server.http.process import create_config
 from peltier_server.load_settings import load_settings
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.service import Service
 from peltier_server.settings import Settings
-from peltier_store.registry import Registry
+from peltier_store.registry import Quotas, Registry
 
 Serve = Callable[..., AbstractAsyncContextManager["Running"]]
 Listen = Callable[..., AbstractContextManager["Listening"]]
+T = TypeVar("T")
+
+ADMIN = "plt_the-key-of-the-operator"  # the admin key of `world`
+_NUMBERS = itertools.count(1)
+# Tests of one event loop, in which a server of the module may be.
+IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="module")
 
 
 @dataclass(frozen=True)
 class Running:
-    """A started app, a client of it, and its service."""
+    """A started app, a client of it, its service, and the client's tenant. There is the operator's client too, where
+    `client` is another's, and the event loop of the app, where it is not the test's."""
 
     app: FastAPI
     client: httpx2.AsyncClient
     service: Service
+    tenant: str = "default"
+    operator: httpx2.AsyncClient | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def actor(self) -> str:
+        """The name of the client in the audit log and in what it has made."""
+        _, _, key = self.client.headers.get("authorization", "").partition("_")
+        return f"key:{key.partition('_')[0]}" if key else "local"
+
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine of the service, in the event loop of the app."""
+        if self.loop is None:
+            return await coroutine
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
 
     async def upload(self, data: bytes, name: str | None = None) -> httpx2.Response:
         """`POST /v1/adapters`."""
@@ -56,9 +81,16 @@ class Running:
         body = {"tasks": tasks, "input": text} | ({"parameters": parameters} if parameters else {})
         return await self.client.post("/v1/predict", json=body)
 
+    @asynccontextmanager
+    async def enter(self, *scopes: str) -> AsyncIterator["Running"]:
+        """A client with a key of a new tenant that has these scopes, or all of them."""
+        tenant = await add_tenant(self.app, scopes)
+        async with make_client(self.app, tenant.key) as client:
+            yield Running(self.app, client, self.service, tenant.name, self.client)
+
     async def limit(self, **quotas: object) -> None:
-        """Sets the quotas of the default tenant."""
-        answer = await self.client.put("/v1/tenants/default", json=quotas)
+        """Sets the quotas of the tenant."""
+        answer = await (self.operator or self.client).put(f"/v1/tenants/{self.tenant}", json=quotas)
         assert answer.status_code == 200, answer.text
 
     async def scores(self, task: str, text: str) -> list[float]:
@@ -68,12 +100,20 @@ class Running:
         return list(answer.json()["predictions"][0]["scores"].values())
 
 
+class Tenant(NamedTuple):
+    """A tenant, and a key of it."""
+
+    name: str
+    key: str
+
+
 @dataclass(frozen=True)
 class Listening:
     """A server on a real socket, in a thread with its own event loop."""
 
     app: FastAPI
     url: str
+    loop: asyncio.AbstractEventLoop
 
     @property
     def service(self) -> Service:
@@ -81,10 +121,42 @@ class Listening:
         service: Service = self.app.state.lifecycle.service()
         return service
 
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine in the event loop of the server."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
+
+    def add_tenant(self, *scopes: str) -> Tenant:
+        """A new tenant, with a key that has these scopes, or all of them."""
+        return self.run(add_tenant(self.app, scopes))
+
+    @asynccontextmanager
+    async def enter(self, tenant: Tenant) -> AsyncIterator[Running]:
+        """Clients with the key of the tenant and with that of the operator."""
+        async with self.client(tenant.key) as client, self.client(ADMIN) as operator:
+            yield Running(self.app, client, self.service, tenant.name, operator, self.loop)
+
+    def client(self, key: str) -> httpx2.AsyncClient:
+        """A client with a key."""
+        headers = {"authorization": f"Bearer {key}"}
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+
     def upload(self, data: bytes, key: str = "") -> None:
         """`POST /v1/adapters`, by the bearer of `key`."""
         headers = {"authorization": f"Bearer {key}"} if key else {}
         httpx2.post(f"{self.url}/v1/adapters", files={"file": data}, headers=headers, timeout=30).raise_for_status()
+
+
+async def add_tenant(app: FastAPI, scopes: Sequence[str] = ()) -> Tenant:
+    """A new tenant, with a key that has these scopes, or all of them: as the operator makes both, in a third of the
+    time."""
+    store, issued = app.state.lifecycle.service().store, app.state.authenticator.keyring.credentials.issue()
+    name, held = f"tenant-{next(_NUMBERS)}", scopes or sorted(ALL_SCOPES)
+    await store.registry.create_tenant(name, Quotas(), actor="operator")
+    await store.registry.create_key(
+        name, prefix=issued.prefix, digest=issued.digest, scopes=held, note="", expires_at=None, actor="operator"
+    )
+    await store.sync.sync_after_write()
+    return Tenant(name, issued.text)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -100,9 +172,12 @@ async def read_again(running: "Running") -> None:
     await until(lambda: sync._read_at >= now)
 
 
-def make_client(app: FastAPI) -> httpx2.AsyncClient:
+def make_client(app: FastAPI, key: str = "") -> httpx2.AsyncClient:
     """A client of an app in this process; exceptions that the app does not catch are raised here."""
-    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://peltier", timeout=30)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app), base_url="http://peltier", headers=headers, timeout=30
+    )
 
 
 def take_steps(patch: pytest.MonkeyPatch) -> threading.Semaphore:
@@ -153,18 +228,45 @@ def settings_of(bert_directory: Path, tmp_path: Path, new_registry: Path) -> Cal
     return lambda **overrides: make_settings(new_registry, {**own, **overrides})
 
 
+@asynccontextmanager
+async def _start(settings: Settings, key: str = "") -> AsyncIterator[Running]:
+    app = create_app(settings)
+    async with app.router.lifespan_context(app), make_client(app, key) as client:
+        await app.state.lifecycle.settled()
+        yield Running(app, client, app.state.lifecycle.service())
+
+
 @pytest.fixture
 def serve(settings_of: Callable[..., Settings]) -> Serve:
     """`async with serve(**settings) as running`: a ready server; two in turn share their store."""
+    return lambda **overrides: _start(settings_of(**overrides))
 
-    @asynccontextmanager
-    async def start(**overrides: object) -> AsyncIterator[Running]:
-        app = create_app(settings_of(**overrides))
-        async with app.router.lifespan_context(app), make_client(app) as client:
-            await app.state.lifecycle.settled()
-            yield Running(app, client, app.state.lifecycle.service())
+
+@pytest.fixture(scope="session")
+def open_app(bert_directory: Path, tmp_path_factory: pytest.TempPathFactory, new_registry: Path) -> Serve:
+    """`async with open_app(**settings) as running`: a ready server with the admin key `ADMIN` and a new store, and the
+    operator's client."""
+
+    def start(**overrides: object) -> AbstractAsyncContextManager[Running]:
+        own = {"backbone": bert_directory, "store": tmp_path_factory.mktemp("app") / "store", "admin_key": ADMIN}
+        return _start(make_settings(new_registry, {**own, **overrides}), ADMIN)
 
     return start
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def app_world(open_app: Serve) -> AsyncIterator[Running]:
+    """As `world`, but in the event loop of all tests of a module, which has `pytestmark = IN_ONE_LOOP`; for tests that
+    call the parts of the server. Modules with other settings override it."""
+    async with open_app() as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def app_caller(app_world: Running) -> AsyncIterator[Running]:
+    """A new tenant of `app_world`, so that tests of a module share nothing, and a client with all of its rights."""
+    async with app_world.enter() as entered:
+        yield entered
 
 
 @pytest.fixture(scope="session")
@@ -184,12 +286,28 @@ def listen(bert_directory: Path, tmp_path_factory: pytest.TempPathFactory, new_r
         try:
             while not server.started or not app.state.lifecycle.ready:
                 time.sleep(0.01)
-            yield Listening(app, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
+            (listener,) = server.servers
+            yield Listening(app, f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", listener.get_loop())
         finally:
             server.should_exit = True
             thread.join()
 
     return start
+
+
+@pytest.fixture(scope="module")
+def world(listen: Listen) -> Iterator[Listening]:
+    """A server over a socket for all tests of a module, with the admin key `ADMIN`. Modules with other settings
+    override it."""
+    with listen(admin_key=ADMIN) as started:
+        yield started
+
+
+@pytest.fixture
+async def caller(world: Listening) -> AsyncIterator[Running]:
+    """A new tenant of `world`, so that tests of a module share nothing, and a client with all of its rights."""
+    async with world.enter(world.add_tenant()) as entered:
+        yield entered
 
 
 @pytest.fixture
