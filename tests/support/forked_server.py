@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _ROOT = Path(__file__).parents[2]
 _IMPORTED = ("peltier_client.cli", "peltier_server.app", "peltier_server.http.process", "uvicorn.loops.auto")
@@ -26,9 +27,10 @@ _MAX_REQUEST_BYTES = 65536
 class ForkedServer:
     """One process, with the methods of `subprocess.Popen` that tests call."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: dict[str, str]) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, environment: dict[str, str], first: str = "") -> None:
+        """`first` is Python that the process runs before the command."""
         self.returncode: int | None = None
-        request = {"arguments": [*arguments], "environment": environment, "directory": os.getcwd()}
+        request = {"arguments": [*arguments], "environment": environment, "directory": os.getcwd(), "first": first}
         self._status, status = os.pipe()
         with log.open("w") as output:
             socket.send_fds(_forker(), [json.dumps(request).encode()], [output.fileno(), status])
@@ -103,14 +105,15 @@ def _fork_on_request(connection: socket.socket) -> None:
             connection.send(str(pid).encode())
 
 
-def _become(request: dict[str, object], output: int) -> None:
-    os.chdir(str(request["directory"]))
+def _become(request: dict[str, Any], output: int) -> None:
+    os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = ["peltier", *request["arguments"]]
     for stream in (1, 2):
         os.dup2(output, stream)
     os.close(output)
+    exec(request["first"], {})  # noqa: S102 - the test's own program
 
 
 def main() -> None:

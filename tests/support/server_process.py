@@ -19,15 +19,15 @@ class Server:
     """One that has been started; `wait_until_ready` before it is asked, `end` it after use.
 
     `under` is a command that runs another in its place, which is then a new interpreter; else the process is forked
-    from one that has imported what a server does.
+    from one that has imported what a server does, and runs the Python in `first` before the command.
     """
 
-    def __init__(self, log: Path, *flags: str, under: Sequence[str] = (), **environment: str) -> None:
+    def __init__(self, log: Path, *flags: str, under: Sequence[str] = (), first: str = "", **environment: str) -> None:
         self._log = log
         arguments, env = ["serve", "--port", "0", "--threads", "1", *flags], {**os.environ, **environment}
         self.process: ForkedServer | subprocess.Popen[bytes]
         if not under:
-            self.process = ForkedServer(arguments, log, env)
+            self.process = ForkedServer(arguments, log, env, first)
             return
         command = [*under, sys.executable, "-m", "peltier_client", *arguments]
         with log.open("w") as output:

@@ -1,7 +1,6 @@
 """A computation that does not end: its callers get an error, and everything else continues."""
 
 import asyncio
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -25,11 +24,9 @@ Hang = Callable[..., threading.Event]
 BreakQueue = Callable[[Running], threading.Event]
 # Four tokens with those that begin and end it; no golden example has as many.
 _ENDLESS = "good film"
-# `peltier serve`, but a batch with such a text never ends, and is taken for stuck at once. It stands before the command
-# that it runs in its place.
-_PROGRAM = """
-import sys, threading, time
-from peltier_client.cli import main
+# A batch with such a text never ends, and is taken for stuck at once.
+_ENDLESS_BATCH = """
+import threading, time
 from peltier_server.runner import isolation
 
 forward = isolation.forward
@@ -42,8 +39,6 @@ def endless(backbone, rows, **options):
     return forward(backbone, rows, **options)
 
 isolation.forward = endless
-sys.argv = sys.argv[3:]
-main()
 """
 
 
@@ -305,7 +300,7 @@ def test_a_process_without_a_runner_ends(
     """With status 1 and the reason, so that a supervisor starts it anew; until then /health is 200."""
     flags = ["--backbone", str(bert_directory), "--store", str(tmp_path / "store")]
     bounds = {"PELTIER_MAX_RUNNER_RESTARTS": "1"}
-    server = Server(tmp_path / "log", *flags, under=(sys.executable, "-c", _PROGRAM), **bounds)
+    server = Server(tmp_path / "log", *flags, first=_ENDLESS_BATCH, **bounds)
     try:
         server.wait_until_ready()
         server.upload(make_artifact(bert)).raise_for_status()
