@@ -9,6 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_client.errors import NotReady
+from peltier_server.catalog.store_watch import StoreWatch
+from peltier_server.errors import STORE_GONE
 from peltier_store.blobs.blobs import Blobs, BlobStoreGone
 from peltier_store.blobs.files import sync_file
 from peltier_store.location import require_own
@@ -22,8 +25,15 @@ TEXT = "a good film"
 _GONE = "the server's store is gone, so it accepts no changes; loaded adapters still answer"
 
 
-async def make_another(store: Path) -> None:
+@pytest.fixture(scope="module")
+def another(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of another registry, with no less in it."""
+    store = tmp_path_factory.mktemp("another") / "store"
+    asyncio.run(_make_another(store))
+    return store
+
+
+async def _make_another(store: Path) -> None:
     await asyncio.to_thread(store.mkdir)
     registry = await Registry.open(f"sqlite+aiosqlite:///{store / 'registry.db'}")
     await require_own(registry, await asyncio.to_thread(Blobs.open, store / "blobs"))
@@ -96,10 +106,51 @@ def tree(path: Path) -> list[str]:
     return sorted(str(one.relative_to(path)) for one in path.rglob("*"))
 
 
+# What every change asks first. Over HTTP one state stays in the gate: there they all are the same exception.
+_HTTP = [pytest.param(way, marks=[pytest.mark.slow] * (way != "replaced by another store")) for way in WAYS]
+
+
 @pytest.mark.parametrize("way", WAYS)
+async def test_a_store_that_is_gone_is_not_present_until_it_is_back(
+    way: str, another: Path, new_registry: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every check before a change fails and makes nothing at the place, the log has one line at the beginning and one
+    at the end, and the same store is present again once it is back."""
+    store = tmp_path / "store"
+    caplog.set_level("INFO", "peltier_server")
+    shutil.copytree(another, tmp_path / "other")
+    store.mkdir()
+    registry = await Registry.open(f"sqlite+aiosqlite:///{shutil.copy(new_registry, store)}", migrate=False)
+    blobs = Blobs.open(store / "blobs")
+    await require_own(registry, blobs)
+    watch = StoreWatch(registry, blobs)
+    await watch.require_present()
+    shutil.copytree(store, tmp_path / "backup")
+    WAYS[way](store, tmp_path / "other")
+    before = tree(tmp_path)
+    for _ in range(2):
+        with pytest.raises(STORE_GONE):
+            await watch.require_present()
+    with pytest.raises(NotReady, match="the server's store is gone, so it accepts no changes"):
+        watch.require_well()
+    assert set(tree(tmp_path)) <= set(before)  # SQLite removes what it keeps beside a file
+    shutil.rmtree(store, ignore_errors=True)
+    (tmp_path / "backup").rename(store)
+    await watch.require_present()
+    watch.require_well()
+    await registry.close()
+    said = [record.getMessage().partition(":")[0] for record in caplog.records]
+    assert said == [
+        "the store is gone, so changes are refused until it is back",
+        "the store is back, so changes are accepted again",
+    ]
+
+
+@pytest.mark.parametrize("way", _HTTP)
 async def test_a_store_that_is_gone_takes_no_changes_until_it_is_back(
     way: str,
     serve: Serve,
+    another: Path,
     bert: Backbone,
     make_artifact: Callable[..., bytes],
     tmp_path: Path,
@@ -109,7 +160,7 @@ async def test_a_store_that_is_gone_takes_no_changes_until_it_is_back(
     one line at the beginning and one at the end. Once the same store is back, all of it works again."""
     store, data = tmp_path / "store", make_artifact(bert)
     caplog.set_level("INFO", "peltier_server")
-    await make_another(tmp_path / "other")
+    shutil.copytree(another, tmp_path / "other")
     async with serve() as running:
         await running.upload(data)
         scores = await running.scores("demo", TEXT)
