@@ -1,4 +1,6 @@
-"""Requests of an attacker over a real socket to a real process: each ends, with little effect on other callers."""
+"""Requests of an attacker over a real socket to a real process: each ends, with little effect on other callers.
+
+The bounds here are seconds and memory, so all of it is slow; `http/test_cut_off.py` stays in the gate."""
 
 import contextlib
 import json
@@ -17,6 +19,7 @@ from peltier_server.http.uploads import MAX_RECEIVED_AT_ONCE
 from tests.server.attacker import AttackedServer, Stopwatch, bystander, listen, post, send_for_ever, status_of
 from tests.server.http.test_process import Server
 
+pytestmark = pytest.mark.slow
 _MIB = 1024 * 1024
 STALL_SECONDS = 1.0
 MAX_ARTIFACT_BYTES = 8 * _MIB
@@ -85,11 +88,15 @@ def test_a_head_that_never_ends_is_cut_off(impatient: AttackedServer) -> None:
     connections = [impatient.connect() for _ in range(200)]
     for number, connection in enumerate(connections):
         connection.sendall(b"" if number % 4 == 0 else b"GET /health HTTP/1.1\r\nhost: ")
-    for _ in range(3):
-        time.sleep(0.2)
-        for connection in connections[1::4]:
-            with contextlib.suppress(OSError):  # it may have been cut off
+    slow = dict.fromkeys(connections[1::4], 0)
+    while slow and watch.seconds < MAX_SECONDS:
+        time.sleep(0.1)
+        for connection in [*slow]:
+            try:
                 connection.sendall(b"a")
+                slow[connection] += 1
+            except ConnectionError:
+                assert slow.pop(connection) > 1
     for connection in connections:
         assert listen(connection) == b""
         connection.close()
@@ -118,11 +125,16 @@ def test_requests_in_a_pipeline_are_not_collected(target: AttackedServer) -> Non
         listen(connection)
 
 
-def test_a_body_that_stops_is_answered(impatient: AttackedServer) -> None:
-    """Half a body, and then nothing: 408 once the server has waited, on every kind of route."""
+def half_bodies() -> dict[str, bytes]:
+    """Requests with half a body, by the path of their route."""
     paths = (PREDICT, "/v1/predict", "/v1/completions")
     halves = {path: post(path, b'{"inputs": ', length=1000) for path in paths}
-    halves["/v1/adapters"] = _form(_part(b"file", b"a", file=True))[:-10]
+    return halves | {"/v1/adapters": _form(_part(b"file", b"a", file=True))[:-10]}
+
+
+def test_a_body_that_stops_is_answered(impatient: AttackedServer) -> None:
+    """Half a body, and then nothing: 408 once the server has waited, on every kind of route."""
+    halves = half_bodies()
     started = time.monotonic()
     with ThreadPoolExecutor(len(halves)) as pool:
         answers = dict(zip(halves, pool.map(impatient.say, halves.values()), strict=True))
@@ -147,23 +159,18 @@ def test_a_body_that_trickles_is_answered(impatient: AttackedServer) -> None:
     assert status_of(answer) == 408
 
 
-# Like `/info`, the slow ones do not read their bodies.
-@pytest.mark.parametrize(
-    "path",
-    [
-        PREDICT,
-        "/v1/adapters",
-        "/info",
-        *(pytest.param(path, marks=pytest.mark.slow) for path in ("/v1/nothing", "/health")),
-    ],
-)
+def chunked_head(path: str) -> bytes:
+    """The head of a request whose body comes in chunks."""
+    kind = "multipart/form-data; boundary=b" if path == "/v1/adapters" else "application/json"
+    return f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("path", [PREDICT, "/v1/adapters", "/info", "/v1/nothing", "/health"])
 def test_a_chunked_body_without_end_is_cut_off(target: AttackedServer, path: str) -> None:
     """Whether the route reads its body or not."""
-    kind = "multipart/form-data; boundary=b" if path == "/v1/adapters" else "application/json"
-    head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b"a" * 65536 + b"\r\n"
     with target.bounded(MAX_ARTIFACT_BYTES + 32 * _MIB), target.connect() as connection:
-        connection.sendall(head.encode())
+        connection.sendall(chunked_head(path))
         send_for_ever(target, connection, chunk, MAX_SECONDS + 5)
 
 
@@ -271,7 +278,6 @@ def test_hostile_json_is_answered(target: AttackedServer, body: str) -> None:
     assert seconds < 30
 
 
-@pytest.mark.slow
 def test_tokens_of_many_tags_take_the_memory_of_a_batch(
     target: AttackedServer, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
@@ -308,7 +314,6 @@ def test_uploads_at_once_take_the_memory_of_two(target: AttackedServer) -> None:
     assert statuses.count(422) > 0
 
 
-@pytest.mark.slow  # tests/server/http/test_outgoing.py stays
 def test_downloads_that_nobody_reads_take_some_pieces_each(
     target: AttackedServer, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
