@@ -1,5 +1,6 @@
 """Which callers are accepted, and as which tenant."""
 
+import hmac
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -280,6 +281,20 @@ def test_a_server_that_would_let_nobody_in_does_not_start() -> None:
     make_authenticator(may_be_open=False).apply(snapshot_of(key_of(CREDENTIALS.issue())))
 
 
+async def test_a_key_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right key, a wrong one of the same prefix and an unknown one alike."""
+    authenticator, issued, digests = make_authenticator(), CREDENTIALS.issue(), list[str]()
+    authenticator.apply(snapshot_of(key_of(issued)))
+    new = hmac.new
+    monkeypatch.setattr(hmac, "new", lambda key, text, name: digests.append(name) or new(key, text, name))
+    await who(authenticator, issued.text)
+    for text in (f"plt_{issued.prefix}_{'x' * 43}", f"plt_zzzzzzzz_{'x' * 43}"):
+        with pytest.raises(Unauthorized):
+            await who(authenticator, text)
+    assert digests == ["sha256"] * 3
+
+
+@pytest.mark.slow  # the count of digests above stays
 async def test_a_key_costs_microseconds() -> None:
     """Hundreds of requests a second must not be spent on hashing."""
     authenticator, issued = make_authenticator(), CREDENTIALS.issue()
