@@ -103,6 +103,7 @@ def test_a_batch_too_large_for_the_memory_is_answered_in_halves(shortages: dict[
     assert shortages["halved"]["passes"] == [512, 256, 256]
 
 
+@pytest.mark.slow  # the test below stays, which reads the words of oneDNN
 @_LIMITED
 @NEEDS_ONEDNN
 def test_a_row_without_memory_for_code_may_come_back(shortages: dict[str, Any]) -> None:
