@@ -2,28 +2,47 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from peltier_backbone.backbone import Backbone
 from peltier_server.quotas import rates
 
-from tests.server.catalog.test_publisher import stored_files
-from tests.server.conftest import Running, Serve, until
+from tests.server.catalog.test_publisher import stored
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve, until
 from tests.support import redis_server
 from tests.support.rate_windows import stand_still
 
+pytestmark = IN_ONE_LOOP
+
 
 @pytest.fixture
+def running(app_caller: Running) -> Running:
+    """A new tenant of the module's server."""
+    return app_caller
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def shelf(
     running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> Running:
-    """A server with an adapter to ask, where no window of a rate ends."""
+    """A tenant with an adapter to ask, where no window of a rate ends."""
     stand_still(monkeypatch)
     assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
     return running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def writing(
+    open_app: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+) -> AsyncIterator[Running]:
+    """A tenant of another server, whose adapter writes texts."""
+    async with open_app(backbone=str(t5_directory)) as running, running.enter() as caller:
+        await caller.upload(make_artifact(t5, "lora", task_type="text2text"), "demo")
+        yield caller
 
 
 async def test_requests_over_the_rate_are_refused(shelf: Running) -> None:
@@ -67,7 +86,7 @@ async def test_requests_at_a_time(shelf: Running, hold_runner: Any) -> None:
     await shelf.limit(max_concurrent_requests=1)
     async with hold_runner():
         first = asyncio.ensure_future(shelf.predict("demo", "good"))
-        await asyncio.sleep(0.1)
+        await until(lambda: shelf.app.state.enforcer.in_flight)
         second = await shelf.predict("demo", "good")
     assert (second.status_code, (await first).status_code) == (429, 200)
     assert (await shelf.predict("demo", "good")).status_code == 200
@@ -90,14 +109,14 @@ async def test_a_full_shelf_is_507(
 
 
 async def test_what_is_over_a_quota_leaves_nothing(
-    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """Neither on the disk nor on the device, however often a tenant tries."""
-    (stored,), used_bytes = stored_files(tmp_path / "store"), shelf.service.slots.device.used_bytes
-    await shelf.limit(max_stored_bytes=stored.stat().st_size)
-    for seed in (1, 2):
+    before, used_bytes = stored(shelf), shelf.service.slots.device.used_bytes
+    await shelf.limit(max_stored_bytes=len(make_artifact(bert, "bitfit")))
+    for seed in (11, 12):
         assert (await shelf.upload(make_artifact(bert, "bitfit", seed=seed), "demo")).status_code == 507
-    assert stored_files(tmp_path / "store") == [stored]
+    assert stored(shelf) == before
     assert shelf.service.slots.device.used_bytes == used_bytes
 
 
@@ -112,10 +131,11 @@ async def test_what_is_not_recorded_does_not_stay_on_the_device(
         await shelf.limit(max_stored_bytes=0)
 
     monkeypatch.setattr(shelf.service.store.registry, "require_room", meanwhile)
-    assert (await shelf.upload(make_artifact(bert, "bitfit", seed=1), "demo")).status_code == 507
+    assert (await shelf.upload(make_artifact(bert, "bitfit", seed=13), "demo")).status_code == 507
     await until(lambda: shelf.service.slots.device.used_bytes == used_bytes)
 
 
+@pytest.mark.slow  # the counts of rates in memory stay (`quotas/test_rates.py`)
 async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Redis between them, what one has let in the other does not."""
     monkeypatch.setattr(rates, "_TIMEOUT_SECONDS", 60)
@@ -128,30 +148,24 @@ async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path, monke
     assert [answer.headers["ratelimit-remaining"] for answer in asked] == ["2", "1", "0", "0", "0"]
 
 
-async def test_a_text_costs_what_it_may_become(
-    serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_text_costs_what_it_may_become(writing: Running) -> None:
     """The input's tokens and the most that may be written, for each beam: known before anything is computed."""
-    async with serve(backbone=str(t5_directory)) as running:
-        await running.upload(make_artifact(t5, "lora", task_type="text2text"), "demo")
-        tokens = (await running.predict("demo", "good")).json()["usage"]["tokens"]
-        # A number of tokens that takes the longest window, where a request is compared with all of them.
-        spare = next(spare for spare in range(5, 15) if (tokens + spare) % 10)
-        await running.limit(tokens_per_second=(tokens + spare) / 1000)
-        assert (await running.predict("demo", "good", max_new_tokens=spare + 1)).status_code == 413
-        assert (await running.predict("demo", "good", max_new_tokens=spare, num_beams=2)).status_code == 413
-        assert (await running.predict("demo", "good", max_new_tokens=spare)).status_code == 200
-        assert (await running.predict("demo", "good", max_new_tokens=1)).status_code == 429
+    tokens = (await writing.predict("demo", "good")).json()["usage"]["tokens"]
+    # A number of tokens that takes the longest window, where a request is compared with all of them.
+    spare = next(spare for spare in range(5, 15) if (tokens + spare) % 10)
+    await writing.limit(tokens_per_second=(tokens + spare) / 1000)
+    assert (await writing.predict("demo", "good", max_new_tokens=spare + 1)).status_code == 413
+    assert (await writing.predict("demo", "good", max_new_tokens=spare, num_beams=2)).status_code == 413
+    assert (await writing.predict("demo", "good", max_new_tokens=spare)).status_code == 200
+    assert (await writing.predict("demo", "good", max_new_tokens=1)).status_code == 429
+    await writing.limit()
 
 
-async def test_every_text_of_a_request_costs_what_it_may_become(
-    serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_every_text_of_a_request_costs_what_it_may_become(writing: Running) -> None:
     """Many inputs in one request are no way around the tokens that a tenant may use."""
-    async with serve(backbone=str(t5_directory)) as running:
-        await running.upload(make_artifact(t5, "lora", task_type="text2text"), "demo")
-        tokens = (await running.predict("demo", ["good"] * 3)).json()["usage"]["tokens"]
-        spare = next(spare for spare in range(3, 12, 3) if (tokens + spare) % 10)
-        await running.limit(tokens_per_second=(tokens + spare) / 1000)
-        assert (await running.predict("demo", ["good"] * 3, max_new_tokens=spare // 3 + 1)).status_code == 413
-        assert (await running.predict("demo", ["good"] * 3, max_new_tokens=spare // 3)).status_code == 200
+    tokens = (await writing.predict("demo", ["good"] * 3)).json()["usage"]["tokens"]
+    spare = next(spare for spare in range(3, 12, 3) if (tokens + spare) % 10)
+    await writing.limit(tokens_per_second=(tokens + spare) / 1000)
+    assert (await writing.predict("demo", ["good"] * 3, max_new_tokens=spare // 3 + 1)).status_code == 413
+    assert (await writing.predict("demo", ["good"] * 3, max_new_tokens=spare // 3)).status_code == 200
+    await writing.limit()

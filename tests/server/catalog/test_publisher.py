@@ -19,8 +19,16 @@ from peltier_backbone.load import load_backbone
 from peltier_store.blobs.blobs import BlobStoreFull, digest_of
 from peltier_store.registry import RegistryError
 
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve, until
 from tests.server.gate import Gate
+
+pytestmark = IN_ONE_LOOP
+
+
+@pytest.fixture
+def running(app_caller: Running) -> Running:
+    """A new tenant of the module's server."""
+    return app_caller
 
 
 def changed(data: bytes, backbone: Backbone, update: dict[str, object], **tensors: torch.Tensor) -> bytes:
@@ -32,6 +40,11 @@ def changed(data: bytes, backbone: Backbone, update: dict[str, object], **tensor
 
 def stored_files(store: Path) -> list[Path]:
     return [path for path in (store / "blobs" / "sha256").iterdir() if path.is_file()]
+
+
+def stored(running: Running) -> list[Path]:
+    """The files of the server's artifacts."""
+    return stored_files(Path(str(running.service.settings.store.store)))
 
 
 async def test_the_same_bytes_are_the_same_version(
@@ -82,10 +95,10 @@ def batches_of(running: Running) -> tuple[float, float]:
 
 
 async def test_an_adapter_that_does_not_prove_itself_is_refused(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """Weights that do not give the recorded answers never go live, and nothing of them is stored."""
-    data = make_artifact(bert, name="a")
+    data, before, used_bytes = make_artifact(bert, name="a"), stored(running), running.service.slots.device.used_bytes
     bias = read_artifact(data, bert).tensors["head.bias"]
     answer = await running.upload(changed(data, bert, {}, head__bias=bias.flip(0) + 1.0))
     assert answer.status_code == 422
@@ -93,8 +106,8 @@ async def test_an_adapter_that_does_not_prove_itself_is_refused(
     assert error["code"] == "artifact_refused"
     assert any("golden example 0" in reason for reason in error["details"])
     assert (await running.predict("a", "bad")).status_code == 404
-    assert stored_files(tmp_path / "store") == []
-    await until(lambda: running.service.slots.device.used_bytes == 0)
+    assert stored(running) == before
+    await until(lambda: running.service.slots.device.used_bytes == used_bytes)
 
 
 async def test_weights_that_overflow_are_refused(
@@ -143,7 +156,7 @@ async def test_a_metric_that_is_not_a_number_survives(
     answer = await running.upload(changed(data, bert, update))
     assert answer.status_code == 201, answer.text
     assert answer.json()["metrics"] == {"accuracy": 0.5}
-    version = (await running.service.store.registry.versions())[0]
+    (version,) = (one for one in await running.service.store.registry.versions() if one.tenant == running.tenant)
     assert "f1" in json.loads(version.manifest)["training"]["metrics"]
 
 
@@ -177,7 +190,7 @@ async def test_a_caller_who_hangs_up_during_a_commit_leaves_a_whole_version(
     running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """It goes live as if the caller had waited, and its bytes are not reserved beyond that."""
-    data, owner = make_artifact(bert, "bitfit", name="a"), owner_of(running, step)
+    data, owner = make_artifact(bert, "bitfit", seed=10 + STEPS.index(step), name="a"), owner_of(running, step)
     gate = Gate(getattr(owner, step))
     monkeypatch.setattr(owner, step, gate)
     uploading = asyncio.create_task(running.upload(data))
@@ -185,11 +198,11 @@ async def test_a_caller_who_hangs_up_during_a_commit_leaves_a_whole_version(
     uploading.cancel()
     await asyncio.gather(uploading, return_exceptions=True)
     gate.opened.set()
-    await until(lambda: running.service.catalog.find("default", "a"))
+    await until(lambda: running.service.catalog.find(running.tenant, "a"))
     assert (await running.predict("a", "bad")).status_code == 200
     registry = running.service.store.registry
     assert not await is_garbage(running, data)
-    await registry.delete_adapter("default", "a", actor="test")
+    await registry.delete_adapter(running.tenant, "a", actor="test")
     await registry.purge(datetime.now(UTC) + timedelta(hours=1), actor="test")
     assert await is_garbage(running, data)
 
@@ -200,13 +213,14 @@ async def test_an_upload_that_fails_leaves_nothing(
 ) -> None:
     """No version, nothing on the device and no reservation: its bytes are garbage at once, and the next upload of
     them is as good as the first."""
-    data, owner = make_artifact(bert, "bitfit", name="a"), owner_of(running, step)
+    data, owner = make_artifact(bert, "bitfit", seed=20 + STEPS.index(step), name="a"), owner_of(running, step)
+    used_bytes = running.service.slots.device.used_bytes
     with monkeypatch.context() as broken:
         broken.setattr(owner, step, failing(RegistryError("the registry 'x' failed: no route to it")))
         answer = await running.upload(data)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
     assert (await running.predict("a", "bad")).status_code == 404
-    await until(lambda: running.service.slots.device.used_bytes == 0)
+    await until(lambda: running.service.slots.device.used_bytes == used_bytes)
     assert await is_garbage(running, data)
     again = await running.upload(data)
     assert (again.status_code, again.json()["version"]) == (201, 1)
@@ -230,18 +244,18 @@ async def test_a_release_that_fails_does_not_hide_why_an_upload_failed(
 
 
 async def test_memory_is_free_after_the_last_version_that_has_the_bytes(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """Two names share a blob until both are gone; the store keeps it until they can no longer be undeleted."""
-    data = make_artifact(bert, name="a")
+    data, before, used_bytes = make_artifact(bert, seed=30), stored(running), running.service.slots.device.used_bytes
     for name in ("a", "b"):
         await running.upload(data, name)
     await running.client.delete("/v1/adapters/a")
-    assert len(stored_files(tmp_path / "store")) == 1
+    assert len(stored(running)) == len(before) + 1
     assert (await running.predict("b", "bad")).status_code == 200
     await running.client.delete("/v1/adapters/b/versions/1")
-    await until(lambda: running.service.slots.device.used_bytes == 0)
-    assert len(stored_files(tmp_path / "store")) == 1
+    await until(lambda: running.service.slots.device.used_bytes == used_bytes)
+    assert len(stored(running)) == len(before) + 1
 
 
 async def test_deleting_while_predicting_fails_no_accepted_row(
@@ -328,13 +342,13 @@ async def test_a_store_of_another_backbone_is_kept_and_does_not_answer(
 
 
 async def test_the_backbone_is_untouched(
-    minilm: Backbone, make_artifact: Callable[..., bytes], serve: Callable[..., object]
+    bert: Backbone, make_artifact: Callable[..., bytes], serve: Callable[..., object]
 ) -> None:
     """The weights have the same hash before and after adapters of every kind have passed through the server."""
-    async with serve(backbone="minilm") as running:
+    async with serve() as running:
         before = running.service.backbone.weights_digest()
         for preset in ("compacter", "lora", "prefix", "bitfit", "unipelt-apl", "adamix"):
-            assert (await running.upload(make_artifact(minilm, preset, name=preset))).status_code == 201
+            assert (await running.upload(make_artifact(bert, preset, name=preset))).status_code == 201
             assert (await running.predict(preset, ["a good film", "bad"])).status_code == 200
         assert running.service.backbone.weights_digest() == before
 

@@ -3,9 +3,11 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog import published, sync
@@ -13,7 +15,9 @@ from peltier_store.registry import RegistryError
 
 from benchmarks.common.fault_proxy import FaultProxy
 from benchmarks.common.postgres_server import PostgresServer
-from tests.server.conftest import Running, Serve, read_again, until
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve, make_client, read_again, until
+
+pytestmark = IN_ONE_LOOP
 
 # A follower that does not follow; one that does is done after a few reads of the registry, four a second.
 _HANGS_SECONDS = 60
@@ -22,10 +26,27 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.fixture
-async def replicas(serve: Serve) -> AsyncIterator[tuple[Running, Running]]:
+def running(app_caller: Running) -> Running:
+    """A new tenant of the module's server."""
+    return app_caller
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def both(open_app: Serve, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Running, Running]]:
     """Two servers that share a database and the bytes, and nothing else. A head of 1,500 labels fits."""
-    async with serve(max_adapter_cost=2.0) as one, serve(max_adapter_cost=2.0) as two:
+    given = {"store": tmp_path_factory.mktemp("replicas") / "store", "max_adapter_cost": 2.0}
+    async with open_app(**given) as one, open_app(**given) as two:
         yield one, two
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def replicas(both: tuple[Running, Running]) -> AsyncIterator[tuple[Running, Running]]:
+    """A new tenant of both."""
+    async with both[0].enter() as one:
+        _, _, key = one.client.headers["authorization"].partition(" ")
+        async with make_client(both[1].app, key) as client:
+            await both[1].service.store.sync.catch_up()
+            yield one, replace(one, app=both[1].app, client=client, service=both[1].service)
 
 
 async def soon(running: Running, task: str, status: int = 200, version: int | None = None) -> None:
@@ -91,7 +112,7 @@ async def test_uploads_on_both_replicas_get_numbers_of_their_own(
     assert len(lists[0]["versions"]) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.postgres
 async def test_replicas_on_postgresql(
     serve: Serve, postgres: PostgresServer, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
@@ -114,6 +135,7 @@ async def test_replicas_on_postgresql(
         await soon(one, "a", version=2)
 
 
+@pytest.mark.postgres  # a read that hangs is given up on SQLite too, below
 async def test_a_silent_database_holds_up_no_prediction(
     serve: Serve,
     postgres: PostgresServer,
@@ -206,23 +228,23 @@ async def test_a_write_stands_even_if_it_cannot_be_read_back(
 
 
 async def test_an_alias_may_name_what_another_replica_has_just_published(
-    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """Whichever replica is asked, and it refuses what is deleted there by what is true now, with every reason."""
-    one, two = replicas
-    await two.service.store.sync.close()
-    for seed, share in ((0, {"1": 1}), (1, {"1": 0.5, "2": 0.5})):
-        await one.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
-        answer = await two.client.put("/v1/adapters/a/aliases/live", json={"versions": share})
-        assert answer.status_code == 200, answer.text
-    await one.upload(make_artifact(bert, "bitfit", name="a", seed=2))
-    await one.client.delete("/v1/adapters/a/versions/3")
-    answer = await two.client.put("/v1/adapters/a/aliases/live", json={"versions": {"3": 0.5, "9": 0.5}})
-    assert answer.status_code == 422
-    assert answer.json()["error"]["details"] == [
-        "version 3 of adapter 'a' is deleted; undelete it first",
-        "adapter 'a' has no version 9; its newest is 2",
-    ]
+    async with serve() as one, serve() as two:
+        await two.service.store.sync.close()
+        for seed, share in ((0, {"1": 1}), (1, {"1": 0.5, "2": 0.5})):
+            await one.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
+            answer = await two.client.put("/v1/adapters/a/aliases/live", json={"versions": share})
+            assert answer.status_code == 200, answer.text
+        await one.upload(make_artifact(bert, "bitfit", name="a", seed=2))
+        await one.client.delete("/v1/adapters/a/versions/3")
+        answer = await two.client.put("/v1/adapters/a/aliases/live", json={"versions": {"3": 0.5, "9": 0.5}})
+        assert answer.status_code == 422
+        assert answer.json()["error"]["details"] == [
+            "version 3 of adapter 'a' is deleted; undelete it first",
+            "adapter 'a' has no version 9; its newest is 2",
+        ]
 
 
 async def test_large_manifests_are_read_off_the_event_loop(
@@ -263,18 +285,19 @@ async def test_a_surprise_does_not_end_the_following(
 
 
 async def test_bytes_that_cannot_be_read_yet_are_an_error_of_that_version_alone(
-    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """A replica may see a version before its own view of the store has the bytes; then it says so and recovers."""
     one, two = replicas
-    version = (await one.upload(make_artifact(bert, "bitfit", name="a"))).json()
-    blob = tmp_path / "store" / "blobs" / "sha256" / version["digest"].removeprefix("sha256:")
-    hidden = blob.rename(tmp_path / "hidden")
+    version = (await one.upload(make_artifact(bert, "bitfit", name="a", seed=30))).json()
+    store = Path(str(one.service.settings.store.store))
+    blob = store / "blobs" / "sha256" / version["digest"].removeprefix("sha256:")
+    hidden = blob.rename(store / "hidden")
     await read_again(two)
     answer = await two.predict("a", "bad")
     assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
     assert "adapter 'a' version 1 cannot be loaded" in answer.json()["error"]["message"]
-    assert str(tmp_path) not in answer.text
+    assert str(store) not in answer.text
     download = await two.client.get("/v1/adapters/a/versions/1/artifact")
     assert (download.status_code, download.json()["error"]["code"]) == (503, "unavailable")
     hidden.rename(blob)

@@ -4,51 +4,56 @@ import pytest
 from fastapi import APIRouter
 from peltier_server.http.request_middleware import RequestMiddleware
 
-from tests.server.conftest import Running
+from tests.server.conftest import IN_ONE_LOOP, Running
+
+pytestmark = IN_ONE_LOOP
 
 
-async def test_a_request_passes_our_layer_only(running: Running) -> None:
+async def test_a_request_passes_our_layer_only(app_world: Running) -> None:
     """From the outermost to the router. The endpoints that the framework calls have its own two around them."""
-    await running.client.get("/health")
-    layers, app = list[type](), running.app.middleware_stack
+    await app_world.client.get("/health")
+    layers, app = list[type](), app_world.app.middleware_stack
     while app is not None:
         layers.append(type(app))
         app = getattr(app, "_app", None)
     assert layers == [RequestMiddleware, APIRouter]
 
 
-async def test_an_unknown_address_and_method_are_answered(running: Running) -> None:
+async def test_an_unknown_address_and_method_are_answered(app_world: Running) -> None:
     """Without the framework's handler of exceptions, in the server's form."""
     for method, path, status, code in (
         ("GET", "/nowhere", 404, "not_found"),
         ("DELETE", "/health", 405, "method_not_allowed"),
         ("GET", "/v1/tasks/a/predict", 405, "method_not_allowed"),
     ):
-        answer = await running.client.request(method, path)
+        answer = await app_world.client.request(method, path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_slash_at_the_end_redirects_nobody(running: Running, method: str) -> None:
+async def test_a_slash_at_the_end_redirects_nobody(app_world: Running, method: str) -> None:
     """A redirect would name the host that the caller sent."""
-    answer = await running.client.request(method, "/v1/adapters/")
+    answer = await app_world.client.request(method, "/v1/adapters/")
     assert answer.status_code == 404
     assert "location" not in answer.headers
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/health", "/ready", "/docs", "/openapi.json", "/info", "/metrics", "/v1/adapters", "/v1/live", "/v1/models"],
-)
-async def test_head_answers_as_get_does(running: Running, path: str) -> None:
+    [
+        "/", "/health", "/ready", "/docs", "/info", "/metrics", "/v1/adapters", "/v1/live", "/v1/models",
+        pytest.param("/openapi.json", marks=pytest.mark.slow),  # costs the most, and is a page as /docs is
+    ],
+)  # fmt: skip
+async def test_head_answers_as_get_does(app_world: Running, path: str) -> None:
     """With the same status and headers, and no body."""
-    wanted, found = [await running.client.request(method, path) for method in ("GET", "HEAD")]
+    wanted, found = [await app_world.client.request(method, path) for method in ("GET", "HEAD")]
     changing = {"x-request-id", "content-length", "date"}
     assert (found.status_code, found.content) == (wanted.status_code, b"")
     assert set(found.headers) - changing == set(wanted.headers) - changing
 
 
-async def test_head_is_refused_where_get_is(running: Running) -> None:
+async def test_head_is_refused_where_get_is(app_world: Running) -> None:
     """A path that accepts POST alone names it."""
-    answer = await running.client.head("/v1/predict")
+    answer = await app_world.client.head("/v1/predict")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

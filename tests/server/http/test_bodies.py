@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 from peltier_backbone.backbone import Backbone
 from peltier_server.context import BodyLimit, RequestContext, attach_context
 from peltier_server.http import bodies
@@ -15,17 +16,18 @@ from peltier_server.http.incoming import Incoming
 from starlette.requests import Request
 from starlette.types import Message
 
-from tests.server.conftest import Running
+from tests.server.conftest import IN_ONE_LOOP, Running
 
+pytestmark = IN_ONE_LOOP
 PREDICT = "/v1/tasks/demo/predict"
 PADDING = b" " * 100_000
 
 
-@pytest.fixture
-async def loaded(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def loaded(app_world: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
     """With the task `demo`."""
-    assert (await running.upload(make_artifact(bert, name="demo"))).status_code == 201
-    return running
+    assert (await app_world.upload(make_artifact(bert, name="demo"))).status_code == 201
+    return app_world
 
 
 async def ask(running: Running, body: object, path: str = PREDICT) -> httpx2.Response:
@@ -109,7 +111,7 @@ async def test_a_body_in_chunks_is_counted_as_it_comes(loaded: Running) -> None:
     assert body_bytes.total == 0
 
 
-async def test_a_request_is_freed_when_it_ends(running: Running) -> None:
+async def test_a_request_is_freed_when_it_ends(loaded: Running) -> None:
     """By its references: a cycle would keep its body until the garbage collector runs."""
     messages: list[Message] = [{"type": "http.request", "body": b"{}", "more_body": False}]
 
@@ -120,7 +122,7 @@ async def test_a_request_is_freed_when_it_ends(running: Running) -> None:
     context = RequestContext("1", body_limit=BodyLimit(10))
     attach_context(scope, context)
     incoming = Incoming(context, receive, 1.0, is_whole=True)
-    request = bodies.JSONRequest(Request(scope, incoming.receive), running.app.state.preparation, bytes)
+    request = bodies.JSONRequest(Request(scope, incoming.receive), loaded.app.state.preparation, bytes)
     assert await request.body() == b"{}"
     freed = [weakref.ref(request), weakref.ref(incoming)]
     del request, incoming

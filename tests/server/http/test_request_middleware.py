@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
+import pytest_asyncio
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from peltier_backbone.backbone import Backbone
@@ -17,9 +18,9 @@ from peltier_server.metrics.series import WINDOW_ROWS
 from peltier_server.routes.pages import KEYED_PATHS
 from peltier_server.settings import Settings
 
-from tests.server.conftest import Running, Serve, make_client
+from tests.server.conftest import ADMIN, IN_ONE_LOOP, Running, Serve, make_client
 
-ADMIN_KEY = "plt_the-right-key"
+pytestmark = IN_ONE_LOOP
 PATHS = {"task": "demo", "name": "demo", "model": "demo", "version": "1", "alias": "live", "tenant": "b"} | {
     "file_id": "file-1",
     "training_id": "trn_1",
@@ -125,48 +126,46 @@ PAGES = ("/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openap
 
 @dataclass
 class House:
-    """A server with keys of every kind: by scope, of two tenants, expired, revoked."""
+    """A server by its operator's client, and keys of every kind: by scope, of two tenants, expired, revoked."""
 
     running: Running
     keys: dict[str, str] = field(default_factory=dict)
 
-    async def call(self, route: str, key: str | None, body: bytes = b"") -> httpx2.Response:
-        """A route with a body that it cannot use: `key` is one of `keys`, or what is sent in its place."""
+    async def call(self, route: str, key: str | None, body: bytes = b"", **names: str) -> httpx2.Response:
+        """A route with a body that it cannot use: `key` is one of `keys`, or what is sent in its place. The `names` in
+        the path replace those of `PATHS`."""
         method, _, path = route.partition(" ")
-        headers = {"content-type": "application/json"}
-        if key is not None:
-            headers["authorization"] = f"Bearer {self.keys.get(key, key)}"
-        path = path.format(**PATHS, prefix="zzzzzzzz")
-        return await self.running.client.request(method, path, headers=headers, content=body)
+        path = path.format(**{**PATHS, **names}, prefix="zzzzzzzz")
+        headers = {"content-type": "application/json", "authorization": f"Bearer {self.keys.get(key or '', key)}"}
+        request = self.running.client.build_request(method, path, headers=headers, content=body)
+        if key is None:
+            del request.headers["authorization"]
+        return await self.running.client.send(request)
 
     async def make(self, name: str, *scopes: str, tenant: str = "default", **given: object) -> str:
         """Makes a key, which `name` then stands for; returns its prefix."""
         body = {"tenant": tenant, "scopes": scopes, **given}
-        headers = {"authorization": f"Bearer {self.keys['admin']}"} if "admin" in self.keys else {}
-        answer = await self.running.client.post("/v1/keys", json=body, headers=headers)
+        answer = await self.running.client.post("/v1/keys", json=body)
         assert answer.status_code == 201, answer.text
         self.keys[name] = answer.json()["key"]
         prefix: str = answer.json()["prefix"]
         return prefix
 
 
-@pytest.fixture
-async def house(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> House:
-    """Adapter demo belongs to the default tenant; the server was open until the first key."""
-    assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
-    assert (await running.client.post("/v1/tenants", json={"name": "b"})).status_code == 201
-    house = House(running)
-    await house.make("admin", "admin")
-    await house.make("predict", "predict")
-    await house.make("publish", "publish")
-    await house.make("train", "train")
-    await house.make("metrics", "metrics")
-    await house.make("b", "predict", "publish", tenant="b")
-    prefix = await house.make("revoked", "predict", "publish", "admin")
-    gone = await running.client.delete(f"/v1/keys/{prefix}", headers={"authorization": f"Bearer {house.keys['admin']}"})
-    assert gone.status_code == 204
-    await _make_expired(house)
-    return house
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(open_app: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[House]:
+    """Adapter demo belongs to the default tenant."""
+    async with open_app() as running:
+        assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
+        assert (await running.client.post("/v1/tenants", json={"name": "b"})).status_code == 201
+        house = House(running)
+        for scope in ("admin", "predict", "publish", "train", "metrics"):
+            await house.make(scope, scope)
+        await house.make("b", "predict", "publish", tenant="b")
+        prefix = await house.make("revoked", "predict", "publish", "admin")
+        assert (await running.client.delete(f"/v1/keys/{prefix}")).status_code == 204
+        await _make_expired(house)
+        yield house
 
 
 async def _make_expired(house: House) -> None:
@@ -212,13 +211,17 @@ async def test_no_route_answers_a_stranger(house: House, stranger: str | None, s
 
 
 @pytest.mark.parametrize("held", ["predict", "publish", "train", "admin", "metrics"])
-async def test_each_scope_opens_its_own_routes_alone(house: House, held: str) -> None:
+async def test_each_scope_opens_its_own_routes_alone(
+    house: House, held: str, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
     """The walk over all routes, each of which is named here with its scope; metrics are an admin's too."""
+    own = f"of-{held}"
+    assert (await house.running.upload(make_artifact(bert, "bitfit"), own)).status_code == 201
     opened = {held, "metrics"} if held == "admin" else {held}
     assert set(SCOPES) == shown(house.running.app) - {f"GET {path}" for path in OPEN_PATHS}
     # What deletes comes last.
     for route in sorted(SCOPES, key=lambda route: route.startswith("DELETE")):
-        answer = await house.call(route, held)
+        answer = await house.call(route, held, task=own, name=own, model=own)
         scopes = SCOPES[route].split(" or ")
         if opened.intersection(scopes):
             assert answer.status_code not in (401, 403), (route, answer.text)
@@ -305,10 +308,10 @@ async def test_health_names_the_drifting_adapters_that_a_key_may_see(house: Hous
 @pytest.fixture
 def unstarted(settings_of: Callable[..., Settings]) -> FastAPI:
     """An app with an admin key that has loaded nothing yet."""
-    return create_app(settings_of(admin_key=ADMIN_KEY))
+    return create_app(settings_of(admin_key=ADMIN))
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def early(unstarted: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     async with make_client(unstarted) as opened:
         yield opened
@@ -317,7 +320,7 @@ async def early(unstarted: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 async def test_strangers_are_turned_away_while_the_server_loads(early: httpx2.AsyncClient) -> None:
     """It need not be ready for that; only of what may be a key it cannot tell yet."""
     assert (await early.get("/info")).status_code == 401
-    assert (await early.get("/info", headers={"authorization": f"Basic {ADMIN_KEY}"})).status_code == 401
+    assert (await early.get("/info", headers={"authorization": f"Basic {ADMIN}"})).status_code == 401
     assert (await early.get("/info", headers={b"authorization": "Bearer schlüssel".encode()})).status_code == 401
     perhaps = await early.get("/info", headers={"authorization": f"Bearer plt_zzzzzzzz_{'x' * 43}"})
     assert (perhaps.status_code, perhaps.json()["error"]["code"]) == (503, "not_ready")
@@ -327,11 +330,11 @@ async def test_strangers_are_turned_away_while_the_server_loads(early: httpx2.As
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
 async def test_the_admin_key_opens_at_any_time(early: httpx2.AsyncClient, scheme: str) -> None:
     """The scheme's name has no case."""
-    answer = await early.get("/openapi.json", headers={"authorization": f"{scheme} {ADMIN_KEY}"})
+    answer = await early.get("/docs", headers={"authorization": f"{scheme} {ADMIN}"})
     assert answer.status_code == 200
 
 
-def test_a_route_without_a_scope_keeps_the_app_from_being_made(unstarted: FastAPI) -> None:
+async def test_a_route_without_a_scope_keeps_the_app_from_being_made(unstarted: FastAPI) -> None:
     """For a route of any class and name; a test that walks the routes might run too late."""
     refuse_open_routes(unstarted, KEYED_PATHS)
     for route in (

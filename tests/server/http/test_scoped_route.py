@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx2
 import pytest
+import pytest_asyncio
 from peltier_backbone.backbone import Backbone
 from peltier_client.protocol import MAX_REPORT_BYTES
 from peltier_server.http.scoped_route import ScopedRoute
@@ -14,18 +15,20 @@ from peltier_server.protocols.openai import routes as openai
 from peltier_server.routes import predict
 from starlette.types import Message, Scope
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve
 from tests.support.rate_windows import stand_still
 
+pytestmark = IN_ONE_LOOP
 # With a parameter in its content type a body is left to the framework's own handler.
 PLAIN, SOLVED = "application/json", "application/json; charset=utf-8"
 
 
-@pytest.fixture
-async def loaded(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """A server with one adapter."""
-    assert (await running.upload(make_artifact(bert, "compacter", name="sst2"))).status_code == 201
-    return running
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def loaded(app_world: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
+    """A server with one adapter, by the key of one tenant."""
+    async with app_world.enter() as caller:
+        assert (await caller.upload(make_artifact(bert, "compacter", name="sst2"))).status_code == 201
+        yield caller
 
 
 async def ask(running: Running, body: bytes, content_type: str) -> httpx2.Response:
@@ -79,8 +82,9 @@ async def test_a_body_that_is_no_json_by_name_is_refused(loaded: Running) -> Non
 async def test_a_wrong_body_counts_once(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Towards the tenant's quotas."""
     stand_still(monkeypatch)
-    assert (await loaded.client.put("/v1/tenants/default", json={"requests_per_second": 0.02})).status_code == 200
+    await loaded.limit(requests_per_second=0.02)
     answer = await ask(loaded, b"{}", PLAIN)
+    await loaded.limit()
     assert (answer.status_code, answer.headers["ratelimit-remaining"]) == (422, "1")
 
 
@@ -107,17 +111,20 @@ async def test_of_a_header_that_is_there_twice_the_first_counts(loaded: Running)
 async def test_a_body_that_does_not_come_is_408(serve: Serve) -> None:
     """What goes wrong before the body is there is answered in the same place."""
 
+    answered = asyncio.Event()
+
     async def pieces() -> AsyncIterator[bytes]:
-        await asyncio.sleep(0.5)
+        await answered.wait()
         yield b"{}"
 
     headers = {"content-type": PLAIN, "content-length": "2"}
     async with serve(stall_seconds=0.05) as running:
         answer = await running.client.post("/v1/tasks/sst2/predict", content=pieces(), headers=headers)
+    answered.set()
     assert (answer.status_code, answer.json()["error"]["code"]) == (408, "too_slow")
 
 
-def test_the_routes_of_inference_are_plain() -> None:
+async def test_the_routes_of_inference_are_plain() -> None:
     """Their endpoints are called without the solver of dependencies."""
     routes = [route for router in (predict.router, openai.router, rerank.router) for route in router.routes]
     plain = {route.path for route in routes if isinstance(route, ScopedRoute) and route._is_plain}
@@ -159,7 +166,9 @@ async def test_a_caller_who_leaves_in_the_middle_of_a_body_is_499(loaded: Runnin
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
 
-        headers = [(b"host", b"127.0.0.1"), (b"content-type", kind.encode()), (b"content-length", b"20")]
+        key = loaded.client.headers["authorization"].encode()
+        headers = [(b"host", b"127.0.0.1"), (b"authorization", key)]
+        headers += [(b"content-type", kind.encode()), (b"content-length", b"20")]
         path = "/v1/tasks/sst2/predict"
         scope: Scope = {
             "type": "http", "method": "POST", "path": path, "root_path": "", "query_string": b"", "headers": headers,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+import pytest_asyncio
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
@@ -16,9 +17,11 @@ def resident(bert: Backbone, artifact: bytes) -> Resident:
     return Banks(bert).add(read_artifact(artifact, bert))
 
 
-@pytest.fixture
-async def published(running: Running, artifact: bytes, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """A server with the adapter and a classification."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def published(
+    app_world: Running, artifact: bytes, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> Running:
+    """The module's server with the adapter and a classification."""
     for data in (artifact, make_artifact(bert, "compacter", name="sst2")):
-        assert (await running.upload(data)).status_code == 201
-    return running
+        assert (await app_world.upload(data)).status_code == 201
+    return app_world

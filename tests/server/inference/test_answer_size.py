@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from peltier_adapters.batch.row import Row
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.windows import WindowedText
@@ -17,9 +18,10 @@ from peltier_server.context import RequestContext
 from peltier_server.inference import prediction, predictor, tokenizing
 from peltier_server.inference.prediction import prediction_json
 
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve, until
 from tests.server.test_fairness import OPERATOR, settle_in
 
+pytestmark = IN_ONE_LOOP
 TEXT = "a good film"
 # Each of them takes more bytes in JSON than it has characters.
 LABELS = [f'{number:03d} "\\" é \U0001f600' for number in range(300)]
@@ -29,8 +31,8 @@ TAGS = ("O", "B-person")
 TWO, FOUR, VERY_MANY = (" ".join(["good"] * count) for count in (6, 12, 13_000))
 
 
-@pytest.fixture
-async def labelled(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def labelled(open_app: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
     """The task `many` has 300 labels, `any` as many that may apply together, `few` two and gates; 64 KiB an answer."""
     artifacts = {
         "many": make_artifact(bert, "bitfit", labels=LABELS),
@@ -38,7 +40,7 @@ async def labelled(serve: Serve, bert: Backbone, make_artifact: Callable[..., by
         "few": make_artifact(bert, "unipelt-apl", overrides={"sites": "attention,ffn", "targets": "all-linear"}),
         "value": make_artifact(bert, "bitfit", labels=["value"], task_type="regression"),
     }
-    async with serve(max_answer_bytes=64 * 1024) as running:
+    async with open_app(max_answer_bytes=64 * 1024) as running:
         for name, data in artifacts.items():
             assert (await running.upload(data, name)).status_code == 201
         yield running
@@ -190,11 +192,11 @@ async def test_texts_count(serve: Serve, t5: Backbone, t5_directory: str, make_a
             assert "inputs with 12 tokens each" in answer.json()["error"]["message"]
 
 
-@pytest.fixture
-async def tagging(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def tagging(open_app: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
     """A server of at most four windows, with two tasks of five tokens."""
     data = make_artifact(bert, "lora", task_type="token-classification", labels=TAGS, max_length=5)
-    async with serve(max_windows=4) as running:
+    async with open_app(max_windows=4) as running:
         for name in ("one", "two"):
             assert (await running.upload(data, name)).status_code == 201
         yield running

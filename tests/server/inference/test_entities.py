@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from peltier_adapters.answers.entities import find_entities, join_windows, tag_row
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -17,7 +18,9 @@ from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
 from peltier_server.inference import response
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve
+
+pytestmark = IN_ONE_LOOP
 
 TAGS = ("O", "B-person", "I-person", "B-place", "I-place")
 TEXT = "a good film, the actor is dull"
@@ -32,7 +35,7 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
     )
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def narrow(serve: Serve, artifact: bytes) -> AsyncIterator[Running]:
     """A server of small answers."""
     async with serve(max_answer_bytes=4096) as running:

@@ -14,10 +14,17 @@ from peltier_server.fairness.preparation import MAX_ITEMS_BEGUN
 from peltier_store.registry import Quotas
 
 from tests.server.attacker import post
-from tests.server.conftest import Listen, Running, until
+from tests.server.conftest import IN_ONE_LOOP, Listen, Running, until
 from tests.support.rate_windows import stand_still
 
+pytestmark = IN_ONE_LOOP
 NUM_ITEMS = 600
+
+
+@pytest.fixture
+def running(app_caller: Running) -> Running:
+    """A new tenant of the module's server."""
+    return app_caller
 
 
 def unknown(count: int) -> list[dict[str, object]]:
@@ -111,7 +118,7 @@ async def test_cancelled_items_give_their_places_back(
 ) -> None:
     """A request that is given up while its items wait takes none from the next."""
     await running.upload(make_artifact(bert, name="demo"))
-    batcher, room = running.service.batcher, running.app.state.preparation.room_for_items("default")
+    batcher, room = running.service.batcher, running.app.state.preparation.room_for_items(running.tenant)
     async with hold_runner():
         gone = asyncio.ensure_future(running.predict_mixed(*[{"task": "demo", "input": "bad"}] * NUM_ITEMS))
         await until(lambda: len(batcher._rows) == MAX_ITEMS_BEGUN)
@@ -121,7 +128,9 @@ async def test_cancelled_items_give_their_places_back(
     assert room.num_free == MAX_ITEMS_BEGUN
 
 
-def test_callers_who_hang_up_leave_nothing(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+async def test_callers_who_hang_up_leave_nothing(
+    listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
     """Over real sockets: forty-eight send large requests, mixed ones and long texts, and leave; then nothing is in
     progress and the next caller is answered."""
     item = {"task": "demo", "input": "the plot was not very good"}
@@ -139,7 +148,7 @@ def test_callers_who_hang_up_leave_nothing(listen: Listen, bert: Backbone, make_
         answer = httpx2.post(f"{listening.url}/v1/tasks/demo/predict", json={"inputs": "bad"}, timeout=60)
         assert answer.status_code == 200
         preparation, lifecycle = listening.app.state.preparation, listening.app.state.lifecycle
-        asyncio.run(until(lambda: lifecycle.idle))
+        await until(lambda: lifecycle.idle)
         assert (preparation.pieces.num_waiting, preparation.slices.num_waiting) == (0, 0)
         assert (preparation.body_bytes.total, preparation.inputs.total) == (0, 0)
         assert listening.service.batcher.queued_tokens == 0

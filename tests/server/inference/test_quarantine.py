@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Unavailable
@@ -14,7 +15,9 @@ from peltier_server.catalog.published import Entry
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
 
-from tests.server.conftest import Running, Serve, hold, until
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve, hold, until
+
+pytestmark = IN_ONE_LOOP
 
 
 @dataclass
@@ -37,11 +40,11 @@ def quarantine(clock: Clock) -> Quarantine:
     return Quarantine(Metrics(), clock)
 
 
-@pytest.fixture
-async def entry(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Entry:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def entry(app_world: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Entry:
     """A version of the tenant default."""
-    await running.upload(make_artifact(bert))
-    return running.service.catalog.find("default", "demo").newest
+    await app_world.upload(make_artifact(bert))
+    return app_world.service.catalog.find("default", "demo").newest
 
 
 def attempt(quarantine: Quarantine, entry: Entry, error: BaseException | None = None, tenant: str = "default") -> bool:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from peltier_adapters.answers.spans import best_span
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -14,7 +15,9 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.exchange.results import PredictionBody
 from peltier_client.protocol import PredictResponse
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve
+
+pytestmark = IN_ONE_LOOP
 
 PAIR = ["who is dull ?", "a good film, the actor is dull"]
 LONG = ["is it ?", "good dull film is bad " * 8]
@@ -25,7 +28,7 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
     return make_artifact(bert, "unipelt-apl", name="qa", task_type="span", inputs="pair", max_length=24)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def narrow(serve: Serve, artifact: bytes) -> AsyncIterator[Running]:
     """A server of small answers."""
     async with serve(max_answer_bytes=1600) as running:

@@ -12,11 +12,18 @@ from peltier_server.fairness.preparation import MAX_PIECE_COST
 from peltier_server.inference import tokenizing
 from peltier_server.inference.tokenizing import split_inputs
 
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve, until
 from tests.server.test_fairness import Shared, settle_in
 
 # Short enough for the small task, and too long for the event loop.
 LONG = "good " * 400
+pytestmark = IN_ONE_LOOP
+
+
+@pytest.fixture
+def running(app_caller: Running) -> Running:
+    """A new tenant of the module's server."""
+    return app_caller
 
 
 @contextmanager
@@ -36,7 +43,7 @@ def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semaphore
         gate.release(1000)
 
 
-def test_inputs_are_split_into_pieces_of_bounded_cost() -> None:
+async def test_inputs_are_split_into_pieces_of_bounded_cost() -> None:
     """In order, none left out; a text that costs more is a piece of its own, and what is not read costs nothing."""
     inputs = ["a" * 10_000, ("b" * 5000, "c" * 1000), "d" * 90_000, "e", "f" * 1_000_000]
     pieces = list(split_inputs(inputs, 65_536))
@@ -112,7 +119,7 @@ async def test_the_text_of_many_tasks_is_not_read_for_a_caller_who_left(
         assert (await running.upload(make_artifact(bert, max_length=length), f"task-{length}")).status_code == 201
     preparation = running.app.state.preparation
     with gated(monkeypatch) as (gate, pieces):
-        call = asyncio.ensure_future(running.predict_tasks("task-16", "task-32", "task-64", text=LONG))
+        call = asyncio.ensure_future(running.predict_tasks("task-16", "task-32", "task-64", text="zebra " * 400))
         await until(lambda: preparation.pieces.num_waiting == 1)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
@@ -120,6 +127,6 @@ async def test_the_text_of_many_tasks_is_not_read_for_a_caller_who_left(
         gate.release(2)
         await until(lambda: len(pieces) == 2)
         gate.release(1000)
-        assert (await running.predict_tasks("task-16", "task-32", text="bad")).status_code == 200
+        assert (await running.predict_tasks("task-16", "task-32", text="lion")).status_code == 200
     assert len(pieces) == 4
     assert preparation.inputs.total == 0
