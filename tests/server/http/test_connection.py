@@ -143,11 +143,21 @@ class Server:
     usual: tuple[str, int]
     tight: tuple[str, int]
     connections: set[Any]
+    # Bytes that it has read, by the address of the caller.
+    received: Counter[tuple[str, int]]
     loop: Loop = field(default_factory=Loop)
 
     def has(self, caller: socket.socket) -> bool:
         """Whether the connection with this caller is open there."""
         return any(one.client == caller.getsockname() for one in list(self.connections))
+
+    def hear(self, caller: socket.socket, data: bytes) -> None:
+        """Sends bytes, and returns once the server has read them."""
+        wanted, deadline = self.received[caller.getsockname()] + len(data), time.monotonic() + 60
+        caller.sendall(data)
+        while self.received[caller.getsockname()] < wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
 
     def cut_off(self, caller: socket.socket) -> None:
         """Lets time pass until the server has closed the connection with this caller."""
@@ -167,13 +177,19 @@ def address(server: Server) -> tuple[str, int]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One that a test may let time pass for."""
-    http = connection.connection_class(_STALL_SECONDS, _MAX_CONNECTIONS)
-    config = uvicorn.Config(_answer, http=http, ws="none", port=0, log_config=None)
+    received = Counter[tuple[str, int]]()
+
+    class Counted(connection.connection_class(_STALL_SECONDS, _MAX_CONNECTIONS)):  # type: ignore[misc]
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            received[self.client] += len(data)
+
+    config = uvicorn.Config(_answer, http=Counted, ws="none", port=0, log_config=None)
     running = uvicorn.Server(config)
     usual, tight = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     # Its connections inherit it.
     tight.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
-    made = Server(usual.getsockname(), tight.getsockname(), running.server_state.connections)
+    made = Server(usual.getsockname(), tight.getsockname(), running.server_state.connections, received)
 
     def serve() -> None:
         with asyncio.Runner(loop_factory=lambda: made.loop) as runner:
@@ -294,25 +310,23 @@ def test_far_too_many_connections_are_closed_unheard(address: tuple[str, int]) -
         assert caller.recv(12) == b"HTTP/1.1 200"
 
 
-def test_the_bytes_of_an_earlier_request_do_not_count_as_a_head(address: tuple[str, int]) -> None:
+def test_the_bytes_of_an_earlier_request_do_not_count_as_a_head(server: Server) -> None:
     """Although a head that is not complete came with them."""
     body = bytes(60 * 1024)
     first = b"POST /length HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.sendall(first * 4 + b"GET / HTTP/1.1\r\nconnection: ")
-        time.sleep(0.1)
+    with socket.create_connection(server.usual, timeout=60) as caller:
+        server.hear(caller, first * 4 + b"GET / HTTP/1.1\r\nconnection: ")
         caller.sendall(b"close\r\n\r\n")
         heard = listen(caller)
     assert heard.count(b"HTTP/1.1 200") == 5
 
 
-def test_no_byte_of_a_head_counts_twice(address: tuple[str, int]) -> None:
+def test_no_byte_of_a_head_counts_twice(server: Server) -> None:
     """A head of 60 KiB that comes in pieces is within the bound of 64."""
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.sendall(b"GET /length HTTP/1.1\r\n")
+    with socket.create_connection(server.usual, timeout=60) as caller:
+        server.hear(caller, b"GET /length HTTP/1.1\r\n")
         for number in range(6):
-            time.sleep(0.01)
-            caller.sendall(b"x-%d: %s\r\n" % (number, b"a" * 10 * 1024))
+            server.hear(caller, b"x-%d: %s\r\n" % (number, b"a" * 10 * 1024))
         caller.sendall(b"\r\n")
         assert caller.recv(12) == b"HTTP/1.1 200"
 
@@ -416,17 +430,12 @@ def test_a_tunnel_is_refused(address: tuple[str, int]) -> None:
     assert heard.count(b"HTTP/1.1 ") == 1
 
 
-def test_what_follows_a_request_that_cannot_be_read_is_ignored(address: tuple[str, int]) -> None:
+def test_what_follows_a_request_that_cannot_be_read_is_ignored(server: Server) -> None:
     """It used to break the connection before the answers to the requests in front of it."""
     _released.clear()
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        caller.sendall(_RELEASED)
-        for piece in (b"n", b"onsense\r\n", b"\r\n"):
-            caller.sendall(piece)
-            time.sleep(
-                0.05
-            )  # most likely the server reads each piece alone; the corpus of the fuzzer has the certain case
+    with socket.create_connection(server.usual, timeout=60) as caller:
+        for piece in (_RELEASED, b"n", b"onsense\r\n", b"\r\n"):
+            server.hear(caller, piece)
         _released.set()
         assert listen(caller).count(b"HTTP/1.1 200") == 1
 
