@@ -141,17 +141,21 @@ KINDS: Sequence[tuple[str, str, dict[str, str]]] = (
 )
 
 
-def test_a_training_with_others_ends_as_alone(create: Callable[..., Training]):
+@pytest.mark.parametrize("kinds", [KINDS[::3], pytest.param(KINDS, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_a_training_with_others_ends_as_alone(
+    create: Callable[..., Training], kinds: Sequence[tuple[str, str, dict[str, str]]]
+):
     """Trainings of every kind of part, with other ranks, tasks, seeds, batches and lengths, together."""
     trainings = [
         create(task, preset, overrides=settings, seed=number, epochs=1 + number % 3, batch_size=8 + 3 * (number % 4))
-        for number, (task, preset, settings) in enumerate(KINDS)
+        for number, (task, preset, settings) in enumerate(kinds)
     ]
     train_together(trainings)
     for one in trainings:
         assert_same(one)
 
 
+@pytest.mark.slow  # BERT stays in the gate
 @pytest.mark.parametrize("family", ["roberta", "modernbert", "eurobert"])
 def test_every_encoder_shares_steps(
     create: Callable[..., Training], request: pytest.FixtureRequest, even: Callable[[str], str], family: str
@@ -178,16 +182,24 @@ T5_KINDS: Sequence[tuple[str, str, dict[str, str]]] = (
 )
 
 
-@pytest.mark.parametrize("family", [pytest.param("t5", marks=pytest.mark.slow), "t5_gated"])
+@pytest.mark.parametrize(
+    ("family", "kinds"),
+    [
+        pytest.param("t5", T5_KINDS, marks=pytest.mark.slow, id="t5-all"),
+        pytest.param("t5_gated", T5_KINDS, marks=pytest.mark.slow, id="t5_gated-all"),
+        pytest.param("t5_gated", T5_KINDS[::2], id="t5_gated-few"),
+    ],
+)
 def test_texts_of_a_t5_share_steps(
-    create: Callable[..., Training], request: pytest.FixtureRequest, even: Callable[[str], str], family: str
-):
+    create: Callable[..., Training], request: pytest.FixtureRequest, even: Callable[[str], str], family: str,
+    kinds: Sequence[tuple[str, str, dict[str, str]]],
+):  # fmt: skip
     """Encoders, decoders and output layers of one pass, with every kind of part, other batches and lengths."""
     original: Backbone = request.getfixturevalue(family)
     backbone = even(original.name)
     trainings = [
         create(task, preset, backbone=backbone, overrides=own, seed=number, epochs=1, batch_size=6 + number % 4)
-        for number, (task, preset, own) in enumerate(T5_KINDS)
+        for number, (task, preset, own) in enumerate(kinds)
     ]
     train_together(trainings)
     for one in trainings:

@@ -1,4 +1,4 @@
-"""Here reports have whole plots."""
+"""Here reports have whole plots, but for those of shared trainings."""
 
 import pytest
 

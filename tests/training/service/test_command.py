@@ -47,8 +47,8 @@ def test_once_ends_when_nothing_waits(
     """What waits is trained by a process of its own and left to be published; the log names the training and its
     metrics, and no text of it."""
     monkeypatch.setattr("peltier_training.service.worker.Scratch", partial(Scratch, scratch))
-    caplog.set_level(logging.INFO)
     caplog.set_level(logging.WARNING, "alembic")  # the command sets it, and here it is set back
+    caplog.set_level(logging.INFO)
 
     async def add() -> StoredTraining:
         async with opened(tmp_path / "store") as queue:
