@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import socket
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -354,6 +355,14 @@ def server() -> Iterator[LittleServer]:
     little = LittleServer()
     yield little
     little.close()
+
+
+@pytest.fixture
+def closed_url() -> Iterator[str]:
+    """An address where nothing listens; its port is taken until the test ends."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -81,7 +81,12 @@ def test_a_failed_training_that_resumes_has_more_events(client: Client, server: 
 
 
 def test_errors_of_the_events_are_raised(
-    client: Client, server: Any, stream_of: StreamOf, refuse: Any, monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    server: Any,
+    stream_of: StreamOf,
+    refuse: Any,
+    closed_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Those that another try would not mend, at once; and a server that stays away, after a time."""
     server.planned.append(refuse(404, "training_not_found", "no training 'trn_1'"))
@@ -91,11 +96,11 @@ def test_errors_of_the_events_are_raised(
     with pytest.raises(UnexpectedAnswer, match="does not belong to a training"):
         next(client.trainings.events("trn_1"))
     monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0)
-    server.close()
-    with pytest.raises(ConnectionFailed):
-        next(client.trainings.events("trn_1"))
-    with pytest.raises(ConnectionFailed):
-        client.trainings.wait("trn_1")
+    with Client(closed_url, max_attempts=1) as lonely:
+        with pytest.raises(ConnectionFailed):
+            next(lonely.trainings.events("trn_1"))
+        with pytest.raises(ConnectionFailed):
+            lonely.trainings.wait("trn_1")
 
 
 def test_few_rows_are_sent_with_the_training(client: Client, server: Any, answer: Any) -> None:

@@ -1,9 +1,9 @@
-"""The command line, run in this process or another, as if typed."""
+"""The command line, run in this process as if typed."""
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from peltier_client.commands import plugins
 from stamina.instrumentation import set_on_retry_hooks
 
 Refuse = Callable[..., Any]
+# Most of a command's run is to make the tree of all commands, which every run may share.
+_create_once = cache(create_command := cli.create_command)
 
 
 @dataclass
@@ -30,6 +32,7 @@ class Peltier:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.monkeypatch, self.capsys = monkeypatch, capsys
+        monkeypatch.setattr(cli, "create_command", _create_once)
 
     def __call__(self, *words: str) -> Outcome:
         self.monkeypatch.setattr(sys, "argv", ["peltier", *words])
@@ -42,6 +45,7 @@ class Peltier:
         """Let a package announce a command."""
         entry_points = [EntryPoint(name, value, plugins.GROUP)]
         self.monkeypatch.setattr(plugins, "entry_points", lambda group: entry_points)
+        self.monkeypatch.setattr(cli, "create_command", create_command)
 
 
 @pytest.fixture
@@ -52,11 +56,6 @@ def peltier(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     monkeypatch.setenv("COLUMNS", "160")
     yield Peltier(monkeypatch, capsys)
     set_on_retry_hooks(None)
-
-
-def run_in_a_process(*words: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
-    return subprocess.run([sys.executable, "-m", "peltier_client", *words], capture_output=True, text=True, check=False)
 
 
 def bring(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> None:

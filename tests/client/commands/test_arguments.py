@@ -95,6 +95,7 @@ def test_without_a_server_nothing_is_offered(complete: Complete, server: Any, re
     assert complete("peltier predict --url http://127.0.0.1:1 s") == []
 
 
+@pytest.mark.slow  # The gate asks for completions as this shell does, in the tests above.
 @pytest.mark.skipif(shutil.which("bash") is None, reason="asks a real bash")
 def test_a_real_bash_completes_tasks(server: Any) -> None:
     """With what `peltier --show-completion` prints."""

@@ -6,7 +6,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from functools import cache
 from importlib.metadata import EntryPoint
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,11 @@ from peltier_client.commands.plugins import PluginCommand
 from rich.text import Text
 from typer.core import TyperGroup, TyperOption
 
-Capture = pytest.CaptureFixture[str]
+from tests.client.typed_commands import Peltier, peltier
+
+__all__ = ["peltier"]
+
+WIDE = 1000
 HOSTILE = r"NAME[/TASK] [bold]a[/bold] :smile: \[b] [[c]] [link=x] http://h:8/p: word"
 
 
@@ -37,33 +44,27 @@ def every_command() -> dict[tuple[str, ...], Any]:
     return dict(walk(cli.create_command()))
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
-    """The command in this process; it ends with status 0."""
-    monkeypatch.setattr(sys, "argv", ["peltier", *words])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    assert not caught.value.code
-
-
 class Pages:
-    """The help pages of the whole command."""
+    """The help pages of the whole command, each printed once."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-        self._monkeypatch, self._capsys, self._command = monkeypatch, capsys, cli.create_command()
+    def __init__(self) -> None:
+        self._command = cli.create_command()
+        self.read = cache(self._read)
 
-    def read(self, path: tuple[str, ...], width: int) -> str:
+    def _read(self, path: tuple[str, ...], width: int) -> str:
         """The page of the command that these words name, at that width."""
-        self._monkeypatch.setenv("COLUMNS", str(width))
-        with pytest.raises(SystemExit) as caught:
-            self._command([*path, "--help"], prog_name="peltier")
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as shown:
+            patch.setenv("COLUMNS", str(width))
+            with pytest.raises(SystemExit) as caught:
+                self._command([*path, "--help"], prog_name="peltier")
         assert not caught.value.code
-        return self._capsys.readouterr().out
+        return shown.getvalue()
 
 
-@pytest.fixture
-def pages(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Pages:
+@pytest.fixture(scope="module")
+def pages() -> Pages:
     """Of the commands that are installed."""
-    return Pages(monkeypatch, capsys)
+    return Pages()
 
 
 def test_the_walk_finds_the_commands_of_all_packages(every_command: dict[tuple[str, ...], Any]) -> None:
@@ -72,20 +73,20 @@ def test_the_walk_finds_the_commands_of_all_packages(every_command: dict[tuple[s
     assert {(), ("predict",), ("keys", "create"), ("store", "gc"), *known} <= set(every_command)
 
 
-@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("width", [60, pytest.param(80, marks=pytest.mark.slow)])
 def test_every_help_page_opens_whole(width: int, every_command: dict[tuple[str, ...], Any], pages: Pages) -> None:
     """On a narrow terminal no line is longer and no word is cut: a page shows the letters of the widest one."""
     for path in every_command:
-        page, whole = (pages.read(path, columns) for columns in (width, 1000))
+        page, whole = (pages.read(path, columns) for columns in (width, WIDE))
         assert max(map(len, page.splitlines())) <= width
         letters, wanted = (sorted(re.sub(r"[\s╭─╮│╰╯]", "", text)) for text in (page, whole))
         assert letters == wanted, path
 
 
 def test_every_help_text_is_on_its_page(every_command: dict[tuple[str, ...], Any], pages: Pages) -> None:
-    """At 200 columns: the command's own, and the name and the text of each option."""
+    """On a wide terminal: the command's own, and the name and the text of each option."""
     for path, command in every_command.items():
-        page = pages.read(path, 200)
+        page = pages.read(path, WIDE)
         shown = [one for one in command.params if not getattr(one, "hidden", False)]
         texts = [Text.from_markup(text).plain for text in (command.help, *(one.help for one in shown)) if text]
         assert {word for text in texts for word in text.split()} <= set(page.split()), path
@@ -93,7 +94,7 @@ def test_every_help_text_is_on_its_page(every_command: dict[tuple[str, ...], Any
         assert names <= set(re.split(r"[\s,]+", page)), path
 
 
-def test_no_help_text_is_markup(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path) -> None:
+def test_no_help_text_is_markup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of a docstring, an option, an argument, a panel and a command within a group of another package."""
     source = f"""
 import typer
@@ -111,7 +112,7 @@ def two(): ...
     monkeypatch.delitem(sys.modules, "brought", raising=False)
     announced = [EntryPoint("hostile", "brought:app", plugins.GROUP)]
     monkeypatch.setattr(plugins, "entry_points", lambda group: announced)
-    pages = Pages(monkeypatch, capsys)
+    pages = Pages()
     group = pages.read(("hostile",), 200)
     assert group.count(HOSTILE) == 3
     page = pages.read(("hostile", "one"), 200)
@@ -142,7 +143,7 @@ TYPED = {
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize("typed", TYPED)
 def test_commands_and_options_are_completed(
-    typed: str, shell: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    typed: str, shell: str, peltier: Peltier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the protocol of each shell, for our own commands and for those of plugins."""
     words = typed.split(" ")
@@ -151,12 +152,13 @@ def test_commands_and_options_are_completed(
     monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", typed)
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    run(monkeypatch)
-    offered = capsys.readouterr().out
-    values = re.findall(r'"(\S+?)":' if shell == "zsh" else r"(?m)^(\S+)", offered)
+    outcome = peltier()
+    assert outcome.status == 0
+    values = re.findall(r'"(\S+?)":' if shell == "zsh" else r"(?m)^(\S+)", outcome.out)
     assert [value for value in values if value.startswith(words[-1])] == TYPED[typed]
 
 
+@pytest.mark.slow  # The gate speaks the protocol of each shell, in the test above.
 @pytest.mark.skipif(shutil.which("bash") is None, reason="asks a real bash")
 def test_a_real_bash_completes() -> None:
     """What `peltier --show-completion` prints makes the shell complete words."""

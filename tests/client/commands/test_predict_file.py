@@ -4,8 +4,6 @@ import gzip
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -241,36 +239,20 @@ def test_an_output_that_cannot_be_is_refused_first(predict: Predict, server: Any
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
-def test_ctrl_c_says_how_far_it_was(server: Any, answer: Any, tmp_path: Path) -> None:
+def test_ctrl_c_says_how_far_it_was(predict: Predict, server: Any, answer: Any, tmp_path: Path) -> None:
     """Status 130; what was answered is kept, and nothing has the final name."""
-    asked, release = threading.Event(), threading.Event()
+    release = threading.Event()
 
-    def hang() -> None:
-        asked.set()
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
         release.wait(120)
 
-    server.planned.extend([contract(1), answer(before=hang)])
-    (tmp_path / "in.jsonl").write_text(jsonl("a", "b", "c"))
-    words = [
-        "predict",
-        "sst2",
-        "--file",
-        "in.jsonl",
-        "--output",
-        "out.jsonl",
-        "--batch-size",
-        "1",
-        "--concurrency",
-        "1",
-    ]
-    command = [sys.executable, "-m", "peltier_client", *words, "--url", server.url]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert asked.wait(120)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+    server.planned.extend([contract(1), answer(before=interrupt)])
+    outcome = predict(jsonl("a", "b", "c"), "--batch-size", "1")
     release.set()
-    assert (process.returncode, out) == (130, "")
-    assert err == "interrupted; 1 rows are in out.jsonl.part; continue with --resume\n"
+    part = tmp_path / "out.jsonl.part"
+    said = f"interrupted; 1 rows are in {part}; continue with --resume\n"
+    assert (outcome.status, outcome.out, outcome.err) == (130, "", said)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl.part"]
 
 

@@ -1,4 +1,4 @@
-"""`peltier top`, on a real terminal and without one."""
+"""`peltier top`, on a terminal and without one."""
 
 import json
 import os
@@ -9,47 +9,40 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from fcntl import ioctl
-from typing import Any
 
 import pytest
 from peltier_client.commands import top
 
 from tests.client.conftest import Answer, LittleServer
-from tests.client.typed_commands import Peltier, peltier
+from tests.client.typed_commands import Outcome, Peltier, peltier
 
 __all__ = ["peltier"]
 
 # Ctrl-C reaches the processes whose terminal this is.
 _IN_OWN_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-c", *sys.argv[1:]])
-"""
-# A server of these tests is lost because it says so, and not because it is slow.
-_PATIENT = """
 from peltier_client.cli import main
-from peltier_client.commands import top
-top._TIMEOUT_SECONDS = 60
 main()
 """
-_END_SECONDS = 120
+_TOP = ("top", "--interval", "0.1")
+_END_SECONDS = 50
+STREAMS = {"stdin": "r", "stdout": "w", "stderr": "w"}
+OnTerminal = Callable[[Callable[[], object]], Outcome]
 
 
 class Terminal:
-    """A pseudo-terminal of 80 columns and 24 lines that runs `peltier top`."""
+    """A pseudo-terminal of 80 columns and 24 lines."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self) -> None:
         self.ours, self.theirs = pty.openpty()
         ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.theirs)
         self.written = ""
-        env = {**os.environ, "TERM": "xterm-256color"}
-        for name in ("NO_COLOR", "COLUMNS", "LINES"):
-            env.pop(name, None)
-        command = [sys.executable, "-c", _IN_OWN_TERMINAL, _PATIENT, "top", "--interval", "0.1", *words]
-        streams = {"stdin": self.theirs, "stdout": self.theirs, "stderr": self.theirs}
-        self.process = subprocess.Popen(command, env=env, start_new_session=True, **streams)
 
     def wait_for(self, text: str) -> None:
         """Reads until the terminal has shown `text`."""
@@ -58,69 +51,152 @@ class Terminal:
             assert ready, self.written
             self.written += os.read(self.ours, 65536).decode(errors="replace")
 
+    def wait_until_restored(self) -> None:
+        """Reads until it shows its first screen again."""
+        self.wait_for("\x1b[?1049l")
+
     def type(self, keys: bytes) -> None:
         os.write(self.ours, keys)
 
-    def end(self) -> int:
-        """The exit status."""
-        self.wait_for("\x1b[?1049l")
-        return self.process.wait(_END_SECONDS)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.ours)
-        os.close(self.theirs)
+    def check_restored(self) -> None:
+        """It had one second screen, and has its former mode."""
+        assert self.written.count("\x1b[?1049h") == 1
+        assert termios.tcgetattr(self.theirs) == self.before
+        assert "Traceback" not in self.written
 
 
-def test_a_lost_server_is_named_and_q_ends_it(server: LittleServer) -> None:
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    terminal = Terminal()
+    yield terminal
+    os.close(terminal.ours)
+    os.close(terminal.theirs)
+
+
+def run_beside(peltier: Peltier, act: Callable[[], object]) -> Outcome:
+    """How `peltier top` ends while `act`, which must end it, runs in a thread; fails as `act` does."""
+    failures: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            act()
+        except BaseException as failure:
+            failures.append(failure)
+            if not ended.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    outcome = peltier(*_TOP)
+    ended.set()
+    thread.join()
+    if failures:
+        raise failures[0]
+    return outcome
+
+
+@pytest.fixture
+def on_terminal(terminal: Terminal, peltier: Peltier) -> OnTerminal:
+    """`on_terminal(act)` is `run_beside` with the terminal as standard streams."""
+
+    def run(act: Callable[[], object]) -> Outcome:
+        with ExitStack() as stack:
+            streams = {name: os.fdopen(os.dup(terminal.theirs), mode) for name, mode in STREAMS.items()}
+            for stream in streams.values():
+                stack.enter_context(stream)
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.delenv("NO_COLOR", raising=False)
+            for name, value in {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}.items():
+                patch.setenv(name, value)
+            for name, stream in streams.items():
+                patch.setattr(sys, name, stream)
+            return run_beside(peltier, act)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of these tests is lost because it says so, and not because it is slow."""
+    monkeypatch.setattr(top, "_TIMEOUT_SECONDS", 60)
+
+
+def test_a_lost_server_is_named_and_q_ends_it(
+    on_terminal: OnTerminal, terminal: Terminal, server: LittleServer
+) -> None:
     """The numbers stay; the terminal is as it was before."""
-    terminal = Terminal("--url", server.url)
-    try:
+
+    def lose_the_server() -> None:
         terminal.wait_for("0 restarts")
         server.planned.extend(Answer(503, b"") for _ in range(4))
         terminal.wait_for("server lost; the numbers are of")
         terminal.type(b"q")
-        assert terminal.end() == 0
-        assert terminal.written.count("\x1b[?1049h") == 1
-        assert termios.tcgetattr(terminal.theirs) == terminal.before
-    finally:
-        terminal.close()
+        terminal.wait_until_restored()
+
+    assert on_terminal(lose_the_server).status == 0
+    terminal.check_restored()
 
 
-@pytest.mark.parametrize(("end", "status"), [(b"\x03", 130), (signal.SIGTERM, 0)], ids=["ctrl-c", "sigterm"])
-def test_signals_restore_the_terminal(server: LittleServer, end: Any, status: int) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["sigint", "sigterm"])
+def test_signals_restore_the_terminal(
+    on_terminal: OnTerminal, terminal: Terminal, number: signal.Signals, status: int
+) -> None:
     """As q does."""
-    terminal = Terminal("--url", server.url)
-    try:
+
+    def send() -> None:
         terminal.wait_for("0 restarts")
-        terminal.type(end) if isinstance(end, bytes) else terminal.process.send_signal(end)
-        assert terminal.end() == status
-        assert termios.tcgetattr(terminal.theirs) == terminal.before
-        assert "Traceback" not in terminal.written
+        os.kill(os.getpid(), number)
+        terminal.wait_until_restored()
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        assert on_terminal(send).status == status
     finally:
-        terminal.close()
+        signal.signal(signal.SIGTERM, before)
+    terminal.check_restored()
 
 
-def test_a_pipe_gets_lines(server: LittleServer) -> None:
+@pytest.mark.slow  # In the gate the signal does not come from a terminal.
+def test_ctrl_c_of_a_terminal_ends_it(terminal: Terminal, server: LittleServer) -> None:
+    """The key reaches the process whose terminal this is."""
+    env = {**os.environ, "TERM": "xterm-256color"}
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        env.pop(name, None)
+    command = [sys.executable, "-c", _IN_OWN_TERMINAL, *_TOP, "--url", server.url]
+    streams = dict.fromkeys(STREAMS, terminal.theirs)
+    with subprocess.Popen(command, env=env, start_new_session=True, **streams) as process:
+        try:
+            terminal.wait_for("0 restarts")
+            terminal.type(b"\x03")
+            terminal.wait_until_restored()
+            assert process.wait(_END_SECONDS) == 130
+        finally:
+            process.kill()
+    terminal.check_restored()
+
+
+def test_a_pipe_gets_lines(peltier: Peltier, server: LittleServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """One an interval, also while the server is lost; a reader that goes away ends it without a traceback."""
-    command = [sys.executable, "-c", _PATIENT, "top", "--interval", "0.1", "--url", server.url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert " ready  " in process.stdout.readline()
-        server.planned.extend(Answer(503, b"") for _ in range(3))
-        lines = iter(process.stdout.readline, "")
-        assert "answered 503" in next(line for line in lines if " lost: " in line)
-        assert " requests/s  " in next(line for line in lines if " lost: " not in line)
-        process.stdout.close()
-        assert "Traceback" not in process.stderr.read()
+    ours, theirs = os.pipe()
+    output = os.fdopen(theirs, "w")
+    monkeypatch.setattr(sys, "stdout", output)
+
+    def read() -> None:
+        with os.fdopen(ours) as reader:
+            assert " ready  " in reader.readline()
+            server.planned.extend(Answer(503, b"") for _ in range(3))
+            lines = iter(reader.readline, "")
+            assert "answered 503" in next(line for line in lines if " lost: " in line)
+            assert " requests/s  " in next(line for line in lines if " lost: " not in line)
+
+    assert run_beside(peltier, read) == Outcome(1, "", "")
+    with suppress(BrokenPipeError):
+        output.close()
 
 
-def test_one_snapshot(peltier: Peltier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_snapshot(peltier: Peltier) -> None:
     """--json is one document, --once one line."""
-    monkeypatch.setattr(top, "_TIMEOUT_SECONDS", 60)
-    document = json.loads(peltier("top", "--json", "--interval", "0.1").out)
+    document = json.loads(peltier(*_TOP, "--json").out)
     assert (document["state"], document["runner"]["state"]) == ("ready", "well")
-    assert peltier("top", "--once", "--interval", "0.1").out.count("\n") == 1
+    assert peltier(*_TOP, "--once").out.count("\n") == 1
