@@ -22,7 +22,8 @@ class Cause:
 
     def matches(self, path: str) -> bool:
         """Whether a change of `path` is a cause; each test file is a cause of itself."""
-        return path in self.tests or any(fnmatchcase(path, pattern) for pattern in self.paths)
+        own = any(path == place or path.startswith(f"{place}/") for place in self.tests)
+        return own or any(fnmatchcase(path, pattern) for pattern in self.paths)
 
 
 _NATIVE = "backbone/peltier_backbone/native"
@@ -91,12 +92,16 @@ CAUSES = (
         ("benchmarks/*",),
         tests=("tests/test_benchmarks.py", "tests/test_fleet_model.py", "tests/test_guard.py"),
     ),
+    Cause(
+        "replicas by Ray",
+        ("server/peltier_server/cluster/*",),
+        tests=("tests/server/cluster",),
+    ),
     Cause("examples", ("examples/*",), tests=("tests/test_examples.py",)),
 )
 
 # Files that only `make test-all` runs.
 NIGHTLY = (
-    "tests/server/cluster/test_run.py",
     "tests/server/test_browser.py",
     "tests/test_affinity.py",
     "tests/test_monitoring.py",
