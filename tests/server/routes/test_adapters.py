@@ -12,42 +12,42 @@ from tests.server.conftest import Running
 
 
 @pytest.fixture
-async def shelf(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+async def shelf(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
     """Adapters `a` in two versions, `b`, `ba` and `c`."""
     for seed, name in enumerate(("a", "a", "b", "ba", "c")):
-        assert (await running.upload(make_artifact(bert, "bitfit", name="any", seed=seed), name)).status_code == 201
-    return running
+        assert (await caller.upload(make_artifact(bert, "bitfit", name="any", seed=seed), name)).status_code == 201
+    return caller
 
 
 async def test_an_upload_answers_with_the_version(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """Named by the form, or else by the manifest."""
     data = make_artifact(bert, "lora", name="mine")
-    version = (await running.upload(data)).json()
+    version = (await caller.upload(data)).json()
     assert (version["name"], version["version"], version["size_bytes"]) == ("mine", 1, len(data))
     assert version["task"] == {
         "type": "classification", "labels": ["negative", "positive"], "inputs": "single", "max_length": 64,
     }  # fmt: skip
-    assert (await running.upload(data, "other")).json()["name"] == "other"
+    assert (await caller.upload(data, "other")).json()["name"] == "other"
 
 
 NO_NAMES = ["../../etc/passwd", "UPPER", "x" * 64, "a b", "-a", "a/b"]
 
 
 async def test_a_name_that_is_no_name_is_refused(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """Before anything is stored."""
     for name in NO_NAMES:
-        answer = await running.upload(make_artifact(bert, "bitfit"), name)
+        answer = await caller.upload(make_artifact(bert, "bitfit"), name)
         assert answer.status_code == 422, name
         assert answer.json()["error"]["code"] == "invalid_input", name
 
 
-async def test_a_form_with_unknown_or_missing_parts_is_refused(running: Running) -> None:
+async def test_a_form_with_unknown_or_missing_parts_is_refused(caller: Running) -> None:
     """Silence about a part that is not understood would promise what does not happen."""
-    post = running.client.post
+    post = caller.client.post
     missing = await post("/v1/adapters", files={"wrong": b"x"})
     unknown = await post("/v1/adapters", files={"file": b"x"}, data={"tags": "production"})
     text = await post("/v1/adapters", data={"file": "just text"})
@@ -118,12 +118,12 @@ async def test_versions_are_listed_in_pages(
 
 
 async def test_an_entry_of_a_list_is_small(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """Of an adapter with very many long labels, aliases, versions in its split and a long deprecation: under 8 KiB."""
     labels = [f"{number} {'é' * 200}" for number in range(1000)]
-    assert (await running.upload(make_artifact(bert, "bitfit", labels=labels), "a" * 63)).status_code == 201
-    client, url = running.client, f"/v1/adapters/{'a' * 63}"
+    assert (await caller.upload(make_artifact(bert, "bitfit", labels=labels), "a" * 63)).status_code == 201
+    client, url = caller.client, f"/v1/adapters/{'a' * 63}"
     for number in range(5):
         assert (await client.put(f"{url}/aliases/{'b' * 60}{number}", json={"version": 1})).status_code == 200
     assert (await client.post(f"{url}/versions/1/deprecate", json={"reason": "\x01" * 1000})).status_code == 200
@@ -136,12 +136,12 @@ async def test_an_entry_of_a_list_is_small(
 
 
 async def test_a_manifest_is_that_of_the_artifact(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """With its golden examples; the blocks of a part and what they share are all of its parameters."""
     data = make_artifact(bert, "compacter", name="a")
-    await running.upload(data)
-    answer = (await running.client.get("/v1/adapters/a/versions/1/manifest")).json()
+    await caller.upload(data)
+    answer = (await caller.client.get("/v1/adapters/a/versions/1/manifest")).json()
     manifest, tensors = read_header(data)
     assert answer["manifest"] == manifest.model_dump(mode="json")
     sizes = {part["kind"]: part["parameters"] for part in answer["parts"]}
@@ -150,19 +150,19 @@ async def test_a_manifest_is_that_of_the_artifact(
     assert len(bottleneck["blocks"]) == bert.config.num_layers
     # The rule of a Compacter is shared by all blocks.
     assert sum(bottleneck["blocks"]) == bottleneck["parameters"] - prod(tensors["bottleneck.rule"]["shape"])
-    assert (await running.client.get("/v1/adapters/a/versions/2/manifest")).status_code == 404
+    assert (await caller.client.get("/v1/adapters/a/versions/2/manifest")).status_code == 404
 
 
-async def test_a_download_is_the_upload(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+async def test_a_download_is_the_upload(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """Bit by bit; a caller who has the bytes already gets none."""
     data = make_artifact(bert)
-    digest = (await running.upload(data)).json()["digest"]
+    digest = (await caller.upload(data)).json()["digest"]
     url = "/v1/adapters/demo/versions/1/artifact"
-    answer = await running.client.get(url)
+    answer = await caller.client.get(url)
     assert answer.content == data
     assert answer.headers["etag"] == f'"{digest}"'
-    assert (await running.client.get(url, headers={"if-none-match": f'"{digest}"'})).status_code == 304
-    assert (await running.client.get(url, headers={"if-none-match": '"sha256:other"'})).status_code == 200
+    assert (await caller.client.get(url, headers={"if-none-match": f'"{digest}"'})).status_code == 304
+    assert (await caller.client.get(url, headers={"if-none-match": '"sha256:other"'})).status_code == 200
 
 
 async def test_a_damaged_artifact_is_not_downloaded(
@@ -209,14 +209,14 @@ async def test_a_deleted_adapter_comes_back_version_by_version(shelf: Running) -
 
 
 async def test_bytes_that_are_live_again_do_not_come_back_twice(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """The same bytes uploaded after a deletion are a new version, which then stands against the old one."""
     data = make_artifact(bert, "bitfit", name="a")
-    await running.upload(data)
-    await running.client.delete("/v1/adapters/a")
-    assert (await running.upload(data)).json()["version"] == 2
-    answer = await running.client.post("/v1/adapters/a/versions/1/undelete")
+    await caller.upload(data)
+    await caller.client.delete("/v1/adapters/a")
+    assert (await caller.upload(data)).json()["version"] == 2
+    answer = await caller.client.post("/v1/adapters/a/versions/1/undelete")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
 
 
@@ -264,9 +264,9 @@ async def test_wrong_addresses(shelf: Running) -> None:
         assert answer.json()["error"]["message"], path
 
 
-async def test_a_wrong_method_names_the_right_ones(running: Running) -> None:
+async def test_a_wrong_method_names_the_right_ones(caller: Running) -> None:
     """Of all routes at the address."""
-    answer = await running.client.put("/v1/adapters")
+    answer = await caller.client.put("/v1/adapters")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET, HEAD, POST"
     assert answer.json()["error"]["message"] == "this address accepts GET, POST, not PUT"

@@ -51,46 +51,45 @@ async def test_the_first_key_closes_the_door_at_once(running: Running) -> None:
     assert (await running.client.get("/info", headers=bearer(made.json()["key"]))).status_code == 200
 
 
-async def test_a_key_is_shown_once(running: Running) -> None:
+async def test_a_key_is_shown_once(caller: Running) -> None:
     """Not in lists, not in the audit log, not in the database; and no cache keeps the one answer."""
-    made = await make(running, "admin", "predict", note="the operator's")
+    made = await make(caller, "admin", "predict", tenant=caller.tenant, note="a colleague's")
     body = made.json()
     assert made.headers["cache-control"] == "no-store"
     key, secret = body["key"], body["key"].split("_", 2)[2]
-    (listed,) = (await running.client.get("/v1/keys", headers=bearer(key))).json()["keys"]
+    own, listed = (await caller.client.get(f"/v1/keys?tenant={caller.tenant}", headers=bearer(key))).json()["keys"]
     assert listed == {name: value for name, value in body.items() if name != "key"}
     assert listed["scopes"] == ["admin", "predict"]
-    assert (listed["note"], listed["tenant"], listed["created_by"]) == ("the operator's", "default", "local")
-    audit = await running.client.get("/v1/audit", headers=bearer(key))
+    assert (listed["note"], listed["tenant"]) == ("a colleague's", caller.tenant)
+    assert listed["created_by"] == f"key:{own['prefix']}"
+    audit = await caller.client.get("/v1/audit", headers=bearer(key))
     assert listed["prefix"] in audit.text
     assert secret not in audit.text
-    database = Path(running.service.settings.store.registry.removeprefix("sqlite+aiosqlite:///"))
+    database = Path(caller.service.settings.store.registry.removeprefix("sqlite+aiosqlite:///"))
     for file in database.parent.glob("registry.db*"):
         assert secret.encode() not in file.read_bytes()
 
 
-async def test_a_revoked_key_ends_at_once(running: Running) -> None:
+async def test_a_revoked_key_ends_at_once(caller: Running) -> None:
     """It stays in the list, as revoked; a second time changes nothing."""
-    admin = (await make(running, "admin")).json()["key"]
-    made = (await make(running, "predict", key=admin)).json()
-    assert (await running.client.get("/info", headers=bearer(made["key"]))).status_code == 200
+    made = (await make(caller, "predict", tenant=caller.tenant)).json()
+    assert (await caller.client.get("/info", headers=bearer(made["key"]))).status_code == 200
     for _ in range(2):
-        gone = await running.client.delete(f"/v1/keys/{made['prefix']}", headers=bearer(admin))
+        gone = await caller.client.delete(f"/v1/keys/{made['prefix']}")
         assert gone.status_code == 204
-        assert (await running.client.get("/info", headers=bearer(made["key"]))).status_code == 401
-    listed = (await running.client.get("/v1/keys", headers=bearer(admin))).json()["keys"]
+        assert (await caller.client.get("/info", headers=bearer(made["key"]))).status_code == 401
+    listed = (await caller.client.get(f"/v1/keys?tenant={caller.tenant}")).json()["keys"]
     assert [key["revoked_at"] is None for key in listed] == [True, False]
 
 
-async def test_a_key_expires_by_itself(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_expires_by_itself(caller: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the moment that was asked for."""
-    admin = (await make(running, "admin")).json()["key"]
     end = datetime.now(UTC) + timedelta(hours=1)
-    key = (await make(running, "predict", key=admin, expires_at=end.isoformat())).json()["key"]
+    key = (await make(caller, "predict", expires_at=end.isoformat())).json()["key"]
     for seconds, status in ((-0.001, 200), (0, 401)):
         now = end.timestamp() + seconds
         monkeypatch.setattr("peltier_server.auth.keyring.time", SimpleNamespace(time=partial(float, now)))
-        assert (await running.client.get("/info", headers=bearer(key))).status_code == status
+        assert (await caller.client.get("/info", headers=bearer(key))).status_code == status
 
 
 NO_KEYS = [
@@ -117,18 +116,16 @@ async def test_what_cannot_be_a_key(running: Running) -> None:
         assert (await running.client.get("/v1/keys")).json()["keys"] == []
 
 
-async def test_a_key_of_one_tenant_cannot_read_the_metrics_of_all(serve: Serve) -> None:
+async def test_a_key_of_one_tenant_cannot_read_the_metrics_of_all(caller: Running) -> None:
     """The operator's tenant may have such keys, and so may an admin of any tenant."""
-    operator = "plt_of-the-operator"
-    async with serve(admin_key=operator) as running:
-        await running.client.post("/v1/tenants", json={"name": "a"}, headers=bearer(operator))
-        refused = await make(running, "metrics", "predict", key=operator, tenant="a")
-        assert (refused.status_code, refused.json()["error"]["message"]) == (
-            422,
-            "the scope 'metrics' shows all tenants' adapters, so its key is of the tenant 'default', not 'a'",
-        )
-        assert (await make(running, "metrics", "admin", key=operator, tenant="a")).status_code == 201
-        assert (await make(running, "metrics", key=operator)).status_code == 201
+    refused = await make(caller, "metrics", "predict", tenant=caller.tenant)
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        422,
+        "the scope 'metrics' shows all tenants' adapters, so its key is of the tenant 'default', not "
+        f"{caller.tenant!r}",
+    )
+    assert (await make(caller, "metrics", "admin", tenant=caller.tenant)).status_code == 201
+    assert (await make(caller, "metrics")).status_code == 201
 
 
 async def test_the_last_admin_key_cannot_be_revoked(serve: Serve) -> None:
@@ -146,20 +143,26 @@ async def test_the_last_admin_key_cannot_be_revoked(serve: Serve) -> None:
         assert (await running.client.delete(f"/v1/keys/{second['prefix']}", headers=owner)).status_code == 204
 
 
-async def test_unknown_prefixes_cannot_be_revoked(running: Running) -> None:
+async def test_unknown_prefixes_cannot_be_revoked(caller: Running) -> None:
     """The answer is 404 for any prefix."""
     for prefix in ("zzzzzzzz", "x", "%00", "a" * 300):
-        assert (await running.client.delete(f"/v1/keys/{prefix}")).status_code in (404, 422), prefix
+        assert (await caller.client.delete(f"/v1/keys/{prefix}")).status_code in (404, 422), prefix
 
 
-async def test_keys_are_listed_by_tenant(running: Running) -> None:
+async def test_keys_are_listed_by_tenant(caller: Running) -> None:
     """Or all, oldest first."""
-    await running.client.post("/v1/tenants", json={"name": "b"})
-    admin = (await make(running, "admin")).json()["key"]
-    await make(running, "predict", key=admin, tenant="b")
-    for query, tenants in (("", ["default", "b"]), ("?tenant=b", ["b"]), ("?tenant=c", [])):
-        listed = (await running.client.get(f"/v1/keys{query}", headers=bearer(admin))).json()["keys"]
-        assert [key["tenant"] for key in listed] == tenants
+    other = f"{caller.tenant}-b"
+    await caller.client.post("/v1/tenants", json={"name": other})
+    await make(caller, "predict", tenant=other)
+    await make(caller, "predict", tenant=caller.tenant)
+    for query, tenants in (
+        ("", [caller.tenant, other, caller.tenant]),
+        (f"tenant={caller.tenant}", [caller.tenant] * 2),
+        (f"tenant={other}", [other]),
+        ("tenant=nobody", []),
+    ):
+        listed = (await caller.client.get(f"/v1/keys?{query}&limit=1000")).json()["keys"]
+        assert [key["tenant"] for key in listed][-3:] == tenants
 
 
 async def test_keys_survive_a_restart(serve: Serve) -> None:
@@ -226,46 +229,47 @@ async def test_there_is_one_tenant_from_the_beginning(running: Running) -> None:
     assert (tenant["name"], tenant["quotas"]) == ("default", UNLIMITED)
 
 
-async def test_a_tenant_is_made_once(running: Running) -> None:
+async def test_a_tenant_is_made_once(caller: Running) -> None:
     """With the quotas that were asked for."""
-    made = await running.client.post("/v1/tenants", json={"name": "b", "quotas": {"max_adapters": 3}})
+    name = f"{caller.tenant}-b"
+    made = await caller.client.post("/v1/tenants", json={"name": name, "quotas": {"max_adapters": 3}})
     assert (made.status_code, made.json()["quotas"]) == (201, {**UNLIMITED, "max_adapters": 3})
-    assert (await running.client.get("/v1/tenants/b")).json() == made.json()
-    again = await running.client.post("/v1/tenants", json={"name": "b"})
+    assert (await caller.client.get(f"/v1/tenants/{name}")).json() == made.json()
+    again = await caller.client.post("/v1/tenants", json={"name": name})
     assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
 
 
 async def test_usage_stands_beside_quotas(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is stored, and what was taken of a rate that has a quota."""
     stand_still(monkeypatch)
-    assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
+    assert (await caller.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
 
     async def usage() -> dict[str, Any]:
-        answer = await running.client.get("/v1/tenants/default/usage")
+        answer = await caller.client.get(f"/v1/tenants/{caller.tenant}/usage")
         assert answer.status_code == 200, answer.text
         body: dict[str, Any] = answer.json()
         return body
 
-    (adapter,) = (await running.client.get("/v1/adapters")).json()["adapters"]
+    (adapter,) = (await caller.client.get("/v1/adapters")).json()["adapters"]
     stored = {"adapters": 1, "pinned_adapters": 0, "stored_bytes": adapter["latest"]["size_bytes"]}
     trained = {"trainings": 0, "training_minutes": 0.0}
     assert await usage() == {"requests": None, "tokens": None, "concurrent_requests": 0, **stored, **trained}
-    await running.limit(requests_per_second=0.1, tokens_per_second=10)
+    await caller.limit(requests_per_second=0.1, tokens_per_second=10)
     assert (await usage())["requests"] == {"used": 0, "limit": 1, "seconds": 10}
-    answer = await running.predict("demo", "good")
+    answer = await caller.predict("demo", "good")
     after = await usage()
     assert after["requests"]["used"] == 1
     assert after["tokens"] == {"used": answer.json()["usage"]["tokens"], "limit": 100, "seconds": 10}
-    assert (await running.client.get("/v1/tenants/nobody/usage")).status_code == 404
+    assert (await caller.client.get("/v1/tenants/nobody/usage")).status_code == 404
 
 
-async def test_quotas_are_replaced_whole(running: Running) -> None:
+async def test_quotas_are_replaced_whole(caller: Running) -> None:
     """What is left out is no longer limited."""
-    await running.limit(max_adapters=3, tokens_per_second=0.5)
-    await running.limit(weight=2)
-    answer = await running.client.get("/v1/tenants/default")
+    await caller.limit(max_adapters=3, tokens_per_second=0.5)
+    await caller.limit(weight=2)
+    answer = await caller.client.get(f"/v1/tenants/{caller.tenant}")
     assert answer.json()["quotas"] == {**UNLIMITED, "weight": 2.0}
 
 
@@ -282,27 +286,27 @@ NO_QUOTAS = [
 ]
 
 
-async def test_what_is_no_quota_is_refused(running: Running) -> None:
+async def test_what_is_no_quota_is_refused(caller: Running) -> None:
     """And changes nothing."""
     for quotas in NO_QUOTAS:
-        answer = await running.client.put("/v1/tenants/default", json=quotas)
+        answer = await caller.client.put(f"/v1/tenants/{caller.tenant}", json=quotas)
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), quotas
-        assert (await running.client.get("/v1/tenants/default")).json()["quotas"] == UNLIMITED
+        assert (await caller.client.get(f"/v1/tenants/{caller.tenant}")).json()["quotas"] == UNLIMITED
 
 
-async def test_infinity_is_no_quota(running: Running) -> None:
+async def test_infinity_is_no_quota(caller: Running) -> None:
     """JSON of some writers has it."""
     headers = {"content-type": "application/json"}
     for word in (b"Infinity", b"NaN", b"1e999"):
         body = b'{"tokens_per_second": %s}' % word
-        answer = await running.client.put("/v1/tenants/default", content=body, headers=headers)
+        answer = await caller.client.put(f"/v1/tenants/{caller.tenant}", content=body, headers=headers)
         assert answer.status_code in (400, 422), answer.text
 
 
-async def test_unknown_tenants_are_not_found(running: Running) -> None:
+async def test_unknown_tenants_are_not_found(caller: Running) -> None:
     """Neither to read nor to change."""
-    assert (await running.client.get("/v1/tenants/nobody")).status_code == 404
-    assert (await running.client.put("/v1/tenants/nobody", json={})).status_code == 404
+    assert (await caller.client.get("/v1/tenants/nobody")).status_code == 404
+    assert (await caller.client.put("/v1/tenants/nobody", json={})).status_code == 404
 
 
 async def test_tenants_and_keys_are_listed_in_pages(serve: Serve) -> None:
@@ -328,11 +332,11 @@ async def test_tenants_and_keys_are_listed_in_pages(serve: Serve) -> None:
 
 
 @pytest.fixture
-async def busy(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """A server on which everything that changes something has been called once."""
+async def busy(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+    """A tenant that has called everything that changes something once."""
     for seed in (0, 1):
-        await running.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
-    client, a = running.client, "/v1/adapters/a"
+        await caller.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
+    client, a = caller.client, "/v1/adapters/a"
     for call in (
         client.put(f"{a}/aliases/live", json={"version": 1}),
         client.put(f"{a}/aliases/live", json={"versions": {"1": 0.5, "2": 0.5}}),
@@ -345,14 +349,14 @@ async def busy(running: Running, bert: Backbone, make_artifact: Callable[..., by
         client.delete(a),
     ):
         assert (await call).is_success
-    return running
+    return caller
 
 
 async def test_every_change_is_in_the_log_with_its_actor(busy: Running) -> None:
     """Newest first; what failed or changed nothing is not there."""
     await busy.client.delete("/v1/adapters/nope")
     await busy.upload(b"nonsense")
-    records = (await busy.client.get("/v1/audit")).json()["records"]
+    records = (await busy.client.get("/v1/audit", params={"actor": busy.actor})).json()["records"]
     assert [(record["action"], record["subject"]) for record in reversed(records)] == [
         ("publish", "a@1"),
         ("publish", "a@2"),
@@ -366,21 +370,21 @@ async def test_every_change_is_in_the_log_with_its_actor(busy: Running) -> None:
         ("undelete", "a@1"),
         ("delete_adapter", "a"),
     ]
-    assert {record["actor"] for record in records} == {"local"}
-    assert {record["tenant"] for record in records} == {"default"}
+    assert {record["actor"] for record in records} == {busy.actor}
+    assert {record["tenant"] for record in records} == {busy.tenant}
     assert records[-4]["detail"] == {"split": {"1": 0.5, "2": 0.5}}
 
 
 async def test_the_log_comes_in_pages(busy: Running) -> None:
     """The cursor of one leads to the next; a tenant without records has none."""
-    seen, cursor = [], ""
+    seen, cursor, own = [], "", {"actor": busy.actor, "tenant": busy.tenant}
     while cursor is not None:
-        page = (await busy.client.get("/v1/audit", params={"limit": 4, "cursor": cursor})).json()
+        page = (await busy.client.get("/v1/audit", params={"limit": 4, "cursor": cursor, **own})).json()
         seen += [record["id"] for record in page["records"]]
         cursor = page["next_cursor"]
     assert len(seen) == 11
     assert seen == sorted(seen, reverse=True)
-    assert (await busy.client.get("/v1/audit", params={"tenant": "default", "limit": 50})).json()["next_cursor"] is None
+    assert (await busy.client.get("/v1/audit", params={"limit": 50, **own})).json()["next_cursor"] is None
     assert (await busy.client.get("/v1/audit", params={"tenant": "other"})).json()["records"] == []
 
 
@@ -388,18 +392,18 @@ async def test_the_log_is_filtered(busy: Running) -> None:
     """By action, actor and time, also together, and page by page."""
 
     async def ids(**query: object) -> list[int]:
-        answer = await busy.client.get("/v1/audit", params=query)
+        answer = await busy.client.get("/v1/audit", params={"tenant": busy.tenant, **query})
         return [record["id"] for record in answer.json()["records"]]
 
-    records = (await busy.client.get("/v1/audit")).json()["records"]
+    records = (await busy.client.get("/v1/audit", params={"actor": busy.actor})).json()["records"]
     set_aliases = [record["id"] for record in records if record["action"] == "set_alias"]
     assert await ids(action="set_alias") == set_aliases
     assert await ids(action="set_alias", limit=1, cursor=set_aliases[0]) == set_aliases[1:]
-    assert await ids(actor="local") == [record["id"] for record in records]
+    assert await ids(actor=busy.actor) == [record["id"] for record in records]
     assert await ids(actor="key:nobody") == []
     middle = records[4]
     assert await ids(since=middle["at"]) == [record["id"] for record in records[:5]]
-    assert await ids(until=middle["at"]) == [record["id"] for record in records[5:]]
+    assert await ids(until=middle["at"], actor=busy.actor) == [record["id"] for record in records[5:]]
     assert await ids(since=middle["at"], action="set_alias") == []
 
 
@@ -407,9 +411,9 @@ WRONG_QUERIES = ["limit=0", "limit=x", "cursor=x", f"cursor={10**30}", "tenant=%
 WRONG_QUERIES += ["actor=", "action=a%00", "since=yesterday", "until=2026-11-21T00:00:00"]
 
 
-async def test_wrong_queries_are_refused(running: Running) -> None:
+async def test_wrong_queries_are_refused(caller: Running) -> None:
     """With a sentence."""
     for query in WRONG_QUERIES:
-        answer = await running.client.get(f"/v1/audit?{query}")
+        answer = await caller.client.get(f"/v1/audit?{query}")
         assert answer.status_code == 422, query
         assert answer.json()["error"]["message"], query

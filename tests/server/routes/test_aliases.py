@@ -8,16 +8,16 @@ import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
 
-from tests.server.conftest import Running, until
+from tests.server.conftest import Running, hold, until
 
 
 @pytest.fixture
-async def shelf(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+async def shelf(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
     """Adapter `a` in three versions, of which the second is deleted, and `b` in one."""
     for seed, name in enumerate(("a", "a", "a", "b")):
-        assert (await running.upload(make_artifact(bert, "bitfit", name="any", seed=seed), name)).status_code == 201
-    assert (await running.client.delete("/v1/adapters/a/versions/2")).status_code == 204
-    return running
+        assert (await caller.upload(make_artifact(bert, "bitfit", name="any", seed=seed), name)).status_code == 201
+    assert (await caller.client.delete("/v1/adapters/a/versions/2")).status_code == 204
+    return caller
 
 
 async def put(running: Running, alias: str, body: object, name: str = "a") -> httpx2.Response:
@@ -39,7 +39,7 @@ async def answering(running: Running, task: str, request_id: str = "1") -> int:
 async def test_an_alias_names_a_version(shelf: Running) -> None:
     """From the next request on; `production` also answers for the bare name."""
     changed = (await put(shelf, "production", {"version": 1})).json()
-    assert (changed["alias"], changed["versions"], changed["created_by"]) == ("production", {"1": 1.0}, "local")
+    assert (changed["alias"], changed["versions"], changed["created_by"]) == ("production", {"1": 1.0}, shelf.actor)
     assert await answering(shelf, "a@production") == await answering(shelf, "a") == 1
     assert await answering(shelf, "a@3") == 3
     assert (await put(shelf, "production", {"version": 3})).status_code == 200
@@ -74,12 +74,10 @@ async def test_a_flip_is_seen_by_all_or_by_none(shelf: Running) -> None:
     assert set.union(*seen) <= {1, 3}
 
 
-async def test_a_prediction_keeps_the_version_that_it_began_with(
-    shelf: Running, hold_runner: Callable[[], object]
-) -> None:
+async def test_a_prediction_keeps_the_version_that_it_began_with(shelf: Running) -> None:
     """Also if its alias moves before it is computed."""
     await put(shelf, "live", {"version": 1})
-    async with hold_runner():
+    async with hold(shelf):
         waiting = asyncio.ensure_future(answering(shelf, "a@live"))
         await until(lambda: shelf.service.batcher.queued_tokens)
         await put(shelf, "live", {"version": 3})
@@ -97,7 +95,7 @@ async def test_the_history_of_an_alias(shelf: Running) -> None:
     await shelf.client.delete("/v1/adapters/a/aliases/live")
     changes = (await shelf.client.get(history)).json()["changes"]
     assert [change["versions"] for change in changes] == [{}, {"1": 1.0}, {"1": 0.9, "3": 0.1}, {"1": 1.0}]
-    assert {change["created_by"] for change in changes} == {"local"}
+    assert {change["created_by"] for change in changes} == {shelf.actor}
 
 
 async def test_a_rollback_goes_back_one_split_at_a_time(shelf: Running) -> None:

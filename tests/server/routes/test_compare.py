@@ -61,9 +61,9 @@ def two(labels: list[Any], first: list[Any], second: list[Any], **more: Any) -> 
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["kind"] for case in CASES])
-async def test_the_server_judges_as_the_command_does(running: Running, case: dict[str, Any]) -> None:
+async def test_the_server_judges_as_the_command_does(caller: Running, case: dict[str, Any]) -> None:
     """Metrics of both versions and of each label, the better one, the rows that differ, and the p-value."""
-    found = (await compare(running, body_of(case))).json()
+    found = (await compare(caller, body_of(case))).json()
     names = {None: None, "first": "task@1", "second": "task@2"}
     lines = [case["rows"][row["row"]]["line"] for row in found["differences"]]
     sides = {
@@ -80,9 +80,9 @@ async def test_the_server_judges_as_the_command_does(running: Running, case: dic
     assert found["main_metric"] in found["first"]["metrics"]
 
 
-async def test_the_verdict_is_said_in_sentences(running: Running) -> None:
+async def test_the_verdict_is_said_in_sentences(caller: Running) -> None:
     """Who is better, how many rows differ, and whether that may be chance."""
-    found = (await compare(running, two([1, "no"], ["yes", "no"], ["no", None]))).json()
+    found = (await compare(caller, two([1, "no"], ["yes", "no"], ["no", None]))).json()
     assert found["verdict"] == {
         "better": "task@1 is better: accuracy 1.0000 against 0.0000.",
         "rows": "They answer 2 rows differently; only task@1 is right on 2, only task@2 on 0.",
@@ -92,31 +92,31 @@ async def test_the_verdict_is_said_in_sentences(running: Running) -> None:
     assert found["differences"][1] == {"row": 1, "label": "no", "first": "no", "second": None, "better": "first"}
 
 
-async def test_a_row_whose_label_cannot_be_read_is_left_out(running: Running) -> None:
+async def test_a_row_whose_label_cannot_be_read_is_left_out(caller: Running) -> None:
     """Each has its reason, and the others keep their numbers."""
     answers = ["yes", "no", "no", "yes"]
-    found = (await compare(running, two([None, "no", "maybe", "yes"], answers, answers))).json()
+    found = (await compare(caller, two([None, "no", "maybe", "yes"], answers, answers))).json()
     assert (found["rows"], found["labels"], found["better"]) == (2, ["no", "yes"], None)
     assert found["problems"] == [
         {"row": 0, "problem": "label None is not a label; it must be a text or a number"},
         {"row": 2, "problem": "label 'maybe' is not one of the 2 labels of either version"},
     ]
-    none = (await compare(running, two(["maybe"], ["no"], ["yes"]))).json()
+    none = (await compare(caller, two(["maybe"], ["no"], ["yes"]))).json()
     assert (none["rows"], none["better"], none["first"]["metrics"]["accuracy"]) == (0, None, 0.0)
 
 
-async def test_several_labels_may_be_separated(running: Running) -> None:
+async def test_several_labels_may_be_separated(caller: Running) -> None:
     """By the separator that the request names; a JSON list needs none."""
     answers = [["no", "yes"], ["yes"]]
     body = two(["no | yes", '["yes"]'], answers, answers, separator="|") | {"task_type": "multilabel"}
-    assert (await compare(running, body)).json()["first"]["metrics"]["exact_match"] == 1.0
+    assert (await compare(caller, body)).json()["first"]["metrics"]["exact_match"] == 1.0
 
 
-async def test_an_integer_that_means_two_labels_is_a_problem(running: Running) -> None:
+async def test_an_integer_that_means_two_labels_is_a_problem(caller: Running) -> None:
     """The versions have their labels in different orders."""
     body = two([1], ["no"], ["no"])
     body["second"]["names"] = ["yes", "no"]
-    (problem,) = (await compare(running, body)).json()["problems"]
+    (problem,) = (await compare(caller, body)).json()["problems"]
     assert problem["problem"].startswith("label 1 is 'yes' for task@1 and 'no' for task@2; write names")
 
 
@@ -138,17 +138,17 @@ async def test_an_integer_that_means_two_labels_is_a_problem(running: Running) -
     ],
 )
 async def test_a_wrong_request_is_refused_in_one_sentence(
-    running: Running, change: dict[str, Any], message: str
+    caller: Running, change: dict[str, Any], message: str
 ) -> None:
     """It names the value and the rule."""
     content = json.dumps({**two(["no"], ["no"], ["yes"]), **change}).encode()
-    response = await running.client.post("/v1/compare", content=content, headers={"content-type": "application/json"})
+    response = await caller.client.post("/v1/compare", content=content, headers={"content-type": "application/json"})
     assert response.status_code == 422, response.text
     assert response.json()["error"]["code"] == "invalid_input"
     assert message in response.json()["error"]["message"]
 
 
-async def test_what_has_no_metric_is_refused(running: Running) -> None:
+async def test_what_has_no_metric_is_refused(caller: Running) -> None:
     """A gain that divides by zero, and a label that no answer can carry, are mistakes of the request."""
     ranking = {
         "task_type": "ranking",
@@ -157,7 +157,7 @@ async def test_what_has_no_metric_is_refused(running: Running) -> None:
         "first": side(1, [0.5, 0.25]),
         "second": side(2, [0.25, 0.5]),
     }
-    refused = await compare(running, ranking)
+    refused = await compare(caller, ranking)
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_input")
     assert refused.json()["error"]["message"] == "the labels and answers are numbers of which no metric can be computed"
     cell = '[{"start": 0, "end": 1, "label": "\\ud800"}]'
@@ -168,14 +168,14 @@ async def test_what_has_no_metric_is_refused(running: Running) -> None:
         "first": side(1, [[]]),
         "second": side(2, [[]]),
     }
-    refused = await compare(running, entities)
+    refused = await compare(caller, entities)
     assert (refused.status_code, refused.json()["error"]["message"]) == (422, "a label is not valid Unicode")
 
 
-async def test_huge_numbers_are_problems(running: Running) -> None:
+async def test_huge_numbers_are_problems(caller: Running) -> None:
     """No metric could be computed of their squares."""
     body = two([1e200, 10**400, 1], [1.0] * 3, [2.0] * 3) | {"task_type": "regression"}
-    found = (await compare(running, body)).json()
+    found = (await compare(caller, body)).json()
     assert (found["rows"], [one["row"] for one in found["problems"]]) == (1, [0, 1])
     assert found["better"] == "first"
 

@@ -63,16 +63,16 @@ async def test_evictions_are_those_of_the_tier(
 
 
 async def test_the_busiest_versions_come_first_and_no_more_than_asked(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """Also none at all."""
     for name, times in (("a", 1), ("b", 3), ("c", 2)):
-        await running.upload(make_artifact(bert, "bitfit", name=name))
+        await caller.upload(make_artifact(bert, "bitfit", name=name))
         for _ in range(times):
-            await running.predict(name, "good")
-    assert [one.adapter for one in (await snapshot(running, 2)).adapters] == ["b", "c"]
-    assert (await snapshot(running, 0)).adapters == []
-    assert (await running.client.get("/v1/live?adapters=502")).status_code == 422
+            await caller.predict(name, "good")
+    assert [one.adapter for one in (await snapshot(caller, 2)).adapters] == ["b", "c"]
+    assert (await snapshot(caller, 0)).adapters == []
+    assert (await caller.client.get("/v1/live?adapters=502")).status_code == 422
 
 
 async def test_versions_turn_over_where_nothing_scrapes(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

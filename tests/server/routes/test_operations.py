@@ -16,10 +16,10 @@ from tests.server.conftest import Running, Serve
 from tests.support.levels import LEVELS
 
 
-async def test_info_describes_what_runs(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+async def test_info_describes_what_runs(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """The backbone that adapters are checked against, the kernels chosen, the limits in force."""
-    await running.upload(make_artifact(bert))
-    info = (await running.client.get("/info")).json()
+    await caller.upload(make_artifact(bert))
+    info = (await caller.client.get("/info")).json()
     assert info["backbone"]["fingerprint"] == bert.fingerprint
     assert (info["backbone"]["device"], info["backbone"]["dtype"]) == ("cpu", "float32")
     assert info["kernels"] == bert.kernels | {"adapters": choose_backend(torch.device("cpu"), torch.float32).name}
@@ -49,32 +49,32 @@ async def test_a_server_uses_the_kernels_of_its_setting(
 
 
 async def test_info_names_a_device_on_which_nothing_was_tested(
-    running: Running, monkeypatch: pytest.MonkeyPatch
+    caller: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CUDA, until the benchmark of the kernels has passed on a GPU."""
-    on_gpu = replace(running.service.backbone, device=torch.device("cuda"))
-    monkeypatch.setattr(running.service, "backbone", on_gpu)
-    assert (await running.client.get("/info")).json()["experimental"] == ["cuda"]
+    on_gpu = replace(caller.service.backbone, device=torch.device("cuda"))
+    monkeypatch.setattr(caller.service, "backbone", on_gpu)
+    assert (await caller.client.get("/info")).json()["experimental"] == ["cuda"]
 
 
-async def test_the_schema_of_artifacts_is_published(running: Running) -> None:
+async def test_the_schema_of_artifacts_is_published(caller: Running) -> None:
     """The very one that uploads are checked with."""
-    assert (await running.client.get("/v1/schema/artifact")).json() == Manifest.model_json_schema()
+    assert (await caller.client.get("/v1/schema/artifact")).json() == Manifest.model_json_schema()
 
 
-async def test_openapi_and_its_page_are_there(running: Running) -> None:
+async def test_openapi_and_its_page_are_there(caller: Running) -> None:
     """With the error responses of every route."""
-    document = (await running.client.get("/openapi.json")).json()
+    document = (await caller.client.get("/openapi.json")).json()
     responses = document["paths"]["/v1/tasks/{task}/predict"]["post"]["responses"]
     assert {"200", "400", "401", "404", "413", "422", "424", "503", "504"} <= set(responses)
     assert responses["422"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorBody")
-    assert (await running.client.get("/docs")).status_code == 200
+    assert (await caller.client.get("/docs")).status_code == 200
 
 
-async def test_what_nobody_expected_is_a_500_without_a_traceback(running: Running, monkeypatch, caplog) -> None:
+async def test_what_nobody_expected_is_a_500_without_a_traceback(caller: Running, monkeypatch, caplog) -> None:
     """The caller gets the id under which the log has the reason."""
-    monkeypatch.setattr(running.service.catalog, "get", lambda tenant, name: 1 / 0)
-    answer = await running.client.get("/v1/adapters/a")
+    monkeypatch.setattr(caller.service.catalog, "get", lambda tenant, name: 1 / 0)
+    answer = await caller.client.get("/v1/adapters/a")
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "internal_error"
     assert answer.headers["x-request-id"] in answer.json()["error"]["message"]

@@ -33,19 +33,19 @@ async def test_the_front_page_tells_everybody_the_same(running: Running, setting
     assert not re.search(rf"{re.escape(running.app.version)}|bert|default", page[1] + document[1])
 
 
-async def test_programs_read_the_links_as_json(running: Running) -> None:
+async def test_programs_read_the_links_as_json(caller: Running) -> None:
     """Every address of it is one of this server's."""
-    links = (await running.client.get("/")).json()
+    links = (await caller.client.get("/")).json()
     assert links.pop("name") == "peltier"
-    assert links.pop("predict") in running.app.openapi()["paths"]
-    assert (await running.client.get(links.pop("console"))).headers["location"] == "console/"
-    answers = await asyncio.gather(*(running.client.get(path) for path in links.values()))
+    assert links.pop("predict") in caller.app.openapi()["paths"]
+    assert (await caller.client.get(links.pop("console"))).headers["location"] == "console/"
+    answers = await asyncio.gather(*(caller.client.get(path) for path in links.values()))
     assert {answer.status_code for answer in answers} == {200}
 
 
-async def test_pages_that_load_from_elsewhere_are_not_there(running: Running) -> None:
+async def test_pages_that_load_from_elsewhere_are_not_there(caller: Running) -> None:
     """Neither the framework's own, nor anything on the one that is served; a browser would refuse it too."""
-    assert (await running.client.get("/redoc")).status_code == 404
-    answer: httpx2.Response = await running.client.get("/docs", headers=HTML)
+    assert (await caller.client.get("/redoc")).status_code == 404
+    answer: httpx2.Response = await caller.client.get("/docs", headers=HTML)
     assert re.findall(r"""(?:src|href|url)\s*[=:]\s*['"](?:https?:)?//""", answer.text) == []
     assert "default-src 'self'" in answer.headers["content-security-policy"]

@@ -34,11 +34,11 @@ async def upload(running: Running, artifact: bytes, report: object) -> httpx2.Re
     return await running.client.post("/v1/adapters", files={"file": artifact, "report": ("a.report.json", data)})
 
 
-async def test_a_report_is_read_with_its_version(running: Running, artifact: bytes) -> None:
+async def test_a_report_is_read_with_its_version(caller: Running, artifact: bytes) -> None:
     """With texts as they were sent, and without keys that the protocol does not name."""
     sent = report_of(artifact, html="<script>alert(1)</script>")
-    assert (await upload(running, artifact, sent)).status_code == 201
-    answer = await running.client.get(PATH.format(1))
+    assert (await upload(caller, artifact, sent)).status_code == 201
+    answer = await caller.client.get(PATH.format(1))
     assert answer.headers["content-type"] == "application/json"
     assert "html" not in answer.json()["report"]
     report = VersionReport.model_validate_json(answer.content).report
@@ -48,14 +48,14 @@ async def test_a_report_is_read_with_its_version(running: Running, artifact: byt
     assert report.confusion.matrix == sent["confusion"]["matrix"]
 
 
-async def test_a_version_without_a_report_has_none(running: Running, artifact: bytes) -> None:
+async def test_a_version_without_a_report_has_none(caller: Running, artifact: bytes) -> None:
     """A later upload of the same bytes adds it; a deleted version has no route."""
-    await running.upload(artifact)
-    assert (await running.client.get(PATH.format(1))).json() == {"report": None}
-    assert (await upload(running, artifact, report_of(artifact))).status_code == 200
-    assert (await running.client.get(PATH.format(1))).json()["report"]["name"] == "toy"
-    await running.client.delete("/v1/adapters/a/versions/1")
-    assert (await running.client.get(PATH.format(1))).status_code == 404
+    await caller.upload(artifact)
+    assert (await caller.client.get(PATH.format(1))).json() == {"report": None}
+    assert (await upload(caller, artifact, report_of(artifact))).status_code == 200
+    assert (await caller.client.get(PATH.format(1))).json()["report"]["name"] == "toy"
+    await caller.client.delete("/v1/adapters/a/versions/1")
+    assert (await caller.client.get(PATH.format(1))).status_code == 404
 
 
 REFUSED: dict[str, tuple[Callable[[bytes], object], str]] = {
@@ -72,10 +72,10 @@ REFUSED: dict[str, tuple[Callable[[bytes], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-async def test_what_is_no_report_of_the_artifact_is_refused(running: Running, artifact: bytes, kind: str) -> None:
+async def test_what_is_no_report_of_the_artifact_is_refused(caller: Running, artifact: bytes, kind: str) -> None:
     """In a sentence, and then nothing is published."""
     make, sentence = REFUSED[kind]
-    answer = await upload(running, artifact, make(artifact))
+    answer = await upload(caller, artifact, make(artifact))
     assert answer.status_code == 422
     assert answer.json()["error"]["message"].startswith(sentence)
-    assert (await running.client.get("/v1/adapters")).json()["adapters"] == []
+    assert (await caller.client.get("/v1/adapters")).json()["adapters"] == []

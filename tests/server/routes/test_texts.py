@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,12 @@ from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.generation import Generator
 from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
-from peltier_server.auth.keyring import LOCAL
+from peltier_client.protocol import Parameters
+from peltier_server.auth.keyring import ALL_SCOPES, Caller
 from peltier_server.context import RequestContext
 from peltier_server.runner.decoder import DecodeGroup, DecodeJob
 
-from tests.server.conftest import Running, Serve, take_steps, until
+from tests.server.conftest import ADMIN, Listen, Listening, Running, Serve, Tenant, take_steps, until
 
 MakeArtifact = Callable[..., bytes]
 TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is dull")
@@ -49,17 +50,33 @@ def artifacts(t5: Backbone, make_artifact: MakeArtifact) -> list[bytes]:
     ]
 
 
+@pytest.fixture(scope="module")
+def world(listen: Listen, t5_directory: Path) -> Iterator[Listening]:
+    """A T5 server for all tests of the module."""
+    with listen(backbone=str(t5_directory), admin_key=ADMIN) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def tenant(world: Listening, artifacts: list[bytes]) -> Tenant:
+    """It has one adapter of each kind of task, which no test changes."""
+    tenant = world.add_tenant()
+    for data in artifacts:
+        world.upload(data, tenant.key)
+    return tenant
+
+
+@pytest.fixture
+async def loaded(world: Listening, tenant: Tenant) -> AsyncIterator[Running]:
+    """A client of the tenant."""
+    async with world.enter(tenant) as entered:
+        yield entered
+
+
 @pytest.fixture
 def serve_t5(serve: Serve, t5_directory: Path) -> Serve:
+    """A T5 server of a test."""
     return lambda **settings: serve(backbone=str(t5_directory), **settings)
-
-
-@pytest.fixture
-async def loaded(serve_t5: Serve, artifacts: list[bytes]) -> AsyncIterator[Running]:
-    async with serve_t5() as running:
-        for data in artifacts:
-            assert (await running.upload(data)).status_code == 201
-        yield running
 
 
 async def text_of(running: Running, task: str, text: object, **parameters: object) -> str:
@@ -239,9 +256,16 @@ async def test_a_stream_is_the_text_in_pieces(loaded: Running) -> None:
     assert len(pieces) > 10
 
 
+async def num_truncated(running: Running) -> float:
+    """The truncated inputs of the tenant so far."""
+    page = (await running.client.get("/metrics")).text
+    name = f'peltier_truncated_inputs_total{{tenant="{running.tenant}"}} '
+    return sum(float(line.removeprefix(name)) for line in page.splitlines() if line.startswith(name))
+
+
 async def test_texts_say_what_was_truncated(loaded: Running) -> None:
     """Whole, in pieces and scored; the template counts, and so does every text of a pair or of three."""
-    long = "good " * 80
+    long, before = "good " * 80, await num_truncated(loaded)
     for task, inputs in (
         ("say", long), ("pairs", [["bad", long]]), ("triples", [["bad", "bad", long]]), ("film", long), ("stars", long),
     ):  # fmt: skip
@@ -250,8 +274,7 @@ async def test_texts_say_what_was_truncated(loaded: Running) -> None:
     stream = await loaded.client.post("/v1/tasks/say/predict", json={"inputs": long, "stream": True})
     assert stream.headers["x-truncated-inputs"] == "1"
     assert events_of(stream.text)[-2]["usage"]["truncated_inputs"] == 1
-    page = (await loaded.client.get("/metrics")).text
-    assert 'peltier_truncated_inputs_total{tenant="default"} 6.0' in page
+    assert await num_truncated(loaded) == before + 6
     short = await loaded.client.post("/v1/tasks/say/predict", json={"inputs": "bad", "stream": True})
     assert "x-truncated-inputs" not in short.headers
 
@@ -299,8 +322,9 @@ async def test_a_caller_who_gives_up_frees_the_slots(loaded: Running) -> None:
     with pytest.MonkeyPatch.context() as patch:
         turns = take_steps(patch)
         predictor = loaded.service.predictor
-        target = predictor.resolve(RequestContext("1", known_caller=LOCAL), "long")
-        gone = asyncio.ensure_future(predictor.predict(target, ["bad"] * 3, _parameters()))
+        caller = Caller(loaded.tenant, ALL_SCOPES, loaded.actor)
+        target = predictor.resolve(RequestContext("1", known_caller=caller), "long")
+        gone = asyncio.ensure_future(loaded.run(predictor.predict(target, ["bad"] * 3, Parameters())))
         await until(lambda: live_rows(loaded) == 3)
         other = asyncio.ensure_future(text_of(loaded, "say", "a good film"))
         await until(lambda: loaded.service.batcher.queued_rows)
@@ -315,23 +339,20 @@ async def test_a_caller_who_gives_up_frees_the_slots(loaded: Running) -> None:
     await until(lambda: all(not entry.leases for entry in loaded.service.slots._entries.values()))
 
 
-def _parameters(**given: object) -> object:
-    from peltier_client.protocol import Parameters
-
-    return Parameters(**given)
-
-
-async def test_a_draining_server_finishes_its_texts(loaded: Running) -> None:
+async def test_a_draining_server_finishes_its_texts(serve_t5: Serve, artifacts: list[bytes]) -> None:
     """Those that are being written and those that wait; newcomers read 503."""
-    with pytest.MonkeyPatch.context() as patch:
-        turns = take_steps(patch)
-        texts = [asyncio.ensure_future(text_of(loaded, "say", text)) for text in TEXTS]
-        await until(lambda: live_rows(loaded) and live_rows(loaded) + loaded.service.batcher.queued_rows == len(texts))
-        loaded.app.state.lifecycle.drain()
-        loaded.service.batcher.close()
-        refused = await loaded.predict("say", "bad")
-        turns.release(1000)
-        written = await asyncio.gather(*texts)
+    async with serve_t5() as running:
+        await running.upload(artifacts[0])
+        batcher = running.service.batcher
+        with pytest.MonkeyPatch.context() as patch:
+            turns = take_steps(patch)
+            texts = [asyncio.ensure_future(text_of(running, "say", text)) for text in TEXTS]
+            await until(lambda: live_rows(running) and live_rows(running) + batcher.queued_rows == len(texts))
+            running.app.state.lifecycle.drain()
+            batcher.close()
+            refused = await running.predict("say", "bad")
+            turns.release(1000)
+            written = await asyncio.gather(*texts)
     assert refused.status_code == 503
     assert all(written)
 
@@ -373,8 +394,8 @@ async def test_scores_and_texts_of_many_share_the_runner(loaded: Running) -> Non
 async def test_more_texts_than_rows(serve_t5: Serve, artifacts: list[bytes]) -> None:
     """They wait for room, all are written, and scores do not wait for them."""
     async with serve_t5(max_decode_rows=2) as running:
-        for data in artifacts:
-            await running.upload(data)
+        for number in (0, 3, 6):
+            await running.upload(artifacts[number])
         beams = running.predict("say", "bad", num_beams=4)
         answers = await asyncio.gather(beams, *(running.predict("say", text) for text in TEXTS * 4))
         assert [answer.status_code for answer in answers] == [200] * 13
