@@ -105,16 +105,19 @@ def test_without_a_file_left_it_waits_and_goes_on(
 
 
 def test_closed_it_accepts_nobody(runner: asyncio.Runner, listening: socket.socket) -> None:
-    """Open connections continue."""
+    """Open connections continue, and so do other listeners."""
 
     async def meet() -> bytes:
         opened = Listener(listening, Greeting)
         heard = await _hear(listening.getsockname())
         opened.close()
         await opened.wait_closed()
-        with socket.create_connection(listening.getsockname()):
-            await asyncio.sleep(0.05)
+        with socket.create_connection(listening.getsockname()), socket.create_server(("127.0.0.1", 0)) as other:
+            open_one = Listener(other, Greeting)
+            assert await _hear(other.getsockname()) == heard  # the loop has looked at both sockets
+            open_one.close()
+            await open_one.wait_closed()
         return heard
 
     assert runner.run(meet()) == b"hello"
-    assert Greeting.number == 1
+    assert Greeting.number == 2
