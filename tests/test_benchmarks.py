@@ -75,6 +75,7 @@ def _has(module: ModuleType, name: str) -> bool:
     return hasattr(module, name) or (hasattr(module, "__path__") and find_spec(f"{module.__name__}.{name}") is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("harness")
 def test_every_benchmark_has_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them in this process, which imports each."""
@@ -117,6 +118,7 @@ def test_nothing_is_taken_from_the_tests() -> None:
     assert not [path.name for path in FILES if re.search(r"^\s*(from|import) tests\b", path.read_text(), re.MULTILINE)]
 
 
+@pytest.mark.slow
 def test_no_private_attribute_of_another_object_is_read() -> None:
     """Its own (`self._x`, or `moved._x` of the same class) are not another's. torch has operators and settings of
     compilation with such names, and `gpu/interpreter.py` replaces two functions of Triton's interpreter."""

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
@@ -92,6 +94,12 @@ def closure(name: str, extras: frozenset[str]) -> set[str]:
     return found
 
 
+@cache
+def owners() -> Mapping[str, list[str]]:
+    """The distributions of each module that is installed."""
+    return packages_distributions()
+
+
 def imported(file: Path) -> set[str]:
     """The top-level names that a file imports from elsewhere, wherever in it."""
     nodes = list(ast.walk(ast.parse(file.read_text())))
@@ -112,8 +120,7 @@ def test_what_is_imported_is_declared(folder: str) -> None:
     declared = {canonicalize_name(Requirement(line).name) for line in lines if Requirement(line).specifier}
     names = {name for file in (ROOT / folder).rglob("*.py") for name in imported(file)}
     assert names
-    owners = packages_distributions()
-    assert {name for name in names if not declared & {canonicalize_name(one) for one in owners[name]}} == set()
+    assert {name for name in names if not declared & {canonicalize_name(one) for one in owners()[name]}} == set()
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -142,6 +149,7 @@ def test_a_lock_names_versions_alone(lock: str) -> None:
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[\w.!]+( ; [^/@]+)?", line)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="this environment was not made by make")
 def test_the_environment_is_the_lock() -> None:
     """`make` installed what constraints.txt says: every package that any extra of dev brings, in that version."""
@@ -151,6 +159,7 @@ def test_the_environment_is_the_lock() -> None:
     assert {name: str(found) for name, found in versions.items() if found != pinned.get(name)} == {}
 
 
+@pytest.mark.slow
 def test_nothing_is_installed_around_a_lock() -> None:
     """Every pip that make and the Dockerfiles call takes its versions, and those of the build, from a lock."""
     command = ("make", "--dry-run", "--always-make", "install", "test", "lock")
