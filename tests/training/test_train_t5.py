@@ -55,7 +55,7 @@ def test_relatives_train(trained: Train, family: str):
     assert done.artifact.manifest.backbone.family == family
 
 
-# A method of each way to train one: every other one keeps the promises of test_text_model.py.
+# A method of each way to train one: every other one keeps the promises of models/test_model.py.
 TRAINED = [
     ("unipelt-apl", "text2text"), ("compacter", "classification"), ("prompt-t", "text2text"), ("adamix", "regression"),
 ]  # fmt: skip

@@ -1,25 +1,32 @@
 """Blocks below an adapter are computed once a row."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.text.packing import Packed
-from peltier_training.config.run import Run
+from peltier_training.config.preparation import prepare
 from peltier_training.models.lower_blocks import LowerBlocks
-from peltier_training.train import train
+from peltier_training.train import learn
 
-from tests.training.models.test_model import create_model, encode
+from tests.support.cover import cover
+from tests.training.conftest import MakeRun
+from tests.training.models.test_model import HEADS, encode
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
-@pytest.mark.parametrize("preset", ["compacter", "lora", "prefix", "bitfit", "unipelt-apl", "adapterdrop"])
+@pytest.mark.parametrize(
+    ("family", "preset"),
+    cover(
+        {
+            "family": HEADS.families,
+            "preset": ["compacter", "lora", "prefix", "bitfit", "unipelt-apl", "adapterdrop"],
+        }
+    ),
+)
 def test_the_answers_are_those_from_the_start(family: str, preset: str, request: pytest.FixtureRequest):
     """Without dropout, and so are the gradients: states of the lower blocks have none."""
     backbone: Backbone = request.getfixturevalue(family)
-    model = create_model(backbone, preset, **({} if preset == "adapterdrop" else {"first_block": "1"})).eval()
+    model = HEADS.create(backbone, preset, **({} if preset == "adapterdrop" else {"first_block": "1"})).eval()
     assert model.lower_blocks is not None
     rows = encode(backbone)
     packed, states = backbone.pack(rows), model.lower_blocks.states(rows)
@@ -35,7 +42,7 @@ def test_the_answers_are_those_from_the_start(family: str, preset: str, request:
 
 def test_adapters_from_the_first_block_on_have_none(bert: Backbone):
     """Also those that change the norm of the embeddings."""
-    assert all(create_model(bert, preset).lower_blocks is None for preset in ("compacter", "bitfit"))
+    assert all(HEADS.create(bert, preset).lower_blocks is None for preset in ("compacter", "bitfit"))
 
 
 def test_rows_are_computed_once(bert: Backbone, monkeypatch: pytest.MonkeyPatch):
@@ -61,11 +68,11 @@ def test_rows_are_computed_once(bert: Backbone, monkeypatch: pytest.MonkeyPatch)
     assert lengths == 2 * [len(row) for row in rows]
 
 
-def test_a_training_computes_its_rows_once(make_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch):
+def test_a_training_computes_its_rows_once(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
     """Those that train and those that validate, in all epochs."""
     asked, computed = list[int](), list[int]()
     states, compute = LowerBlocks.states, LowerBlocks._compute
     monkeypatch.setattr(LowerBlocks, "states", lambda self, rows: asked.append(len(rows)) or states(self, rows))
     monkeypatch.setattr(LowerBlocks, "_compute", lambda self, rows: computed.append(len(rows)) or compute(self, rows))
-    train(make_run("classification", "lora", overrides={"first_block": "1"}, epochs=3))
+    learn(prepare(make_run("classification", "lora", overrides={"first_block": "1"}, epochs=3)))
     assert sum(asked) >= 3 * sum(computed) > 0

@@ -1,8 +1,7 @@
 """The trainable form: it is what will be served, its gradients are right, and the backbone stays as it was."""
 
-import runpy
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,84 +16,171 @@ from peltier_adapters.parts import lower
 from peltier_adapters.presets.presets import PRESETS, find_preset
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.parts import tensor_shapes
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
+from peltier_backbone import load
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded
+from peltier_training.data.dataset import collate_texts
 from peltier_training.data.examples import Example
+from peltier_training.data.rows import text_rows
 from peltier_training.learners import start_at_mean
-from peltier_training.models.model import NO_DROPOUT, Dropout, DropoutAdaptation, HeadedAdapter
+from peltier_training.models.model import NO_DROPOUT, Dropout, DropoutAdaptation, HeadedAdapter, TextAdapter
 from peltier_training.models.stream import Stream
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, T5ForConditionalGeneration
 
-ENCODERS = [preset.name for preset in PRESETS.values() if preset.encoder]
+from tests.adapters_store.test_reference import Reference
+from tests.adapters_store.test_reference_modernbert import ModernReference
+from tests.support.cover import cover
+
 TEXTS = ["good", "a bad film", "the plot was not very good , and the actor is dull", "is a is a is a film"]
-TASK = TaskSpec(type="classification", labels=("a", "b", "c"), inputs="single", max_length=64)
-_REFERENCES = Path(__file__).parents[2] / "adapters_store"
-Reference = runpy.run_path(str(_REFERENCES / "test_reference.py"))["Reference"]
-ModernReference = runpy.run_path(str(_REFERENCES / "test_reference_modernbert.py"))["ModernReference"]
+
+Model = HeadedAdapter | TextAdapter
+_MLP = {key: {"mlp": "16"} for key in PRESETS if key.startswith(("prefix", "unipelt"))}
 
 
-SMALL = {"adapterdrop": {"skip": "1"}} | {
-    key: {"mlp": "16"} for key in PRESETS if key.startswith(("prefix", "unipelt"))
-}
+@dataclass(frozen=True)
+class Form:
+    """How the adapters of encoders, or those of T5s, are made and asked. `small` has settings of presets, because the
+    papers' sizes do not all fit the small backbones."""
+
+    kind: type[Model]
+    families: Sequence[str]
+    task: TaskSpec
+    num_outputs: int
+    small: Mapping[str, Mapping[str, str]]
+
+    def create(self, backbone: Backbone, preset: str, **overrides: str) -> Any:
+        """A trainable adapter far from its initial values, so that every part matters."""
+        settings = find_preset(preset).settings({**self.small.get(preset, {}), **overrides}, backbone.config)
+        parts = find_preset(preset).compose(settings, backbone.config, outputs=self.num_outputs)
+        torch.manual_seed(0)
+        model = self.kind(backbone, parts, settings, seed=0, dropout=Dropout(0.1, 0.1))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.2 * torch.randn_like(parameter))
+        return model
+
+    def outputs(self, model: Any) -> Tensor:
+        """What a training step reads of `TEXTS`: logits of rows, or of the tokens of labels."""
+        return self._read(model, [0, 1, 2, 0])[0]
+
+    def loss(self, model: Any) -> Tensor:
+        outputs, said = self._read(model, [0, 1, 2, 0])
+        return outputs.pow(2).sum() if said is None else F.cross_entropy(outputs, said)
+
+    def answers(self, model: Any) -> Tensor:
+        """What a server answers to `TEXTS`, [texts, labels]."""
+        if not self.task.targets:
+            return self.outputs(model)
+        return torch.stack([self._log_likelihoods(model, label) for label in range(len(self.task.labels))], 1)
+
+    def _log_likelihoods(self, model: Any, label: int) -> Tensor:
+        logits, said = self._read(model, [label] * len(TEXTS))
+        return logits.log_softmax(-1).gather(1, said[:, None]).view(len(TEXTS), -1).sum(1)
+
+    def _read(self, model: Any, labels: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        """The outputs for `TEXTS`, and the tokens that a T5 should say."""
+        backbone = model.backbone
+        if not self.task.targets:
+            return model(backbone.pack(encode(backbone))), None
+        examples = [Example(text, self.task.labels[label], "d:1") for text, label in zip(TEXTS, labels, strict=True)]
+        rows = text_rows(backbone, self.task, model.parts, examples)
+        batch = collate_texts([rows[number] for number in range(len(rows))])
+        targets = Targets.create(batch["targets"], None, backbone.device)
+        return model(backbone.pack(batch["rows"]), targets), batch["labels"]
 
 
-def create_model(backbone: Backbone, preset: str, **overrides: str) -> HeadedAdapter:
-    """A trainable adapter far from its initial values, so that every part matters."""
-    settings = find_preset(preset).settings(SMALL.get(preset, {}) | overrides, backbone.config)
-    parts = find_preset(preset).compose(settings, backbone.config, outputs=len(TASK.labels))
-    torch.manual_seed(0)
-    model = HeadedAdapter(backbone, parts, settings, seed=0, dropout=Dropout(0.1, 0.1))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model
+_TASK: dict[str, Any] = {"type": "classification", "labels": ("a", "b", "c"), "inputs": "single", "max_length": 64}
+HEADS = Form(
+    HeadedAdapter, ("bert", "roberta", "modernbert"), TaskSpec(**_TASK), 3, {"adapterdrop": {"skip": "1"}, **_MLP}
+)
+TARGETS = Form(
+    TextAdapter,
+    ("t5", "t5_gated"),
+    TaskSpec(
+        **_TASK,
+        template="film {text}",
+        targets=("good", "not good", "dull"),
+        decoding=DecodingSpec(answer="score"),
+    ),
+    0,
+    {
+        **{key: {"bottleneck": "8"} for key in ("houlsby", "pfeiffer", "lowrank", "phm", "compacter", "compacter++")},
+        "pfeiffer-attention": {"bottleneck": "8"},
+        **_MLP,
+        **{key: {"length": "4"} for key in ("prompt-r", "prompt-t")},
+        "adapterdrop": {"bottleneck": "8", "skip": "1"},
+        # Its scale of 8 on weights this far from their start bends the loss too much for differences to see its slope.
+        "adamix-lora": {"alpha": "8"},
+    },
+)
+
+
+def form_of(family: str) -> Form:
+    return TARGETS if family in TARGETS.families else HEADS
+
+
+def is_defined(family: str, preset: str) -> bool:
+    return PRESETS[preset].t5 is not None if family in TARGETS.families else PRESETS[preset].encoder is not None
 
 
 def encode(backbone: Backbone) -> list[Encoded]:
-    return [encode_input(backbone, TASK, text) for text in TEXTS]
+    return [encode_input(backbone, HEADS.task, text) for text in TEXTS]
 
 
-@pytest.fixture(params=["bert", "roberta", "modernbert"])
-def backbone(request: pytest.FixtureRequest) -> Backbone:
-    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+@pytest.fixture
+def backbone(family: str, request: pytest.FixtureRequest) -> Backbone:
+    return request.getfixturevalue(family)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("preset", ENCODERS)
-def test_training_is_serving(backbone: Backbone, preset: str):
-    """The trainable form in evaluation, with gradients recorded, gives what a server gives for the exported tensors."""
-    model = create_model(backbone, preset).eval()
-    logits = model(backbone.pack(encode(backbone)))
-    assert logits.requires_grad
-    artifact = Candidate("toy", preset, model.parts, model.merged(), TASK).unproved(backbone, TEXTS)
+# Each preset on an encoder and on a T5.
+each_preset = pytest.mark.parametrize(
+    ("family", "preset"),
+    cover(
+        {"family": (*HEADS.families, *TARGETS.families), "preset": list(PRESETS)},
+        where=is_defined,
+        pairs=[lambda family, preset: (form_of(family).kind, preset)],
+    ),
+)
+
+
+@each_preset
+def test_training_is_serving(backbone: Backbone, family: str, preset: str):
+    """The trainable form in evaluation, with gradients recorded, answers as a server does with the exported tensors."""
+    form = form_of(family)
+    model = form.create(backbone, preset).eval()
+    found = form.answers(model)
+    assert found.requires_grad
+    artifact = Candidate("toy", preset, model.parts, model.merged(), form.task).unproved(backbone, TEXTS)
     resident = Banks(backbone).add(artifact)
-    served = torch.stack([out.logits for out in forward(backbone, [Row(one, resident) for one in encode(backbone)])])
+    rows = [Row(encode_input(backbone, form.task, text), resident) for text in TEXTS]
+    served = torch.stack([output.logits for output in forward(backbone, rows)])
     # The GELU of the native kernels is that of torch to 4e-7, in every layer.
-    torch.testing.assert_close(logits.detach(), served, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found.detach(), served, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("preset", ENCODERS)
-def test_exporting_changes_nothing(backbone: Backbone, preset: str):
-    """With the same kernels, merged experts and evaluated prefixes give the very bits of the trainable form."""
-    model = create_model(backbone, preset).eval()
-    packed = backbone.pack(encode(backbone))
+@each_preset
+def test_exporting_changes_nothing(backbone: Backbone, family: str, preset: str):
+    """Merged experts and evaluated prefixes are the tensors of the spec and give the bits of the trainable form."""
+    form = form_of(family)
+    model = form.create(backbone, preset).eval()
     with torch.inference_mode():
-        before = model(packed)
-        merged = model.merged()
+        before, merged = form.outputs(model), model.merged()
         assert {name: tuple(t.shape) for name, t in merged.items()} == tensor_shapes(model.parts, backbone.config)
-        model.served = lambda stream: merged  # type: ignore[method-assign]
-        assert torch.equal(model(packed), before)
+        model.served = lambda stream: merged
+        assert torch.equal(form.outputs(model), before)
 
 
-@pytest.mark.parametrize("preset", ENCODERS)
-def test_gradients_reach_every_parameter(backbone: Backbone, preset: str):
+@each_preset
+def test_gradients_reach_every_parameter(backbone: Backbone, family: str, preset: str):
     """One training step's loss moves every tensor of the adapter and leaves no gradient on the backbone."""
-    before = backbone.weights_digest()
-    model = create_model(backbone, preset).train()
-    model(backbone.pack(encode(backbone))).pow(2).sum().backward()
+    form, before = form_of(family), backbone.weights_digest()
+    model = form.create(backbone, preset).train()
+    form.loss(model).backward()
     still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]
     assert still == []
     weights = [t for norm in backbone.model.norms() for t in (norm.weight, norm.bias) if t is not None]
@@ -102,25 +188,36 @@ def test_gradients_reach_every_parameter(backbone: Backbone, preset: str):
     assert backbone.weights_digest() == before
 
 
+# Presets of encoders, and settings that they do not have.
+FORMULAS: list[tuple[str, dict[str, str]]] = [
+    *((preset, {}) for preset in PRESETS if PRESETS[preset].encoder),
+    ("pfeiffer", {"map": "lphm", "gated": "true"}),
+    ("houlsby", {"map": "phm"}),
+    ("houlsby", {"map": "lowrank"}),
+    ("pfeiffer-ffn", {"input": "sum"}),
+    ("bitfit", {"first_block": "1"}),
+    ("lora", {"targets": "all-linear", "gated": "true"}),
+    ("unipelt-apl-central", {"first_block": "1", "norms": "true"}),
+]
+
+
 @pytest.mark.parametrize(
-    ("preset", "overrides"),
-    [(preset, {}) for preset in ENCODERS]
-    + [("pfeiffer", {"map": "lphm", "gated": "true"}), ("houlsby", {"map": "phm"}), ("houlsby", {"map": "lowrank"})]
-    + [("pfeiffer-ffn", {"input": "sum"}), ("bitfit", {"first_block": "1"})]
-    + [("lora", {"targets": "all-linear", "gated": "true"})]
-    + [("unipelt-apl-central", {"first_block": "1", "norms": "true"})],
+    ("family", "preset", "overrides"),
+    [
+        (family, *FORMULAS[number])
+        for family, number in cover({"family": HEADS.families, "number": range(len(FORMULAS))})
+    ],
 )
 def test_gradients_are_those_of_the_formulas(
-    backbone: Backbone, preset: str, overrides: dict[str, str], request: pytest.FixtureRequest
+    backbone: Backbone, family: str, preset: str, overrides: dict[str, str], request: pytest.FixtureRequest
 ):
     """Packed rows, in-place sums and frozen kernels give the gradients of a naive padded float64 implementation."""
-    directory = request.getfixturevalue(f"{backbone.config.family}_directory")
-    model, rows = create_model(backbone, preset, **overrides).eval(), encode(backbone)
+    model, rows = HEADS.create(backbone, preset, **overrides).eval(), encode(backbone)
     leaves = {name: tensor.requires_grad_() for name, tensor in model.merged().items()}
-    model.served = lambda stream: leaves  # type: ignore[method-assign]
-    model(backbone.pack(rows)).pow(2).sum().backward()
-    kind = ModernReference if backbone.config.family == "modernbert" else Reference
-    reference = kind(backbone, _artifact(model, leaves), directory)
+    model.served = lambda stream: leaves
+    HEADS.loss(model).backward()
+    kind = ModernReference if family == "modernbert" else Reference
+    reference = kind(backbone, _artifact(model, leaves), request.getfixturevalue(f"{family}_directory"))
     exact = {name: tensor.detach().double().requires_grad_() for name, tensor in leaves.items()}
     reference.read(exact)
     reference(rows).pow(2).sum().backward()
@@ -135,42 +232,133 @@ def _artifact(model: HeadedAdapter, tensors: dict[str, Tensor]) -> Any:
     return SimpleNamespace(tensors=tensors, manifest=SimpleNamespace(parts=model.parts))
 
 
-def test_a_training_pass_is_routed_and_an_evaluation_is_not(bert: Backbone):
-    """Two training passes of AdaMix differ, two evaluations do not; without experts only dropout would differ."""
-    packed = bert.pack(encode(bert))
-    model = create_model(bert, "adamix", experts="8")
-    model._dropout = NO_DROPOUT
-    assert not torch.equal(model(packed), model(packed))
-    model.eval()
-    assert torch.equal(model(packed), model(packed))
-    plain = create_model(bert, "houlsby")
-    assert not torch.equal(plain(packed), plain(packed))
-    plain._dropout = NO_DROPOUT
-    assert torch.equal(plain(packed), plain(packed))
+# Presets of T5s, and settings that they do not have.
+DIFFERENCES: list[tuple[str, dict[str, str]]] = [
+    *((preset, {}) for preset in PRESETS if PRESETS[preset].t5),
+    ("houlsby", {"gated": "true"}),
+    ("lora", {"targets": "query,key,value", "gated": "true"}),
+    ("lora", {"targets": "all-linear"}),
+    ("pfeiffer-ffn", {"gated": "true", "sites": "attention,ffn"}),
+]
+# Every kind of part and of map; all others are held to the products of float64 below.
+PARTS = ("houlsby", "lowrank", "phm", "compacter", "unipelt-apl-central", "prompt-t", "bitfit", "adamix-lora")
 
 
-@pytest.mark.parametrize("preset", ["adamix", "adamix-lora"])
-def test_samples_are_routed_apart(bert: Backbone, preset: str):
+@pytest.fixture(scope="module")
+def exact(t5: Backbone, t5_gated: Backbone) -> dict[str, Backbone]:
+    """The small T5s in float64, by their names in float32."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(load.DTYPES, "float64", torch.float64)
+        return {one.name: load_backbone(one.name, dtype="float64") for one in (t5, t5_gated)}
+
+
+@pytest.fixture
+def in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gates and attention weights, which are float32 in every model, are float64 too."""
+    softmax = torch.Tensor.softmax
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    monkeypatch.setattr(torch.Tensor, "softmax", lambda x, dim, dtype=None: softmax(x, dim))
+
+
+@pytest.mark.usefixtures("in_float64")
+@pytest.mark.parametrize(
+    ("family", "preset", "overrides"),
+    [
+        pytest.param(family, preset, overrides, marks=[] if family == "t5" and preset in PARTS else [pytest.mark.slow])
+        for family in TARGETS.families
+        for preset, overrides in DIFFERENCES
+    ],
+)
+def test_gradients_are_slopes(backbone: Backbone, preset: str, overrides: dict[str, str], exact: dict[str, Backbone]):
+    """Each tensor's gradient is the loss's slope along it, by central differences in float64."""
+    model = TARGETS.create(exact[backbone.name], preset, **overrides).eval().double()
+    tensors = _leaves(model, torch.float64)
+    TARGETS.loss(model).backward()
+    for name, tensor in tensors.items():
+        assert tensor.grad is not None
+        steepest, random = tensor.grad / tensor.grad.norm(), torch.randn_like(tensor)
+        for direction in (steepest, random / random.norm()):
+            wanted = float((tensor.grad * direction).sum())
+            # Rounding is 1e-16 of a loss of about 10, over twice the step. More is for a kink of ReLU within the step.
+            found = _slope(lambda: TARGETS.loss(model), tensor, direction)
+            assert found == pytest.approx(wanted, rel=1e-4, abs=1e-3), name
+
+
+def _leaves(model: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The served tensors, which the model then reads and which get gradients."""
+    tensors = {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in model.merged().items()}
+    model.served = lambda stream: tensors
+    return tensors
+
+
+def _slope(loss: Callable[[], Tensor], tensor: Tensor, direction: Tensor, step: float = 1e-7) -> float:
+    with torch.no_grad():
+        tensor += step * direction
+        above = loss()
+        tensor -= 2 * step * direction
+        below = loss()
+        tensor += step * direction
+    return float((above - below) / (2 * step))
+
+
+@pytest.mark.parametrize(
+    ("family", "preset"),
+    cover({"family": TARGETS.families, "preset": list(PRESETS)}, where=is_defined),
+)
+def test_gradients_are_those_of_float64(backbone: Backbone, preset: str, exact: dict[str, Backbone]):
+    """The float32 kernels' gradients are the plain float64 products' to 1e-3 of each tensor's largest."""
+    model = TARGETS.create(backbone, preset).eval()
+    wide = TARGETS.create(exact[backbone.name], preset).eval().double()
+    tensors, wider = _leaves(model, torch.float32), _leaves(wide, torch.float64)
+    for one in (model, wide):
+        TARGETS.loss(one).backward()
+    for name, tensor in tensors.items():
+        wanted = wider[name].grad
+        assert wanted is not None
+        assert tensor.grad is not None
+        # A bias of all keys moves no attention: there both gradients are rounding.
+        atol = 1e-3 * float(wanted.abs().max()) + 1e-6
+        torch.testing.assert_close(tensor.grad.double(), wanted, atol=atol, rtol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_a_training_pass_is_routed_and_an_evaluation_is_not(backbone: Backbone, family: str):
+    """Two training passes of AdaMix differ, two evaluations do not; without experts only dropout differs."""
+    form = form_of(family)
+
+    def differs(model: Any) -> bool:
+        return not torch.equal(form.outputs(model), form.outputs(model))
+
+    mixture, plain = form.create(backbone, "adamix", experts="8"), form.create(backbone, "houlsby")
+    assert differs(plain)
+    mixture._dropout = plain._dropout = NO_DROPOUT
+    assert (differs(mixture), differs(mixture.eval()), differs(plain)) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("family", "preset", "atol"), [("bert", "adamix", 2e-6), ("bert", "adamix-lora", 2e-6), ("t5", "adamix", 1e-5)]
+)
+def test_samples_are_routed_apart(backbone: Backbone, family: str, preset: str, atol: float):
     """With `routing=sample` each row of a training batch is answered by the copies drawn for it alone."""
-    rows = encode(bert)
-    model = create_model(bert, preset, routing="sample", experts="8")
+    form = form_of(family)
+    model = form.create(backbone, preset, routing="sample", experts="8")
     model._dropout = NO_DROPOUT
-    drawn = model._drawn(len(rows), Stream(0))
+    drawn = model._drawn(len(TEXTS), Stream(0))
     assert not torch.equal(*(next(iter(own.values())) for own in drawn[:2]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "_drawn", lambda num, stream: drawn)
-        together = model(bert.pack(rows))
+        together = form.answers(model)
     model.eval()
-    for row, one in enumerate(rows):
-        model.served = lambda stream, row=row: drawn[row]  # type: ignore[method-assign]
-        torch.testing.assert_close(together[row], model(bert.pack([one]))[0], atol=2e-6, rtol=1e-5)
+    for row in range(len(TEXTS)):
+        model.served = lambda stream, row=row: drawn[row]
+        torch.testing.assert_close(together[row], form.answers(model)[row], atol=atol, rtol=1e-5)
 
 
 def test_gradients_of_samples_reach_their_copies(bert: Backbone):
     """A copy that no sample drew at a place has no gradient there, every drawn one has."""
-    model = create_model(bert, "adamix", routing="sample", experts="8").train()
+    model = HEADS.create(bert, "adamix", routing="sample", experts="8").train()
     torch.manual_seed(1)
-    model(bert.pack(encode(bert))).pow(2).sum().backward()
+    HEADS.loss(model).backward()
     (bias,) = [p for name, p in model.named_parameters() if name.endswith("down/bias")]
     assert bias.grad is not None
     touched = bias.grad.abs().amax(-1) > 0  # [experts, sites, layers]
@@ -193,6 +381,20 @@ def test_a_fresh_adapter_starts_at_the_backbone(bert: Backbone):
             assert (model(packed) - torch.addmm(bias, bare, weight)).abs().max() <= allowed
 
 
+def test_a_fresh_adapter_of_t5_starts_at_the_backbone(t5: Backbone):
+    """LoRA begins exactly at the backbone, BitFit but for the rounding of its norms, Compacter within 1e-5 of its
+    largest logit (vector 8)."""
+    for preset, allowed in (("lora", 0.0), ("bitfit", 5e-6), ("compacter", 1e-5)):
+        settings = find_preset(preset).settings(TARGETS.small.get(preset, {}), t5.config)
+        parts = find_preset(preset).compose(settings, t5.config, outputs=0)
+        model = TextAdapter(t5, parts, settings, seed=0).eval()
+        with torch.inference_mode():
+            logits = TARGETS.outputs(model)
+            model.parts, model.served = (), lambda stream: {}  # type: ignore[method-assign]
+            bare = TARGETS.outputs(model)
+        assert (logits - bare).abs().max() <= allowed * bare.abs().max(), preset
+
+
 def test_a_regression_starts_at_the_mean(bert: Backbone):
     """Only the bias of the output layer is set."""
     settings = find_preset("lora").settings({"head_hidden": "true"}, bert.config)
@@ -203,9 +405,10 @@ def test_a_regression_starts_at_the_mean(bert: Backbone):
     assert not model.merged()["head.dense.bias"].any()
 
 
-def test_the_state_is_the_adapter_alone(bert: Backbone):
-    """A checkpoint of a Compacter on the small backbone holds its parameters and no backbone weight."""
-    model = create_model(bert, "compacter")
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_the_state_is_the_adapter_alone(backbone: Backbone, family: str):
+    """A checkpoint of a Compacter holds its parameters and no backbone weight."""
+    model = form_of(family).create(backbone, "compacter")
     assert sum(t.numel() for t in model.state_dict().values()) == sum(t.numel() for t in model.merged().values())
 
 
