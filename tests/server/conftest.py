@@ -16,17 +16,23 @@ import pytest
 import pytest_asyncio
 import uvicorn
 from fastapi import FastAPI
+from peltier_adapters.artifact.manifest import read_header
+from peltier_adapters.artifact.source import digest_of
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Draft, Generator
 from peltier_server.app import create_app
 from peltier_server.auth.keyring import ALL_SCOPES
 from peltier_server.catalog import sync
+from peltier_server.catalog.publisher import Store
 from peltier_server.http.process import create_config
 from peltier_server.load_settings import load_settings
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.service import Service
 from peltier_server.settings import Settings
+from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Quotas, Registry
+
+from tests.support.played_worker import PlayedWorker
 
 Serve = Callable[..., AbstractAsyncContextManager["Running"]]
 Listen = Callable[..., AbstractContextManager["Listening"]]
@@ -81,6 +87,10 @@ class Running:
         body = {"tasks": tasks, "input": text} | ({"parameters": parameters} if parameters else {})
         return await self.client.post("/v1/predict", json=body)
 
+    async def publish(self, name: str, *artifacts: bytes) -> None:
+        """Makes versions of an adapter as uploads do, in a third of the time: without HTTP and without their proof."""
+        await self.run(_publish(self.service.store, self.tenant, name, artifacts))
+
     @asynccontextmanager
     async def enter(self, *scopes: str) -> AsyncIterator["Running"]:
         """A client with a key of a new tenant that has these scopes, or all of them."""
@@ -129,6 +139,10 @@ class Listening:
         """A new tenant, with a key that has these scopes, or all of them."""
         return self.run(add_tenant(self.app, scopes))
 
+    def add_key(self, tenant: str, *scopes: str) -> Tenant:
+        """The tenant with one more key, which has these scopes."""
+        return self.run(_add_key(self.app, tenant, scopes))
+
     @asynccontextmanager
     async def enter(self, tenant: Tenant) -> AsyncIterator[Running]:
         """Clients with the key of the tenant and with that of the operator."""
@@ -149,14 +163,28 @@ class Listening:
 async def add_tenant(app: FastAPI, scopes: Sequence[str] = ()) -> Tenant:
     """A new tenant, with a key that has these scopes, or all of them: as the operator makes both, in a third of the
     time."""
+    name = f"tenant-{next(_NUMBERS)}"
+    await app.state.lifecycle.service().store.registry.create_tenant(name, Quotas(), actor="operator")
+    return await _add_key(app, name, scopes or sorted(ALL_SCOPES))
+
+
+async def _add_key(app: FastAPI, tenant: str, scopes: Sequence[str]) -> Tenant:
     store, issued = app.state.lifecycle.service().store, app.state.authenticator.keyring.credentials.issue()
-    name, held = f"tenant-{next(_NUMBERS)}", scopes or sorted(ALL_SCOPES)
-    await store.registry.create_tenant(name, Quotas(), actor="operator")
     await store.registry.create_key(
-        name, prefix=issued.prefix, digest=issued.digest, scopes=held, note="", expires_at=None, actor="operator"
+        tenant, prefix=issued.prefix, digest=issued.digest, scopes=scopes, note="", expires_at=None, actor="operator"
     )
     await store.sync.sync_after_write()
-    return Tenant(name, issued.text)
+    return Tenant(tenant, issued.text)
+
+
+async def _publish(store: Store, tenant: str, name: str, artifacts: Sequence[bytes]) -> None:
+    for data in artifacts:
+        manifest = read_header(data)[0]
+        reservation = await store.registry.reserve(digest_of(data))
+        await store.blobs.put(data)
+        own = {"size_bytes": len(data), "preset": manifest.preset, "manifest": manifest.model_dump_json()}
+        await store.registry.publish(tenant, name, reservation, **own, actor="test")
+    await store.sync.sync_after_write()
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -308,6 +336,15 @@ async def caller(world: Listening) -> AsyncIterator[Running]:
     """A new tenant of `world`, so that tests of a module share nothing, and a client with all of its rights."""
     async with world.enter(world.add_tenant()) as entered:
         yield entered
+
+
+@pytest.fixture(scope="module")
+def worker(world: Listening) -> Iterator[PlayedWorker]:
+    """A worker of `world`, which trains nothing."""
+    settings = world.service.settings.store
+    registry = world.run(Registry.open(settings.registry))
+    yield PlayedWorker(registry, Blobs.open(settings.blobs))
+    world.run(registry.close())
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 """Callers of the routes of trainings, with keys of two tenants."""
 
-import itertools
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import ClassVar
 
 import httpx2
+import pytest
 
-from tests.server.conftest import Listening
-
-_NUMBERS = itertools.count()
+from tests.server.conftest import ADMIN, Listening
 
 
 @dataclass(frozen=True)
@@ -18,7 +15,6 @@ class House:
     """A server over a socket, and clients with the keys of its operator, of tenants a and b with the scopes train and
     predict, and of tenant a with all other scopes."""
 
-    ADMIN: ClassVar = "plt_the-key-of-the-operator"
     listening: Listening
     operator: httpx2.AsyncClient
     a: httpx2.AsyncClient
@@ -37,25 +33,21 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(listening: Listening) -> AsyncIterator[House]:
-    """Callers of a server with the admin key `House.ADMIN`, of two new tenants."""
-    async with AsyncExitStack() as opened:
+async def open_house(world: Listening) -> AsyncIterator[House]:
+    """Callers of two new tenants."""
+    a, b = (world.add_tenant("train", "predict") for _ in "ab")
+    reader = world.add_key(a.name, "predict", "publish", "admin")
+    async with (
+        world.client(ADMIN) as operator,
+        world.client(a.key) as first,
+        world.client(b.key) as second,
+        world.client(reader.key) as third,
+    ):
+        yield House(world, operator, first, second, third, a.name)
 
-        async def client(key: str) -> httpx2.AsyncClient:
-            headers = {"authorization": f"Bearer {key}"}
-            return await opened.enter_async_context(
-                httpx2.AsyncClient(base_url=listening.url, headers=headers, timeout=30)
-            )
 
-        operator, number = await client(House.ADMIN), next(_NUMBERS)
-
-        async def caller(tenant: str, *scopes: str) -> httpx2.AsyncClient:
-            made = await operator.post("/v1/keys", json={"tenant": tenant, "scopes": scopes})
-            return await client(made.raise_for_status().json()["key"])
-
-        tenants = [f"a{number}", f"b{number}"]
-        for tenant in tenants:
-            (await operator.post("/v1/tenants", json={"name": tenant})).raise_for_status()
-        a, b = [await caller(tenant, "train", "predict") for tenant in tenants]
-        reader = await caller(tenants[0], "predict", "publish", "admin")
-        yield House(listening, operator, a, b, reader, tenants[0])
+@pytest.fixture
+async def house(world: Listening) -> AsyncIterator[House]:
+    """Two new tenants of the server."""
+    async with open_house(world) as opened:
+        yield opened

@@ -1,31 +1,24 @@
 """Files of examples over a socket."""
 
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import httpx2
 import pytest
 
-from tests.server.conftest import Listen, Listening
-from tests.server.routes.conftest import House, open_house
+from tests.server.conftest import ADMIN, Listen, Listening
+from tests.server.routes.conftest import House
 
 JSONL = b'{"text": "a gem", "label": "good"}\n{"text": "a bore", "label": "bad"}\n'
 CSV = b'text,label\n"a gem,\nindeed",good\na bore,bad\n'
 
 
 @pytest.fixture(scope="module")
-def listening(listen: Listen) -> Iterator[Listening]:
+def world(listen: Listen) -> Iterator[Listening]:
     """A server with small bounds that all tests share."""
-    with listen(admin_key=House.ADMIN, max_file_bytes=4 * 1024 * 1024, max_file_rows=50) as started:
+    with listen(admin_key=ADMIN, max_file_bytes=4 * 1024 * 1024, max_file_rows=50) as started:
         yield started
-
-
-@pytest.fixture
-async def house(listening: Listening) -> AsyncIterator[House]:
-    """Two new tenants of the server."""
-    async with open_house(listening) as opened:
-        yield opened
 
 
 async def test_an_uploaded_file_can_be_read_back(house: House) -> None:
@@ -106,12 +99,12 @@ async def test_a_file_beyond_the_bound_is_refused(house: House) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
 
 
-def test_what_a_body_says_of_its_size_is_not_believed(listening: Listening) -> None:
+def test_what_a_body_says_of_its_size_is_not_believed(world: Listening) -> None:
     """A part that says it has 1 KB, in a chunked body without end, is cut off at the bound."""
-    address = httpx2.URL(listening.url)
+    address = httpx2.URL(world.url)
     head = (
         "POST /v1/files HTTP/1.1\r\nhost: x\r\n"
-        f"authorization: Bearer {House.ADMIN}\r\ncontent-type: multipart/form-data; boundary=b\r\n"
+        f"authorization: Bearer {ADMIN}\r\ncontent-type: multipart/form-data; boundary=b\r\n"
         "transfer-encoding: chunked\r\n\r\n"
     )
     part = (
@@ -172,12 +165,12 @@ async def test_files_of_examples_need_the_scope_train(house: House) -> None:
     assert (await house.a.post("/v1/trainings", json=training)).status_code == 404
 
 
-def test_a_file_name_is_printable(listening: Listening) -> None:
+def test_a_file_name_is_printable(world: Listening) -> None:
     """At most 255 characters, none of which a terminal would obey."""
-    headers = {"authorization": f"Bearer {House.ADMIN}"}
+    headers = {"authorization": f"Bearer {ADMIN}"}
     send: Callable[..., httpx2.Response] = httpx2.post
     answer = send(
-        f"{listening.url}/v1/files",
+        f"{world.url}/v1/files",
         files={"file": ("a" * 250 + ".jsonl", JSONL)},
         data={"purpose": "fine-tune"},
         headers=headers,

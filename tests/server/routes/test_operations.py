@@ -62,15 +62,6 @@ async def test_the_schema_of_artifacts_is_published(caller: Running) -> None:
     assert (await caller.client.get("/v1/schema/artifact")).json() == Manifest.model_json_schema()
 
 
-async def test_openapi_and_its_page_are_there(caller: Running) -> None:
-    """With the error responses of every route."""
-    document = (await caller.client.get("/openapi.json")).json()
-    responses = document["paths"]["/v1/tasks/{task}/predict"]["post"]["responses"]
-    assert {"200", "400", "401", "404", "413", "422", "424", "503", "504"} <= set(responses)
-    assert responses["422"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorBody")
-    assert (await caller.client.get("/docs")).status_code == 200
-
-
 async def test_what_nobody_expected_is_a_500_without_a_traceback(caller: Running, monkeypatch, caplog) -> None:
     """The caller gets the id under which the log has the reason."""
     monkeypatch.setattr(caller.service.catalog, "get", lambda tenant, name: 1 / 0)

@@ -49,3 +49,20 @@ async def test_pages_that_load_from_elsewhere_are_not_there(caller: Running) -> 
     answer: httpx2.Response = await caller.client.get("/docs", headers=HTML)
     assert re.findall(r"""(?:src|href|url)\s*[=:]\s*['"](?:https?:)?//""", answer.text) == []
     assert "default-src 'self'" in answer.headers["content-security-policy"]
+
+
+async def test_openapi_and_its_page_are_there(caller: Running) -> None:
+    """With the error responses of every route: also that of a second training of a file, by OpenAI's route too."""
+    paths = (await caller.client.get("/openapi.json")).json()["paths"]
+    responses = paths["/v1/tasks/{task}/predict"]["post"]["responses"]
+    assert {"200", "400", "401", "404", "413", "422", "424", "503", "504"} <= set(responses)
+    assert responses["422"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorBody")
+    assert all("409" in paths[path]["post"]["responses"] for path in ("/v1/trainings", "/v1/fine_tuning/jobs"))
+    assert (await caller.client.get("/docs")).status_code == 200
+
+
+async def test_the_truncation_header_is_described(caller: Running) -> None:
+    """Of every route that answers it."""
+    paths = (await caller.client.get("/openapi.json")).json()["paths"]
+    for path in ("/v1/embeddings", "/v1/predict", "/v1/tasks/{task}/predict", "/v1/rerank", "/rerank"):
+        assert "x-truncated-inputs" in paths[path]["post"]["responses"]["200"]["headers"]

@@ -20,41 +20,33 @@ from peltier_client import (
 from peltier_server.trainings import event_feed
 from peltier_store import registry
 
-from tests.server.conftest import Listen, Listening
-from tests.server.routes.conftest import House
-from tests.support.played_worker import NAME, PlayedWorker, play_worker
+from tests.server.conftest import ADMIN, Listening
+from tests.support.played_worker import NAME, PlayedWorker
 
 ROWS = [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]
 
 
-@pytest.fixture(scope="module")
-def listening(listen: Listen) -> Iterator[Listening]:
-    """A server that all tests share. Each test leaves no training that waits."""
-    with listen(admin_key=House.ADMIN) as started, pytest.MonkeyPatch.context() as patch:
+@pytest.fixture(scope="module", autouse=True)
+def _streams_look_often() -> Iterator[None]:
+    """At the registry."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_feed, "_TICK_SECONDS", 0.02)
-        yield started
+        yield
 
 
 @pytest.fixture(scope="module")
-def key(listening: Listening) -> str:
+def key(world: Listening) -> str:
     """A key with the scopes train and predict."""
-    with Client(listening.url, House.ADMIN) as operator:
-        return operator.create_key("train", "predict").key
+    return world.add_tenant("train", "predict").key
 
 
 @pytest.fixture
-async def client(listening: Listening, key: str) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(listening.url, key) as opened:
+async def client(world: Listening, key: str) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(world.url, key) as opened:
         yield opened
         async for training in opened.trainings.list():
             if not training.has_ended:
                 await opened.trainings.cancel(training.id)
-
-
-@pytest.fixture
-async def worker(listening: Listening) -> AsyncIterator[PlayedWorker]:
-    async with play_worker(listening.service.settings.store) as played:
-        yield played
 
 
 @pytest.fixture
@@ -64,12 +56,12 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
 
 
 async def test_examples_become_an_adapter_that_answers(
-    listening: Listening, key: str, client: AsyncClient, worker: PlayedWorker, artifact: bytes
+    world: Listening, key: str, client: AsyncClient, worker: PlayedWorker, artifact: bytes
 ) -> None:
     """`client.train` waits, in ordinary code, for the version that then answers by its alias."""
 
     def train() -> tuple[str | None, str | None]:
-        with Client(listening.url, key) as ordinary:
+        with Client(world.url, key) as ordinary:
             done = ordinary.train("film", ROWS, validation=0.5, preset="bitfit", seed=1, alias="live")
             return done.adapter, ordinary.predict("film@live", "a gem")[0].label
 
@@ -146,11 +138,11 @@ async def test_a_file_for_trainings(client: AsyncClient, tmp_path: Path) -> None
         await client.files.create(b"nonsense", "film.jsonl")
 
 
-async def test_trainings_need_their_scope(listening: Listening) -> None:
+async def test_trainings_need_their_scope(world: Listening) -> None:
     """The error names it."""
-    async with AsyncClient(listening.url, House.ADMIN) as operator:
+    async with AsyncClient(world.url, ADMIN) as operator:
         key = (await operator.create_key("predict", "publish")).key
-    async with AsyncClient(listening.url, key) as client:
+    async with AsyncClient(world.url, key) as client:
         with pytest.raises(Forbidden, match="'train'"):
             await client.train("film", ROWS)
 

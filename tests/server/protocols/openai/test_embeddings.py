@@ -332,13 +332,6 @@ def test_base64_is_counted_at_its_own_size(listen: Listen) -> None:
         )
 
 
-def test_the_truncation_header_is_described(listening: Listening) -> None:
-    """Of every route that answers it."""
-    paths = httpx2.get(f"{listening.url}/openapi.json", timeout=30).json()["paths"]
-    for path in ("/v1/embeddings", "/v1/predict", "/v1/tasks/{task}/predict", "/v1/rerank", "/rerank"):
-        assert "x-truncated-inputs" in paths[path]["post"]["responses"]["200"]["headers"]
-
-
 def test_a_t5_embeds_nothing(listen: Listen, t5_directory: Path) -> None:
     """It has no task of its own, and lists none."""
     with listen(backbone=str(t5_directory)) as other:

@@ -1,7 +1,7 @@
 """OpenAI's own client trains adapters, over a socket. The worker is played."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import openai
 import pytest
@@ -10,9 +10,8 @@ from peltier_client import Client
 from peltier_server.protocols.openai.fine_tuning_messages import FineTuningRequest
 from peltier_server.protocols.openai.jobs import training_request
 
-from tests.server.conftest import Listen, Listening
-from tests.server.routes.conftest import House
-from tests.support.played_worker import NAME, PlayedWorker, play_worker
+from tests.server.conftest import Listening
+from tests.support.played_worker import NAME, PlayedWorker
 
 CHATS = [
     {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": label}]}
@@ -21,31 +20,18 @@ CHATS = [
 
 
 @pytest.fixture(scope="module")
-def listening(listen: Listen) -> Iterator[Listening]:
-    """A server that all tests share. Each test leaves no training that waits."""
-    with listen(admin_key=House.ADMIN) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def key(listening: Listening) -> str:
-    with Client(listening.url, House.ADMIN) as operator:
-        return operator.create_key("train", "predict").key
+def key(world: Listening) -> str:
+    """A key with the scopes train and predict."""
+    return world.add_tenant("train", "predict").key
 
 
 @pytest.fixture
-async def client(listening: Listening, key: str) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{listening.url}/v1", api_key=key, max_retries=0) as opened:
+async def client(world: Listening, key: str) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{world.url}/v1", api_key=key, max_retries=0) as opened:
         yield opened
         async for job in opened.fine_tuning.jobs.list():
             if job.finished_at is None:
                 await opened.fine_tuning.jobs.cancel(job.id)
-
-
-@pytest.fixture
-async def worker(listening: Listening) -> AsyncIterator[PlayedWorker]:
-    async with play_worker(listening.service.settings.store) as played:
-        yield played
 
 
 @pytest.fixture
@@ -62,7 +48,7 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
 
 
 async def test_chats_become_a_model(
-    client: openai.AsyncOpenAI, listening: Listening, key: str, worker: PlayedWorker, file_id: str, artifact: bytes
+    client: openai.AsyncOpenAI, world: Listening, key: str, worker: PlayedWorker, file_id: str, artifact: bytes
 ) -> None:
     """With the suffix as its name; the job has what was asked, and the events are those of the training."""
     job = await client.fine_tuning.jobs.create(
@@ -94,7 +80,7 @@ async def test_chats_become_a_model(
     await worker.report(training, "Step 1 of 4.")
     assert (await client.fine_tuning.jobs.retrieve(job.id)).estimated_finish is not None
     await worker.leave(training, artifact)
-    with Client(listening.url, key) as ordinary:
+    with Client(world.url, key) as ordinary:
         assert ordinary.trainings.wait(job.id).status == "succeeded"
         done = await client.fine_tuning.jobs.retrieve(job.id)
         assert (done.status, done.fine_tuned_model, done.error) == ("succeeded", "film@1", None)
@@ -107,7 +93,7 @@ async def test_chats_become_a_model(
 
 
 async def test_checkpoints_are_the_validated_steps(
-    client: openai.AsyncOpenAI, listening: Listening, key: str, worker: PlayedWorker, file_id: str, artifact: bytes
+    client: openai.AsyncOpenAI, world: Listening, key: str, worker: PlayedWorker, file_id: str, artifact: bytes
 ) -> None:
     """Newest first, in pages. At the end the first of the best ones has the name of the published version."""
     jobs = client.fine_tuning.jobs
@@ -125,7 +111,7 @@ async def test_checkpoints_are_the_validated_steps(
     ]
     assert running[0].metrics.model_dump(exclude_none=True) == {"step": 4.0, "train_loss": 0.5, "accuracy": 0.6}
     await worker.leave(training, artifact)
-    with Client(listening.url, key) as ordinary:
+    with Client(world.url, key) as ordinary:
         assert ordinary.trainings.wait(job.id).adapter == "steps@1"
         done = [one async for one in jobs.checkpoints.list(job.id)]
         named = {one.step_number: one.fine_tuned_model_checkpoint for one in done}
@@ -147,9 +133,9 @@ async def test_a_failed_job_has_its_reason(client: openai.AsyncOpenAI, worker: P
     assert newest.level == "error"
 
 
-async def test_pause_resume_cancel_and_lists(client: openai.AsyncOpenAI, listening: Listening, file_id: str) -> None:
+async def test_pause_resume_cancel_and_lists(client: openai.AsyncOpenAI, world: Listening, file_id: str) -> None:
     """The states in turn; a list has pages."""
-    model = listening.service.backbone.name
+    model = world.service.backbone.name
     first = await client.fine_tuning.jobs.create(model=model, training_file=file_id, suffix="one")
     second = await client.fine_tuning.jobs.create(model=model, training_file=file_id, suffix="two")
     assert first.model == model
