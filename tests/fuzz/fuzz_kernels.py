@@ -270,15 +270,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="the folder of the sanitized libraries")
     parser.add_argument("level")
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--seed", type=int, help="begin with this one; by default by the time")
+    parser.add_argument("--seeds", type=int, help="end after this number of them; with --seed 1 by default")
     asked = parser.parse_args()
     survey._FOLDER = asked.folder  # the other levels are not there
     state = survey.survey_library(asked.level)
     assert state.library is not None, state.reason
     seed, end = int(time.time() * 1000) if asked.seed is None else asked.seed, time.time() + asked.seconds
+    last = seed + (asked.seeds or (1 if asked.seed is not None else sys.maxsize))
     counts = Counter[str]()
     with kernels_in_use(asked.level), torch.inference_mode():
-        while time.time() < end:
+        while seed < last and time.time() < end:
             (asked.folder / f"{asked.level}.seed").write_text(str(seed))
             draw = random.Random(seed)
             torch.manual_seed(seed)
@@ -291,8 +293,6 @@ def main() -> None:
                 call()
                 counts[call.__name__] += 1
             seed += 1
-            if asked.seed is not None:
-                break
     print(f"{asked.level}: {dict(counts)}")
 
 
