@@ -51,7 +51,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Backbone, preset: str):
     """By adapters, whose artifact answers as measured, and by full fine-tuning."""
     rate = {"full": 3e-3}.get(preset, 2e-2)
-    data, numbers = Data(*questions, COLUMNS, "answers"), {"max_length": 24, "learning_rate": rate, "epochs": 6}
+    data, numbers = Data(*questions, COLUMNS, "answers"), {"max_length": 24, "learning_rate": rate, "epochs": 5}
     run = make_run("span", preset, data=data, dropout=0.0, backbone_dropout=0.0, **numbers)
     result = train(run)
     assert set(result.metrics) == {"exact_match", "f1"}

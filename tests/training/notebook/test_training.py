@@ -24,10 +24,27 @@ def rows(toy: Path) -> list[dict[str, Any]]:
     return rows_of(toy / "classification-train.jsonl")
 
 
+def train(examples: Any, bert: Backbone, **given: Any) -> peltier.Adapter:
+    """A small LoRA."""
+    return peltier.train(
+        examples,
+        **{"task": "toy", "preset": "lora", "settings": SETTINGS, "backbone": bert.name, "device": "cpu"} | given,
+    )
+
+
 @pytest.fixture(scope="module")
 def adapter(rows: list[dict[str, Any]], bert: Backbone) -> peltier.Adapter:
-    """A small LoRA."""
-    return peltier.train(rows, task="toy", preset="lora", settings=SETTINGS, backbone=bert.name, device="cpu")
+    """Trained on four fifths of the rows."""
+    return train(rows, bert)
+
+
+@pytest.fixture(scope="module")
+def limited(rows: list[dict[str, Any]], bert: Backbone) -> peltier.Adapter:
+    """Trained for four steps at half of the rate, with validation rows that are given."""
+    settings = SETTINGS | {"epochs": 50}
+    return train(
+        rows[:32], bert, validation=rows[32:], settings=settings, learning_rate_multiplier=0.5, budget={"steps": 4}
+    )
 
 
 def test_an_adapter_answers_as_its_artifact_does(
@@ -91,7 +108,7 @@ def test_the_same_examples_give_the_same_adapter(
     before = sorted(toy.iterdir())
     pairs = [(row["text"], row["label"]) for row in rows]
     for examples in (pairs, "classification-train.jsonl"):
-        again = peltier.train(examples, task="toy", preset="lora", settings=SETTINGS, backbone=bert.name, device="cpu")
+        again = train(examples, bert)
         assert again.artifact.tensors.keys() == adapter.artifact.tensors.keys()
         assert all(
             bool((again.artifact.tensors[name] == adapter.artifact.tensors[name]).all())
@@ -100,15 +117,14 @@ def test_the_same_examples_give_the_same_adapter(
     assert (Path.cwd(), sorted(toy.iterdir())) == (toy, before)
 
 
-def test_examples_are_checked_first(adapter: peltier.Adapter, rows: list[dict[str, Any]], bert: Backbone) -> None:
+def test_examples_are_checked_first(
+    adapter: peltier.Adapter, limited: peltier.Adapter, rows: list[dict[str, Any]]
+) -> None:
     """The pre-flight report is kept; validation examples are those that are given."""
     assert adapter.preflight is not None
     assert adapter.preflight["rows"]["train"] + adapter.preflight["rows"]["validation"] == len(rows)
-    own = peltier.train(
-        rows[:32], validation=rows[32:], task="toy", preset="lora", settings=SETTINGS, backbone=bert.name, device="cpu"
-    )
-    assert own.preflight is not None
-    assert own.preflight["rows"] == {"train": 32, "validation": len(rows) - 32}
+    assert limited.preflight is not None
+    assert limited.preflight["rows"] == {"train": 32, "validation": len(rows) - 32}
 
 
 @pytest.mark.parametrize(
@@ -144,19 +160,12 @@ def test_another_backbone_is_refused(adapter: peltier.Adapter, roberta: Backbone
         peltier.load(path, backbone=roberta.name, device="cpu")
 
 
-def test_a_budget_of_steps_ends_a_training(rows: list[dict[str, Any]], bert: Backbone) -> None:
+def test_a_budget_of_steps_ends_a_training(adapter: peltier.Adapter, limited: peltier.Adapter) -> None:
     """The report has the reason, and the rate that the multiplier gives."""
-    settings, found = SETTINGS | {"epochs": 50}, []
-    for multiplier in (1.0, 0.5):
-        trained = peltier.train(
-            rows, task="toy", preset="lora", settings=settings, learning_rate_multiplier=multiplier,
-            budget={"steps": 4}, backbone=bert.name, device="cpu",
-        )  # fmt: skip
-        assert trained.report is not None
-        found.append(json.loads(trained.report))
-    assert [one["resolved"]["steps"] for one in found] == [4, 4]
-    whole, half = (one["training"]["hyperparameters"]["learning_rate"] for one in found)
-    assert half == pytest.approx(whole / 2)
+    whole, half = (json.loads(one.report) for one in (adapter, limited))
+    assert half["resolved"]["steps"] == 4
+    rates = [one["training"]["hyperparameters"]["learning_rate"] for one in (whole, half)]
+    assert rates[1] == pytest.approx(rates[0] / 2)
 
 
 def test_a_budget_of_steps_and_minutes_is_refused(rows: list[dict[str, Any]], bert: Backbone) -> None:
