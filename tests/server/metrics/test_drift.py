@@ -1,11 +1,13 @@
 """Drift of inputs and answers of versions."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 from peltier_adapters.spec.tasks import TaskType
+from peltier_backbone.backbone import Backbone
 from peltier_client.protocol import TextPrediction
 from peltier_server.context import VersionLabels
 from peltier_server.metrics import series
@@ -14,9 +16,7 @@ from peltier_server.metrics.series import WINDOW_ROWS, VersionWindows, Window
 from prometheus_client import CollectorRegistry
 
 from tests.server.conftest import Running
-from tests.server.rollouts.conftest import Shop, shop
 
-__all__ = ["shop"]
 FIRST = VersionLabels("acme", "sst2", "1")
 
 
@@ -159,14 +159,15 @@ def test_generated_labels_and_numbers_are_counted_as_others() -> None:
 
 
 async def test_tenants_see_the_drift_of_their_adapters(
-    running: Running, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In their activity, beside the metrics of the operator; other kinds of answers have a drift of inputs alone."""
     monkeypatch.setattr(series, "WINDOW_ROWS", 4)
+    await caller.publish("a", make_artifact(bert, "bitfit", name="a"))
     for text in ("good", "good", "good and long and more and more of it"):
-        await shop.ask("x", [text] * 4)
-    (version,) = (await running.client.get("/v1/activity")).json()["versions"]
+        await caller.predict("a", [text] * 4)
+    (version,) = (await caller.client.get("/v1/activity")).json()["versions"]
     assert version["input_drift"] > 0.25
     assert version["answer_drift"] >= 0
-    page = (await running.client.get("/metrics")).text
-    assert 'peltier_input_drift{adapter="a",tenant="default",version="1"}' in page
+    page = (await caller.client.get("/metrics")).text
+    assert f'peltier_input_drift{{adapter="a",tenant="{caller.tenant}",version="1"}}' in page

@@ -37,6 +37,11 @@ class Shop:
         """Gives feedback."""
         return await self.running.client.post("/v1/feedback", json={"request_id": request_id, **feedback})
 
+    async def settled(self, request_id: str) -> None:
+        """Returns once the shadow of a request is computed or dropped."""
+        recorder = self.running.service.rollouts._recorder
+        await self.running.run(recorder.settle(self.running.tenant, request_id))
+
     async def state(self) -> Mapping[str, Any]:
         """The alias with its guarded change."""
         found = (await self.running.client.get("/v1/adapters/a/aliases/production")).json()
@@ -44,14 +49,33 @@ class Shop:
         return state
 
 
-@pytest.fixture
-async def shop(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> Shop:
-    """Feedback waits for no other replica."""
+@pytest.fixture(autouse=True)
+def _feedback_waits_for_no_other_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All answers are those of one server."""
     monkeypatch.setattr(rollouts, "_WAIT_SECONDS", 0.0)
-    for seed in range(3):
-        await running.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
+
+
+@pytest.fixture
+async def shop(caller: Running, three: list[bytes]) -> Shop:
+    """A shop of a new tenant."""
+    return await open_shop(caller, three)
+
+
+@pytest.fixture
+async def own_shop(running: Running, three: list[bytes]) -> Shop:
+    """A shop on a server of the test, which may have replicas."""
+    return await open_shop(running, three)
+
+
+@pytest.fixture
+def three(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[bytes]:
+    """The versions of the adapter."""
+    return [make_artifact(bert, "bitfit", name="a", seed=seed) for seed in range(3)]
+
+
+async def open_shop(running: Running, three: list[bytes]) -> Shop:
+    """The shop with these versions."""
+    await running.publish("a", *three)
     changed = await running.client.put("/v1/adapters/a/aliases/production", json={"version": 1})
     assert changed.status_code == 200
     return Shop(running)

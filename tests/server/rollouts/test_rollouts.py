@@ -36,7 +36,8 @@ async def test_a_better_candidate_is_promoted(shop: Shop) -> None:
     assert (state["state"], state["versions"]) == ("promoted", {"2": 1.0})
     assert state["evidence"]["promotion"] >= state["needed"]["promotion"] == 20
     assert state["reason"].startswith("the candidate is at most 0.02 less accurate: ")
-    entry = (await shop.running.client.get("/v1/audit")).json()["records"][0]
+    query = {"tenant": shop.running.tenant}
+    entry = (await shop.running.client.get("/v1/audit", params=query)).json()["records"][0]
     assert (entry["actor"], entry["action"], entry["subject"]) == ("guard", "promote_candidate", "a@production")
     assert entry["detail"]["numbers"]["counts"] == state["counts"]
     assert entry["detail"]["reason"] == state["reason"]
@@ -68,7 +69,8 @@ async def test_time_runs_out(shop: Shop, at_end: str, state: str, monkeypatch: p
     """What is undecided then is decided as the guard says, also without requests."""
     monkeypatch.setattr(rollouts, "_REPORT_SECONDS", 0.01)
     await shop.guard(share=0.5, max_hours=1e-6, at_end=at_end)
-    await until(lambda: not shop.running.service.catalog.guarded)
+    key = (shop.running.tenant, "a")
+    await until(lambda: key not in shop.running.service.catalog.guarded)
     found = await shop.state()
     assert found["state"] == state
     assert found["reason"] == f"nothing was proven within 1e-06 hours, and at_end is {at_end}"
@@ -98,46 +100,46 @@ async def test_each_row_of_each_kind_of_request_takes_feedback(shop: Shop) -> No
     assert (await shop.tell("mixed", row=0, right=True)).status_code == 404  # a version by its number is not guarded
 
 
-@pytest.mark.parametrize(
-    ("feedback", "status", "code", "sentence"),
-    [
-        ({"request_id": "none", "right": True}, 404, "answer_not_found", "no answer is recorded for row 0 of request"),
-        ({"row": 7, "right": True}, 404, "answer_not_found", "no answer is recorded for row 7 of request 'r'"),
-        ({"label": "dull"}, 422, "invalid_input", "label 'dull' is not one of the task's labels: negative, positive"),
-        ({"label": ["positive"]}, 422, "invalid_input", "label is a list, and the answers of a classification task"),
-        ({}, 422, "invalid_input", "feedback has the right label, or right: true or false; exactly one of them"),
-        ({"right": True, "label": "positive"}, 422, "invalid_input", "exactly one of them"),
-        ({"right": "yes"}, 422, "invalid_input", "right is 'yes': input should be a valid boolean"),
-        ({"row": -1, "right": True}, 422, "invalid_input", "row is -1: input should be greater than or equal to 0"),
-    ],
-)
-async def test_wrong_feedback(shop: Shop, feedback: dict[str, object], status: int, code: str, sentence: str) -> None:
+WRONG_FEEDBACK: list[tuple[dict[str, object], int, str, str]] = [
+    ({"request_id": "none", "right": True}, 404, "answer_not_found", "no answer is recorded for row 0 of request"),
+    ({"row": 7, "right": True}, 404, "answer_not_found", "no answer is recorded for row 7 of request 'r'"),
+    ({"label": "dull"}, 422, "invalid_input", "label 'dull' is not one of the task's labels: negative, positive"),
+    ({"label": ["positive"]}, 422, "invalid_input", "label is a list, and the answers of a classification task"),
+    ({}, 422, "invalid_input", "feedback has the right label, or right: true or false; exactly one of them"),
+    ({"right": True, "label": "positive"}, 422, "invalid_input", "exactly one of them"),
+    ({"right": "yes"}, 422, "invalid_input", "right is 'yes': input should be a valid boolean"),
+    ({"row": -1, "right": True}, 422, "invalid_input", "row is -1: input should be greater than or equal to 0"),
+]
+
+
+async def test_wrong_feedback(shop: Shop) -> None:
     """One sentence each, and the right one still counts afterwards."""
     await shop.guard(share=0.5)
     await shop.ask("r")
-    refused = await shop.tell(str(feedback.pop("request_id", "r")), **feedback)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
-    assert sentence in refused.json()["error"]["message"]
+    for feedback, status, code, sentence in WRONG_FEEDBACK:
+        refused = await shop.tell(**{"request_id": "r", **feedback})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (status, code), feedback
+        assert sentence in refused.json()["error"]["message"]
     assert (await shop.tell("r", right=True)).status_code == 200
     again = await shop.tell("r", right=False)
     assert (again.status_code, again.json()["error"]["message"]) == (409, "row 0 of request 'r' has feedback already")
 
 
-@pytest.mark.parametrize(
-    ("guard", "sentence"),
-    [
-        ({}, "a guard has either a share between 0 and 1, or shadow: true"),
-        ({"share": 1}, "guard.share is 1: input should be less than 1"),
-        ({"share": 0.1, "shadow": True}, "a guard has either a share between 0 and 1, or shadow: true"),
-        ({"share": 0.1, "max_disagreement": 0.1}, "max_disagreement needs shadow"),
-        ({"shadow": True, "alpha": 0.9}, "guard.alpha is 0.9: input should be less than or equal to 0.5"),
-        ({"shadow": True, "nothing": 1}, "guard.nothing is unknown here"),
-    ],
-)
-async def test_wrong_guards(shop: Shop, guard: dict[str, object], sentence: str) -> None:
+WRONG_GUARDS: list[tuple[dict[str, object], str]] = [
+    ({}, "a guard has either a share between 0 and 1, or shadow: true"),
+    ({"share": 1}, "guard.share is 1: input should be less than 1"),
+    ({"share": 0.1, "shadow": True}, "a guard has either a share between 0 and 1, or shadow: true"),
+    ({"share": 0.1, "max_disagreement": 0.1}, "max_disagreement needs shadow"),
+    ({"shadow": True, "alpha": 0.9}, "guard.alpha is 0.9: input should be less than or equal to 0.5"),
+    ({"shadow": True, "nothing": 1}, "guard.nothing is unknown here"),
+]
+
+
+async def test_wrong_guards(shop: Shop) -> None:
     """One sentence each."""
-    refused = await shop.guard(**guard)
-    assert (refused.status_code, sentence in refused.json()["error"]["message"]) == (422, True), refused.text
+    for guard, sentence in WRONG_GUARDS:
+        refused = await shop.guard(**guard)
+        assert (refused.status_code, sentence in refused.json()["error"]["message"]) == (422, True), refused.text
 
 
 async def test_changes_that_cannot_be_guarded(shop: Shop, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
@@ -146,8 +148,8 @@ async def test_changes_that_cannot_be_guarded(shop: Shop, bert: Backbone, make_a
     assert (await shop.guard(1, share=0.5)).status_code == 409
     await shop.guard(share=0.5)
     assert (await shop.guard(3, share=0.5)).status_code == 409
-    await shop.running.upload(make_artifact(bert, "bitfit", name="e", task_type="embedding"))
-    await shop.running.upload(make_artifact(bert, "bitfit", name="e", seed=1))
+    embedding = make_artifact(bert, "bitfit", name="e", task_type="embedding")
+    await shop.running.publish("e", embedding, make_artifact(bert, "bitfit", name="e", seed=1))
     assert (await shop.running.client.put("/v1/adapters/e/aliases/production", json={"version": 1})).status_code == 200
     refused = await shop.guard(2, "e", share=0.5)
     assert "a guarded change needs two versions of one type; these are classification and embedding" in refused.text
@@ -165,8 +167,8 @@ async def test_changes_that_cannot_be_guarded(shop: Shop, bert: Backbone, make_a
 @pytest.fixture
 async def vectors(shop: Shop, bert: Backbone, make_artifact: Callable[..., bytes]) -> Shop:
     """The server has two versions of an embedding `e`, too, of which `production` means the first."""
-    for seed in range(2):
-        await shop.running.upload(make_artifact(bert, "bitfit", name="e", task_type="embedding", seed=seed))
+    two = (make_artifact(bert, "bitfit", name="e", task_type="embedding", seed=seed) for seed in range(2))
+    await shop.running.publish("e", *two)
     changed = await shop.running.client.put("/v1/adapters/e/aliases/production", json={"version": 1})
     assert changed.status_code == 200
     return shop
@@ -178,11 +180,10 @@ async def test_answers_that_are_not_judged_are_compared_by_errors_and_latency(
 ) -> None:
     """Alone; their feedback is refused, and the end decides."""
     monkeypatch.setattr(recorder, "TIMED_SHARE", 1.0)
-    service = vectors.running.service
     assert (await vectors.guard(2, "e", at_end="promote", **guard)).status_code == 200
     for number in range(20):
         await vectors.ask(f"r{number}", task="e")
-        await service.rollouts._recorder.settle("default", f"r{number}")
+        await vectors.settled(f"r{number}")
     told = await vectors.tell("r0", label="good")
     assert told.status_code == 422
     assert told.json()["error"]["message"] == (
@@ -206,7 +207,7 @@ async def test_a_candidate_without_judged_answers_is_rolled_back_by_its_failures
     await vectors.guard(2, "e", shadow=True)
     for number in range(20):
         await vectors.ask(f"r{number}", task="e")
-        await service.rollouts._recorder.settle("default", f"r{number}")
+        await vectors.settled(f"r{number}")
     rollout = (await vectors.running.client.get("/v1/adapters/e/aliases/production")).json()["rollout"]
     assert rollout["state"] == "rolled_back"
     assert rollout["reason"].startswith("the candidate fails more often: ")
@@ -226,14 +227,10 @@ async def test_a_default_server_records_nothing_outside_of_a_change(shop: Shop) 
 
 
 @pytest.fixture
-async def recording(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Shop]:
+async def recording(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Shop]:
     """A server that records three answers a second outside of guarded changes, with the adapter `a`."""
-    monkeypatch.setattr(rollouts, "_WAIT_SECONDS", 0.0)
     async with serve(recorded_answers_per_second=3) as running:
-        for seed in range(2):
-            await running.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
+        await running.publish("a", *(make_artifact(bert, "bitfit", name="a", seed=seed) for seed in range(2)))
         yield Shop(running)
 
 
@@ -296,12 +293,12 @@ async def test_answers_of_a_deleted_version_take_no_label(recording: Shop) -> No
 
 
 @pytest.mark.slow
-async def test_another_replica_takes_feedback_and_decides(serve: Serve, shop: Shop) -> None:
+async def test_another_replica_takes_feedback_and_decides(serve: Serve, own_shop: Shop) -> None:
     """Of one registry: each sees the change, and one of them decides, once."""
-    begun = await shop.guard(share=0.5)
+    begun = await own_shop.guard(share=0.5)
     assert begun.status_code == 200
     async with serve() as other:
-        replicas = [shop, Shop(other)]
+        replicas = [own_shop, Shop(other)]
         for number in range(200):
             await read_again(other)
             body = await replicas[number % 2].ask(f"r{number}")
@@ -310,19 +307,19 @@ async def test_another_replica_takes_feedback_and_decides(serve: Serve, shop: Sh
             is_right = body["adapter"]["version"] == 2
             told = await replicas[(number + 1) % 2].tell(f"r{number}", right=is_right)
             assert told.status_code == 200, told.text
-            if not told.json()["counted"] or (await shop.state())["state"] != "running":
+            if not told.json()["counted"] or (await own_shop.state())["state"] != "running":
                 break
         states = [await one.state() for one in replicas]
         assert [one["state"] for one in states] == ["promoted"] * 2
         assert states[0]["counts"] == states[1]["counts"]
         await read_again(other)
         assert (await replicas[1].ask("later"))["adapter"]["version"] == 2
-    entries = (await shop.running.client.get("/v1/audit?action=promote_candidate")).json()["records"]
+    entries = (await own_shop.running.client.get("/v1/audit?action=promote_candidate")).json()["records"]
     assert len(entries) == 1
 
 
 async def test_feedback_waits_for_the_report_of_another_replica(
-    serve: Serve, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, own_shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which comes every second."""
     monkeypatch.setattr(rollouts, "_WAIT_SECONDS", 0.2)
@@ -330,11 +327,11 @@ async def test_feedback_waits_for_the_report_of_another_replica(
 
     async def report_meanwhile(seconds: float, *given: object) -> object:
         if seconds == rollouts._WAIT_SECONDS:
-            await shop.running.service.rollouts.report()
+            await own_shop.running.service.rollouts.report()
         return await sleep(seconds, *given)
 
-    await shop.guard(share=0.5)
+    await own_shop.guard(share=0.5)
     async with serve() as other:
         monkeypatch.setattr(asyncio, "sleep", report_meanwhile)
-        await shop.ask("r")
+        await own_shop.ask("r")
         assert (await Shop(other).tell("r", right=True)).status_code == 200

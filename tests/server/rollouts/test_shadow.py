@@ -1,6 +1,8 @@
 """Candidates that shadow: computed beside the answers, and never answered."""
 
 import asyncio
+import re
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,11 +17,6 @@ from peltier_server.rollouts import recorder
 
 from tests.server.conftest import hold, until
 from tests.server.rollouts.conftest import TEXTS, Shop
-
-
-async def settled(shop: Shop, request_id: str) -> None:
-    """Returns once the shadow of a request is computed or dropped."""
-    await shop.running.service.rollouts._recorder.settle("default", request_id)
 
 
 async def test_the_candidate_is_never_answered(shop: Shop) -> None:
@@ -60,7 +57,7 @@ async def test_latencies_are_those_of_two_shadows(shop: Shop, monkeypatch: pytes
     await shop.guard(shadow=True)
     for number in range(40):
         await shop.ask(f"r{number}")
-        await settled(shop, f"r{number}")
+        await shop.settled(f"r{number}")
     orders = set(zip(computed[::2], computed[1::2], strict=True))
     assert orders == {(1, 2), (2, 1)}
     assert sum((await shop.state())["counts"]["latency"].values()) == 40
@@ -71,7 +68,7 @@ async def test_most_shadows_are_computed_once(shop: Shop, monkeypatch: pytest.Mo
     monkeypatch.setattr(recorder, "TIMED_SHARE", 0.0)
     await shop.guard(shadow=True)
     await shop.ask("r")
-    await settled(shop, "r")
+    await shop.settled("r")
     counts = (await shop.state())["counts"]
     assert "latency" not in counts
     assert counts["errors"] == {"ties": 1}
@@ -106,14 +103,14 @@ async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop, monkeypat
     await shop.guard(shadow=True)
     service = shop.running.service
     await shop.ask("warm")
-    await settled(shop, "warm")
+    await shop.settled("warm")
     seen: list[str] = []
-    begun, released = asyncio.Event(), asyncio.Event()
+    begun, released = threading.Event(), threading.Event()
     compute = service.predictor.shadow
 
     async def late(*given: Any) -> Any:
         begun.set()
-        await released.wait()
+        await until(released.is_set)
         seen.append("shadow")
         return await compute(*given)
 
@@ -121,30 +118,29 @@ async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop, monkeypat
         patch.setattr(service.predictor, "shadow", late)
         await shop.ask("r")
         seen.append("answer")
-        await begun.wait()
+        await until(begun.is_set)
         released.set()
-        await settled(shop, "r")
+        await shop.settled("r")
     assert seen == ["answer", "shadow"]
     async with hold(shop.running):
         waiting = asyncio.create_task(shop.ask("waits", "a gem", "a@3"))
         await until(lambda: service.batcher.queued_rows)
-        request = next(iter(service.catalog.guarded.values()))
-        assert request.rollouts
+        assert service.catalog.guarded[shop.running.tenant, "a"].rollouts
         assert service.rollouts._recorder._is_busy
     await waiting
 
 
-async def test_rows_that_nobody_waits_for_drop_no_shadows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_that_nobody_waits_for_drop_no_shadows(own_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as those of a batch in a file, which may wait for hours."""
-    batcher = shop.running.service.batcher
+    batcher = own_shop.running.service.batcher
     monkeypatch.setattr(batcher, "start_background", lambda: None)
-    await shop.guard(shadow=True)
-    row = Row(shop.running.service.backbone.tokenizer.encode("a", max_tokens=3))
+    await own_shop.guard(shadow=True)
+    row = Row(own_shop.running.service.backbone.tokenizer.encode("a", max_tokens=3))
     offline = asyncio.create_task(batcher.compute([row], Terms(background=True)))
     await until(lambda: batcher.queued_rows)
-    await shop.ask("r")
-    await settled(shop, "r")
-    assert (await shop.state())["counts"]["errors"] == {"ties": 1}
+    await own_shop.ask("r")
+    await own_shop.settled("r")
+    assert (await own_shop.state())["counts"]["errors"] == {"ties": 1}
     offline.cancel()
     await asyncio.gather(offline, return_exceptions=True)
 
@@ -160,7 +156,7 @@ async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: py
     await shop.guard(shadow=True)
     for number in range(100):
         await shop.ask(f"r{number}")
-        await settled(shop, f"r{number}")
+        await shop.settled(f"r{number}")
         if (await shop.state())["state"] != "running":
             break
     state = await shop.state()
@@ -186,7 +182,7 @@ async def test_failures_of_the_incumbent_count_for_the_candidate(shop: Shop, mon
     await shop.guard(shadow=True)
     for text in ("for the candidate", "good", "for the incumbent", "good") * 30:
         await shop.running.predict("a", text)
-        await asyncio.gather(*service.rollouts._recorder._shadows)
+        await until(lambda: not service.rollouts._recorder._shadows)
     state = await shop.state()
     assert state["state"] == "running"
     assert state["counts"]["errors"] == {"losses": 30, "ties": 60, "wins": 30}
@@ -209,9 +205,15 @@ async def test_refusals_say_nothing_about_a_version(
     assert (await shop.state())["counts"] == {}
 
 
+async def num_rolled_back(shop: Shop) -> float:
+    """The guarded changes that were rolled back so far."""
+    page = (await shop.running.client.get("/metrics")).text
+    return sum(map(float, re.findall(r'^peltier_rollouts_total{result="rolled_back"} (.*)$', page, re.MULTILINE)))
+
+
 async def test_too_many_different_answers(shop: Shop) -> None:
     """Where the guard bounds them, without feedback."""
-    client = shop.running.client
+    before = await num_rolled_back(shop)
     texts = [f"{text} {number}" for number in range(6) for text in TEXTS]
     labels = {}
     for version in (1, 2, 3):
@@ -225,10 +227,10 @@ async def test_too_many_different_answers(shop: Shop) -> None:
     await shop.guard(candidate, shadow=True, max_disagreement=0.1)
     for number in range(60):
         await shop.ask(f"r{number}", differing[number % len(differing)])
-        await settled(shop, f"r{number}")
+        await shop.settled(f"r{number}")
         if (await shop.state())["state"] != "running":
             break
     state = await shop.state()
     assert (state["state"], state["versions"]) == ("rolled_back", {"1": 1.0})
     assert state["reason"].startswith("the candidate's answers differ too often: ")
-    assert 'peltier_rollouts_total{result="rolled_back"} 1.0' in (await client.get("/metrics")).text
+    assert await num_rolled_back(shop) == before + 1

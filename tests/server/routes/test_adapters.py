@@ -14,8 +14,10 @@ from tests.server.conftest import Running
 @pytest.fixture
 async def shelf(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
     """Adapters `a` in two versions, `b`, `ba` and `c`."""
-    for seed, name in enumerate(("a", "a", "b", "ba", "c")):
-        assert (await caller.upload(make_artifact(bert, "bitfit", name="any", seed=seed), name)).status_code == 201
+    *two, b, ba, c = (make_artifact(bert, "bitfit", name="any", seed=seed) for seed in range(5))
+    await caller.publish("a", *two)
+    for name, data in (("b", b), ("ba", ba), ("c", c)):
+        await caller.publish(name, data)
     return caller
 
 
@@ -106,8 +108,7 @@ async def test_versions_are_listed_in_pages(
     shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """The newest first, and nothing twice, also where one is deleted between two pages."""
-    for seed in (10, 11, 12):
-        assert (await shelf.upload(make_artifact(bert, "bitfit", seed=seed), "a")).status_code == 201
+    await shelf.publish("a", *(make_artifact(bert, "bitfit", seed=seed) for seed in (2, 3, 4)))
     numbers, cursor = [], ""
     while cursor is not None:
         page = (await shelf.client.get("/v1/adapters/a/versions", params={"limit": 2, "cursor": cursor})).json()

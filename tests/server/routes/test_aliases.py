@@ -14,8 +14,9 @@ from tests.server.conftest import Running, hold, until
 @pytest.fixture
 async def shelf(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
     """Adapter `a` in three versions, of which the second is deleted, and `b` in one."""
-    for seed, name in enumerate(("a", "a", "a", "b")):
-        assert (await caller.upload(make_artifact(bert, "bitfit", name="any", seed=seed), name)).status_code == 201
+    *three, other = (make_artifact(bert, "bitfit", name="any", seed=seed) for seed in range(4))
+    await caller.publish("a", *three)
+    await caller.publish("b", other)
     assert (await caller.client.delete("/v1/adapters/a/versions/2")).status_code == 204
     return caller
 
