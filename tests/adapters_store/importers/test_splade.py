@@ -13,8 +13,6 @@ from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SparseEncoder
-from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
 from transformers import AutoModelForMaskedLM, BertModel
 
 from tests.adapters_store.importers.conftest import TEXTS, outputs
@@ -68,20 +66,55 @@ def test_a_masked_language_model_is_a_sparse_embedding(
     torch.testing.assert_close(weights(wanted, backbone), expected, rtol=0, atol=1e-4)
 
 
+# As sentence-transformers writes them beside a masked language model.
+MASKED_MODULE = {"type": "sentence_transformers.sparse_encoder.modules.MLMTransformer", "path": ""}
+POOLING_MODULE = {
+    "type": "sentence_transformers.sparse_encoder.modules.SpladePooling", "path": "1_SpladePooling"
+}  # fmt: skip
+POOLING = {"pooling_strategy": "max", "activation_function": "relu", "embedding_dimension": None}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A SPLADE in the format of sentence-transformers."""
+    directory = save(AutoModelForMaskedLM, "bert", request, tmp_path_factory.mktemp("splade"))
+    (directory / "modules.json").write_text(json.dumps([MASKED_MODULE, POOLING_MODULE]))
+    (directory / "1_SpladePooling").mkdir()
+    (directory / "1_SpladePooling" / "config.json").write_text(json.dumps(POOLING))
+    return directory
+
+
 @pytest.fixture
-def splade(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A SPLADE as sentence-transformers saves it."""
-    model = save(AutoModelForMaskedLM, "bert", request, tmp_path / "model")
-    SparseEncoder(modules=[MLMTransformer(str(model)), SpladePooling("max")]).save(str(tmp_path / "splade"))
-    return tmp_path / "splade"
+def splade(saved: Path, tmp_path: Path) -> Path:
+    """The same, which the test may change."""
+    return shutil.copytree(saved, tmp_path / "splade")
 
 
-def test_a_sparse_encoder_of_sentence_transformers(splade: Path) -> None:
+def all_terms(path: Path) -> torch.Tensor:
+    """The `weights` of a model on its own backbone, with every term."""
+    backbone = load_backbone(str(path))
+    options = TaskOptions(terms=backbone.config.vocab_size)
+    return weights(Import("splade", path, "terms", options=options), backbone)
+
+
+def test_modules_of_a_splade_change_nothing(splade: Path) -> None:
+    """The same texts have the same terms with the same weights as those of the masked language model alone."""
+    expected = all_terms(splade)
+    (splade / "modules.json").unlink()
+    assert torch.equal(all_terms(splade), expected)
+
+
+@pytest.mark.slow  # The gate reads files that are written as this library writes them.
+def test_a_sparse_encoder_of_sentence_transformers(saved: Path, tmp_path: Path) -> None:
     """The same texts have the same terms with the same weights."""
-    backbone = load_backbone(str(splade))
-    wanted = Import("splade", splade, "terms", options=TaskOptions(terms=backbone.config.vocab_size))
-    expected = SparseEncoder(str(splade), device="cpu").encode(list(TEXTS), convert_to_sparse_tensor=False)
-    torch.testing.assert_close(weights(wanted, backbone), torch.as_tensor(expected), rtol=0, atol=1e-4)
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
+
+    path = tmp_path / "encoder"
+    SparseEncoder(modules=[MLMTransformer(str(saved)), SpladePooling("max")]).save(str(path))
+    assert json.loads((path / "1_SpladePooling" / "config.json").read_text()) == POOLING
+    expected = SparseEncoder(str(path), device="cpu").encode(list(TEXTS), convert_to_sparse_tensor=False)
+    torch.testing.assert_close(all_terms(path), torch.as_tensor(expected), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -117,15 +150,12 @@ def test_a_model_without_a_head_is_refused(tmp_path: Path, request: pytest.Fixtu
         import_adapter(Import("splade", path, "nothing"), load_backbone(str(path)))
 
 
-MASKED_MODULE = {"type": "sentence_transformers.sparse_encoder.modules.MLMTransformer", "path": "0_MLM"}
-
-
 @pytest.mark.parametrize(
     ("modules", "shown"),
     [
         ([], "none"),
         ([{"type": "sentence_transformers.models.Router", "path": ""}], "Router in ''"),
-        ([MASKED_MODULE, {"type": "SpladePooling", "path": "1_SpladePooling"}], "MLMTransformer in '0_MLM', Splade"),
+        ([MASKED_MODULE | {"path": "0_MLM"}, POOLING_MODULE], "MLMTransformer in '0_MLM', Splade"),
     ],
 )
 def test_modules_of_another_model_are_refused(splade: Path, modules: list[Any], shown: str) -> None:

@@ -1,12 +1,18 @@
 """Files of rows, as they are streamed."""
 
 import gzip
+import io
+import random
 import tracemalloc
+import weakref
 from pathlib import Path
 
 import pytest
 from peltier_client.bulk.data_file import DataRow, check_columns, near_path, open_rows, read_input, read_rows, read_text
 from peltier_client.errors import InvalidInput
+
+# The text, its decompression and the file have a buffer each.
+BUFFER_BYTES = 4 * getattr(gzip, "READ_BUFFER_SIZE", io.DEFAULT_BUFFER_SIZE)
 
 
 def rows_of(path: Path, *columns: str) -> list[DataRow]:
@@ -78,7 +84,7 @@ def test_a_file_that_cannot_be_meant_is_refused(tmp_path: Path, name: str, data:
 
 def test_a_file_that_breaks_off_is_said(tmp_path: Path) -> None:
     """A compressed file without its end is no shorter file."""
-    path = write(tmp_path / "f.jsonl.gz", "".join(f'{{"text": "{number}"}}\n' for number in range(50_000)))
+    path = write(tmp_path / "f.jsonl.gz", "".join(f'{{"text": "{number}"}}\n' for number in range(5_000)))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InvalidInput, match="cannot be read"):
         rows_of(path)
@@ -97,6 +103,27 @@ def test_what_an_input_is(tmp_path: Path) -> None:
             check_columns(columns)
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_row_is_read_when_it_is_asked_for(tmp_path: Path, kind: str, suffix: str) -> None:
+    """No more of the file is read than the rows so far, a hundred more, and a buffer; a row that was given is not
+    kept."""
+    num_rows, rng = 1000, random.Random(1)
+    rows = [f"{rng.getrandbits(4000):x}" for _ in range(num_rows)]
+    lines = [f'{{"text": "{row}"}}\n' if kind == "jsonl" else f"{row},1\n" for row in rows]
+    path = write(tmp_path / f"f.{kind}{suffix}", "".join((["text,label\n"] if kind == "csv" else []) + lines))
+    with open_rows(path, ["text"]) as file:
+        row_bytes = file.size_bytes / num_rows
+        last = None
+        for number, row in enumerate(file.rows, 1):
+            assert row.cells["text"] == rows[number - 1]
+            assert file.position <= (number + 100) * row_bytes + BUFFER_BYTES
+            assert last is None or last() is None or number <= 101
+            last = weakref.ref(row)
+        assert file.position == file.size_bytes
+
+
+@pytest.mark.slow  # The gate counts the bytes that are read before each row, in the test above.
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_a_large_file_is_never_in_memory(tmp_path: Path, kind: str) -> None:
     """Reading 20 MB of rows holds less than a tenth of that at any time."""

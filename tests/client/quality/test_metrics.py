@@ -1,6 +1,7 @@
 """The metrics beside those of scikit-learn, scipy and torchmetrics."""
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,17 +18,28 @@ from peltier_client.quality.metrics import (
     score_entities,
     sign_test,
 )
-from scipy import stats
-from sklearn import metrics as sk
-from sklearn.metrics import ndcg_score
-from sklearn.preprocessing import MultiLabelBinarizer
-from torchmetrics.functional.text.squad import squad
 
 NAMES = ["a", "b", "c", "d", "never"]
 
 
+@pytest.fixture(scope="module")
+def sk() -> Any:
+    """Metrics of scikit-learn, which is imported only where these tests run."""
+    from sklearn import metrics
+
+    return metrics
+
+
+@pytest.fixture(scope="module")
+def stats() -> Any:
+    """Scipy's, also a slow import."""
+    from scipy import stats
+
+    return stats
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_classification_is_scikit_learns(seed: int) -> None:
+def test_classification_is_scikit_learns(seed: int, sk: Any) -> None:
     """Also with labels that are never answered, and with answers that are no label."""
     draw = random.Random(seed)
     gold = draw.choices(NAMES[:4], k=60)
@@ -47,7 +59,7 @@ def test_classification_is_scikit_learns(seed: int) -> None:
     assert classify(gold, [None, *found[1:]])[0]["accuracy"] <= metrics["accuracy"]
 
 
-def test_two_labels_have_the_f1_of_the_second() -> None:
+def test_two_labels_have_the_f1_of_the_second(sk: Any) -> None:
     """As evaluate has it; 0 where the label is nowhere."""
     gold, found = list("ababb"), list("aabbb")
     assert classify(gold, found, "ab")[0]["f1"] == pytest.approx(sk.f1_score(gold, found, pos_label="b"))
@@ -55,13 +67,12 @@ def test_two_labels_have_the_f1_of_the_second() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_several_labels_are_scikit_learns(seed: int) -> None:
+def test_several_labels_are_scikit_learns(seed: int, sk: Any) -> None:
     """Micro and macro F1 over every label that there is, and the share of rows that are wholly right."""
     draw = random.Random(seed)
     gold = [frozenset(draw.sample(NAMES[:4], draw.randrange(3))) for _ in range(40)]
     found = [frozenset(draw.sample(NAMES[:4], draw.randrange(3))) if draw.random() < 0.5 else own for own in gold]
-    rows = MultiLabelBinarizer(classes=NAMES)
-    wanted, answered = rows.fit_transform(gold), rows.transform(found)
+    wanted, answered = ([[name in labels for name in NAMES] for labels in rows] for rows in (gold, found))
     assert choose_several(gold, found, NAMES)[0] == pytest.approx(
         {
             "f1_micro": sk.f1_score(wanted, answered, average="micro", zero_division=0),
@@ -71,7 +82,7 @@ def test_several_labels_are_scikit_learns(seed: int) -> None:
     )
 
 
-def test_regression_is_scipys() -> None:
+def test_regression_is_scipys(sk: Any, stats: Any) -> None:
     """With ties among the values; a constant correlates with nothing."""
     draw = random.Random(0)
     gold = [round(draw.gauss(0, 2)) / 2 for _ in range(50)]
@@ -92,7 +103,7 @@ def test_texts_match_but_for_the_space_around_them() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (1, 0), (5, 7), (0, 12), (40, 71), (700, 900)])
-def test_the_sign_test_is_the_exact_binomial(first: int, second: int) -> None:
+def test_the_sign_test_is_the_exact_binomial(first: int, second: int, stats: Any) -> None:
     """Two-sided; of no rows that differ it is 1."""
     expected = stats.binomtest(first, first + second).pvalue if first + second else 1.0
     assert sign_test(first, second) == sign_test(second, first) == pytest.approx(expected, rel=1e-9)
@@ -102,11 +113,11 @@ Documents = list[tuple[int, int]]
 
 
 @given(documents=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=2, max_size=24))
-def test_the_gain_is_that_of_scikit_learn(documents: Documents) -> None:
+def test_the_gain_is_that_of_scikit_learn(documents: Documents, sk: Any) -> None:
     """With grades, equal scores, and more documents than count."""
     grades, scores = zip(*documents, strict=True)
     if max(grades) > 0:
-        assert gain(grades, scores) == pytest.approx(ndcg_score([grades], [scores], k=10))
+        assert gain(grades, scores) == pytest.approx(sk.ndcg_score([grades], [scores], k=10))
 
 
 def test_the_first_relevant_document_counts() -> None:
@@ -134,9 +145,12 @@ def test_an_answer_is_compared_as_squad_does(found: str, gold: list[str], exact:
     assert score_answer(gold, found) == (exact, pytest.approx(f1))
 
 
+@pytest.mark.slow  # Torchmetrics is a slow import; the test above has the same values for the same answers.
 @pytest.mark.parametrize(("found", "gold"), [case[:2] for case in CASES])
 def test_answers_are_scored_as_torchmetrics_does(found: str, gold: list[str]):
     """Its values are percents."""
+    from torchmetrics.functional.text.squad import squad
+
     values = squad(
         [{"id": "0", "prediction_text": found}],
         [{"id": "0", "answers": {"text": gold or [""], "answer_start": []}}],
