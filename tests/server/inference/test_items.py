@@ -14,7 +14,7 @@ from peltier_server.fairness.preparation import MAX_ITEMS_BEGUN
 from peltier_store.registry import Quotas
 
 from tests.server.attacker import post
-from tests.server.conftest import IN_ONE_LOOP, Listen, Running, until
+from tests.server.conftest import IN_ONE_LOOP, Listen, Running, Serve, until
 from tests.support.rate_windows import stand_still
 
 pytestmark = IN_ONE_LOOP
@@ -165,13 +165,14 @@ async def test_many_mixed_requests_of_one_tenant_are_all_answered(
 
 
 async def test_the_tasks_of_one_text_share_a_batch(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
-    """Although they start in slices: their rows enter the queue together. Unknown names among them delay nobody."""
-    for seed, name in enumerate(("a", "b")):
-        await running.upload(make_artifact(bert, "bitfit", name=name, seed=seed))
-    tasks = ["a", "b", "nobody"] * 25
-    results = (await running.predict_tasks(*tasks)).json()["results"]
+    """Although they start in slices: their rows enter the queue together. Unknown names among them delay nobody. The
+    server has no other tenant, beside whom a batch may be smaller."""
+    async with serve() as running:
+        for seed, name in enumerate(("a", "b")):
+            await running.upload(make_artifact(bert, "bitfit", name=name, seed=seed))
+        results = (await running.predict_tasks(*["a", "b", "nobody"] * 25)).json()["results"]
     assert [result["batch"] for result in results if "error" not in result] == [{"rows": 50, "adapters": 2}] * 50
 
 

@@ -27,18 +27,20 @@ def running(app_caller: Running) -> Running:
 
 
 @contextmanager
-def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semaphore, list[int]]]:
-    """The two threads take a piece for each release of the semaphore; the list has how many inputs each had."""
-    gate, pieces, encode = threading.Semaphore(0), list[int](), tokenizing._encode
+def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semaphore, list[int], list[int]]]:
+    """The two threads take a piece for each release of the semaphore; the lists have how many inputs each had that is
+    taken, and each that a thread has begun to wait for."""
+    gate, pieces, begun, encode = threading.Semaphore(0), list[int](), list[int](), tokenizing._encode
 
     def wait(reading: Any, max_chars: int, inputs: Any) -> Any:
+        begun.append(len(inputs))
         gate.acquire(timeout=60)
         pieces.append(len(inputs))
         return encode(reading, max_chars, inputs)
 
     monkeypatch.setattr(tokenizing, "_encode", wait)
     try:
-        yield gate, pieces
+        yield gate, pieces, begun
     finally:
         gate.release(1000)
 
@@ -59,7 +61,7 @@ async def test_a_text_gets_its_turn_after_the_pieces_that_are_in_hand(
     """Eight requests of a neighbour, each of many pieces, wait before it: it waits for the two threads and one more."""
     async with serve(admin_key="plt_of-the-operator") as running:
         shared: Shared = await settle_in(running, lambda seed: make_artifact(bert, seed=seed))
-        with gated(monkeypatch) as (gate, pieces):
+        with gated(monkeypatch) as (gate, pieces, _):
             flood = [shared.predict("a", [LONG] * 100) for _ in range(8)]
             turns = running.app.state.preparation.pieces
             await until(lambda: turns.num_waiting == 6)
@@ -82,7 +84,7 @@ async def test_known_words_need_no_thread(
     await running.upload(make_artifact(bert, name="demo"))
     known, unknown = ["a good film", "bad", "the plot was dull"] * 8, "a very good cat"
     before = (await running.predict("demo", known)).json()["predictions"]
-    with gated(monkeypatch) as (gate, pieces):
+    with gated(monkeypatch) as (gate, pieces, _):
         assert (await running.predict("demo", known)).json()["predictions"] == before
         assert pieces == []
         gate.release()
@@ -98,9 +100,9 @@ async def test_pieces_of_a_caller_who_left_are_never_begun(
     """Two are in the threads when forty callers leave; no other is read, and nothing of theirs stays in progress."""
     await running.upload(make_artifact(bert, name="demo"))
     preparation = running.app.state.preparation
-    with gated(monkeypatch) as (gate, pieces):
+    with gated(monkeypatch) as (gate, pieces, begun):
         calls = [asyncio.ensure_future(running.predict("demo", LONG)) for _ in range(40)]
-        await until(lambda: preparation.pieces.num_waiting == 38)
+        await until(lambda: preparation.pieces.num_waiting == 38 and len(begun) == 2)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
@@ -118,9 +120,9 @@ async def test_the_text_of_many_tasks_is_not_read_for_a_caller_who_left(
     for length in (16, 32, 64):
         assert (await running.upload(make_artifact(bert, max_length=length), f"task-{length}")).status_code == 201
     preparation = running.app.state.preparation
-    with gated(monkeypatch) as (gate, pieces):
+    with gated(monkeypatch) as (gate, pieces, begun):
         call = asyncio.ensure_future(running.predict_tasks("task-16", "task-32", "task-64", text="zebra " * 400))
-        await until(lambda: preparation.pieces.num_waiting == 1)
+        await until(lambda: preparation.pieces.num_waiting == 1 and len(begun) == 2)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         assert preparation.pieces.num_waiting == 0
