@@ -9,16 +9,17 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
-from peltier_adapters.batch.choice import choose_runner
+from peltier_adapters.batch.row import Row, plan_stages
 from peltier_backbone.backbone import Backbone
 from peltier_server.residency.leases import AdapterKey
+from peltier_server.runner import isolation
 
 from tests.server.conftest import ADMIN, IN_ONE_LOOP, Running, hold, until
 from tests.server.http.test_request_middleware import SCOPES
@@ -426,26 +427,21 @@ async def test_existing_takes_as_long_as_missing(street: Street) -> None:
 async def test_rows_of_one_text_share_blocks_within_the_callers_tenant(
     street: Street, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one batch, with a public adapter that changes only the last block: each tenant's two rows are one row until
-    then, so that no answer comes earlier because another tenant sent the text."""
+    """With a public adapter that changes only the last block, a tenant's two rows are one row until then. Those of two
+    tenants are apart in every block of one batch, so that no answer comes earlier because another sent the text."""
     last = make_artifact(bert, "lora", overrides={"first_block": "2"})
     assert (await street.upload("a", "last", last)).status_code == 201
     await street.ask("a", "PATCH", "/v1/adapters/last", {"public": True})
-    chosen, computed = type(choose_runner(street.running.service.backbone)), dict[range, int]()
-    advance = chosen.advance
+    rows, compute = list[Row](), isolation.forward
 
-    def note(runner: Any, x: Any, *given: Any) -> Any:
-        computed[given[-1]] = computed.get(given[-1], 0) + len(x)
-        return advance(runner, x, *given)
+    def note(backbone: Backbone, batch: Sequence[Row], **options: Any) -> Any:
+        rows.extend(batch)
+        return compute(backbone, batch, **options)
 
-    async with hold(street.running):
-        asked = [
-            asyncio.create_task(street.ask(tenant, "POST", "/v1/predict", {"tasks": [task, task], "input": "good"}))
-            for tenant, task in (("a", "last"), ("b", "{a}:last"))
-        ]
-        await until(lambda: len(street.running.service.batcher._rows) == 4)
-        monkeypatch.setattr(chosen, "advance", note)
-    results = [result for answer in asked for result in (await answer).json()["results"]]
-    assert {result["batch"]["rows"] for result in results} == {4}
-    num_tokens = results[0]["usage"]["tokens"]
-    assert computed == {range(2): 2 * num_tokens, range(2, 3): 4 * num_tokens}
+    monkeypatch.setattr(isolation, "forward", note)
+    for tenant, task in (("a", "last"), ("b", "{a}:last")):
+        answer = await street.ask(tenant, "POST", "/v1/predict", {"tasks": [task, task], "input": "good"})
+        assert answer.json()["results"][1]["predictions"], answer.text
+    stages = plan_stages(rows, bert.config.num_layers)
+    assert [stage.layers for stage in stages] == [range(2), range(2, 3)]
+    assert [stage.places for stage in stages] == [[0, 0, 1, 1], [0, 1, 2, 3]]
