@@ -10,7 +10,7 @@ from peltier_backbone.backbone import Backbone
 from tests.adapters_store.conversion.conftest import Pickled
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("reads_here")
 def test_the_document_has_the_fingerprint(
     pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
