@@ -1,8 +1,8 @@
 """Trained adapters become versions of their tasks."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +10,10 @@ from peltier_adapters.artifact.source import digest_of
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import QueueFull
 from peltier_server.catalog.publisher import Publisher
+from peltier_server.trainings import event_feed
 from peltier_server.trainings.publication import TrainingPublisher
 from peltier_store.blobs.blobs import BlobStoreFull
-from peltier_store.registry import Quotas, Registry
+from peltier_store.registry import Registry
 from peltier_store.registry import training_holder as holder
 
 from tests.server.conftest import Running, until
@@ -21,9 +22,17 @@ from tests.support.played_worker import PlayedWorker, play_worker
 BODY = {"task": "demo", "examples": [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _streams_look_often() -> Iterator[None]:
+    """At the registry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_feed, "_TICK_SECONDS", 0.02)
+        yield
+
+
 @pytest.fixture
-async def worker(running: Running) -> AsyncIterator[PlayedWorker]:
-    """A worker of the server."""
+async def own_worker(running: Running) -> AsyncIterator[PlayedWorker]:
+    """A worker of a server of the test."""
     async with play_worker(running.service.settings.store) as played:
         yield played
 
@@ -58,73 +67,75 @@ def count(running: Running, result: str) -> float:
 
 
 async def test_an_adapter_is_published_in_its_owners_name(
-    running: Running, worker: PlayedWorker, artifact: bytes
+    caller: Running, worker: PlayedWorker, artifact: bytes
 ) -> None:
     """As the next version of the task, which is in the audit log as any upload; the metrics count it."""
-    training_id = await train(running, worker, artifact, task="sst2", publish={"alias": "best"})
-    assert (await ended(running, training_id))["adapter"] == "sst2@1"
-    (version,) = (await running.client.get("/v1/adapters/sst2/versions")).json()["versions"]
-    assert (version["created_by"], version["digest"]) == ("local", digest_of(artifact))
-    assert (await running.predict("sst2@best", "good")).status_code == 200
-    assert count(running, "published") == 1
+    before = count(caller, "published")
+    training_id = await train(caller, worker, artifact, task="sst2", publish={"alias": "best"})
+    assert (await ended(caller, training_id))["adapter"] == "sst2@1"
+    (version,) = (await caller.client.get("/v1/adapters/sst2/versions")).json()["versions"]
+    assert (version["created_by"], version["digest"]) == (caller.actor, digest_of(artifact))
+    assert (await caller.predict("sst2@best", "good")).status_code == 200
+    assert count(caller, "published") == before + 1
 
 
-async def test_two_servers_hold_trainings_by_two_names(running: Running) -> None:
+async def test_two_servers_hold_trainings_by_two_names(caller: Running) -> None:
     """Also with one host name and one process id, as in containers; else either would go on with the other's lease."""
-    service = running.service
+    service = caller.service
     other = TrainingPublisher(service.store, service.publisher, service.metrics, service.rollouts.try_trained)
     assert other._name != service._training_publisher._name
 
 
 async def test_a_guarded_adapter_is_a_candidate_first(
-    running: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """The alias means the version before, and the rollout is in its owner's name; the first version of an alias has
     nothing to be compared with, so the alias means it at once."""
     publish = {"alias": "best", "guard": {"shadow": True, "margin": 0.05}}
     for number in (1, 2):
         data = make_artifact(bert, "bitfit", seed=number)
-        training_id = await train(running, worker, data, task="sst2", publish=publish)
-        assert (await ended(running, training_id))["adapter"] == f"sst2@{number}"
-        alias = (await running.client.get("/v1/adapters/sst2/aliases/best")).json()
+        training_id = await train(caller, worker, data, task="sst2", publish=publish)
+        assert (await ended(caller, training_id))["adapter"] == f"sst2@{number}"
+        alias = (await caller.client.get("/v1/adapters/sst2/aliases/best")).json()
         assert alias["versions"] == {"1": 1.0}
     rollout = alias["rollout"]
-    assert (rollout["candidate"], rollout["state"], rollout["started_by"]) == (2, "running", "local")
+    assert (rollout["candidate"], rollout["state"], rollout["started_by"]) == (2, "running", caller.actor)
     assert (rollout["share"], rollout["guard"]["margin"]) == (None, 0.05)
 
 
 @pytest.mark.slow
 async def test_a_guarded_change_that_cannot_begin_fails_the_training(
-    running: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """With the number of the version, which is published; resumed after the obstacle is gone, the training succeeds."""
     publish = {"alias": "best", "guard": {"share": 0.5}}
     for number in (1, 2):
         data = make_artifact(bert, "bitfit", seed=number)
-        await ended(running, await train(running, worker, data, task="sst2", publish=publish))
-    third = await train(running, worker, make_artifact(bert, "bitfit", seed=3), task="sst2", publish=publish)
-    found = await ended(running, third)
+        await ended(caller, await train(caller, worker, data, task="sst2", publish=publish))
+    third = await train(caller, worker, make_artifact(bert, "bitfit", seed=3), task="sst2", publish=publish)
+    found = await ended(caller, third)
     assert (found["status"], found["reason"]) == (
         "failed",
         "its adapter cannot be published: it is version 3, to which no guarded change can begin: alias 'best' of "
         "adapter 'sst2' has a guarded change to version 2 in progress: stop it first",
     )
-    assert (await running.client.post("/v1/adapters/sst2/aliases/best/stop")).status_code == 200
-    assert (await running.client.post(f"/v1/trainings/{third}/resume")).status_code == 200
-    assert (await ended(running, third))["adapter"] == "sst2@3"
-    assert (await running.client.get("/v1/adapters/sst2/aliases/best")).json()["rollout"]["candidate"] == 3
+    assert (await caller.client.post("/v1/adapters/sst2/aliases/best/stop")).status_code == 200
+    assert (await caller.client.post(f"/v1/trainings/{third}/resume")).status_code == 200
+    assert (await ended(caller, third))["adapter"] == "sst2@3"
+    assert (await caller.client.get("/v1/adapters/sst2/aliases/best")).json()["rollout"]["candidate"] == 3
 
 
 async def test_a_guarded_change_begins_once(
-    running: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
+    caller: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """A replica that repeats the publication of another one finds the change in progress."""
     publish = {"alias": "best", "guard": {"shadow": True}}
     for number in (1, 2, 2):
         data = make_artifact(bert, "bitfit", seed=number)
-        found = await ended(running, await train(running, worker, data, task="sst2", publish=publish))
+        found = await ended(caller, await train(caller, worker, data, task="sst2", publish=publish))
         assert found["adapter"] == f"sst2@{number}"
-    records = (await running.client.get("/v1/audit", params={"action": "start_rollout"})).json()["records"]
+    query = {"action": "start_rollout", "tenant": caller.tenant}
+    records = (await caller.client.get("/v1/audit", params=query)).json()["records"]
     assert len(records) == 1
 
 
@@ -140,36 +151,36 @@ async def test_a_guarded_change_begins_once(
     ],
 )
 async def test_a_guard_that_cannot_be_is_refused_before_the_training(
-    running: Running, publish: dict[str, object], sentence: str
+    caller: Running, publish: dict[str, object], sentence: str
 ) -> None:
     """In one sentence."""
     body = {**BODY, "task_type": "regression", "publish": publish}
-    answer = await running.client.post("/v1/trainings", json=body)
+    answer = await caller.client.post("/v1/trainings", json=body)
     assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (422, True), answer.text
 
 
-async def test_a_refused_adapter_fails_its_training_with_the_reason(running: Running, worker: PlayedWorker) -> None:
+async def test_a_refused_adapter_fails_its_training_with_the_reason(caller: Running, worker: PlayedWorker) -> None:
     """And is counted; no version is made."""
-    training_id = await train(running, worker, b"no artifact at all")
-    found = await ended(running, training_id)
+    before = count(caller, "refused")
+    training_id = await train(caller, worker, b"no artifact at all")
+    found = await ended(caller, training_id)
     assert found["status"] == "failed"
     assert found["reason"].startswith("its adapter cannot be published: the artifact is refused: ")
-    assert (await running.client.get("/v1/adapters/demo")).status_code == 404
-    assert count(running, "refused") == 1
+    assert (await caller.client.get("/v1/adapters/demo")).status_code == 404
+    assert count(caller, "refused") == before + 1
 
 
 async def test_a_quota_that_is_reached_fails_the_training(
-    running: Running, worker: PlayedWorker, artifact: bytes
+    caller: Running, worker: PlayedWorker, artifact: bytes
 ) -> None:
     """With the sentence of an upload beyond it."""
-    await running.service.store.registry.update_tenant("default", Quotas(max_adapters=0), actor="test")
-    await running.service.store.sync.catch_up()
-    found = await ended(running, await train(running, worker, artifact))
-    assert "tenant 'default' has 0 adapters and may have 0" in found["reason"]
+    await caller.limit(max_adapters=0)
+    found = await ended(caller, await train(caller, worker, artifact))
+    assert f"tenant {caller.tenant!r} has 0 adapters and may have 0" in found["reason"]
 
 
 async def test_missing_bytes_fail_the_training(
-    running: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
+    caller: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the address of the store."""
     settle = worker.registry.trainings.settle
@@ -179,13 +190,13 @@ async def test_missing_bytes_fail_the_training(
         await settle(*given, **more)
 
     monkeypatch.setattr(worker.registry.trainings, "settle", lose)
-    found = await ended(running, await train(running, worker, artifact))
+    found = await ended(caller, await train(caller, worker, artifact))
     assert found["reason"] == "its adapter cannot be published: its stored bytes are missing or damaged"
 
 
 @pytest.mark.parametrize("failure", [BlobStoreFull("the disk is full"), QueueFull("262144 tokens wait")])
 async def test_a_failing_store_and_a_full_queue_are_tried_again(
-    running: Running,
+    caller: Running,
     worker: PlayedWorker,
     artifact: bytes,
     monkeypatch: pytest.MonkeyPatch,
@@ -202,15 +213,15 @@ async def test_a_failing_store_and_a_full_queue_are_tried_again(
         return await publish(self, *given)
 
     monkeypatch.setattr(Publisher, "publish", fail_once)
-    monkeypatch.setattr(running.service._training_publisher._turns, "_idle_seconds", 0.02)
+    monkeypatch.setattr(caller.service._training_publisher._turns, "_idle_seconds", 0.02)
     monkeypatch.setattr(holder, "LEASE", lease * 0)
-    found = await ended(running, await train(running, worker, artifact))
+    found = await ended(caller, await train(caller, worker, artifact))
     assert (found["status"], len(calls)) == ("succeeded", 2)
     assert [one.levelno for one in caplog.records if "cannot be published now" in one.message] == [logging.WARNING]
 
 
 async def test_a_failure_that_nothing_explains_ends_the_training(
-    running: Running,
+    caller: Running,
     worker: PlayedWorker,
     artifact: bytes,
     monkeypatch: pytest.MonkeyPatch,
@@ -222,9 +233,9 @@ async def test_a_failure_that_nothing_explains_ends_the_training(
         raise RuntimeError("a mistake")
 
     monkeypatch.setattr(Publisher, "publish", fail)
-    monkeypatch.setattr(running.service._training_publisher._turns, "_idle_seconds", 0.02)
+    monkeypatch.setattr(caller.service._training_publisher._turns, "_idle_seconds", 0.02)
     monkeypatch.setattr(holder, "LEASE", holder.LEASE * 0)
-    found = await ended(running, await train(running, worker, artifact))
+    found = await ended(caller, await train(caller, worker, artifact))
     assert found["reason"] == (
         "its adapter cannot be published: the server failed to publish it; its log has the reason"
     )
@@ -232,13 +243,13 @@ async def test_a_failure_that_nothing_explains_ends_the_training(
 
 
 async def test_a_replica_that_dies_leaves_the_adapter_to_another(
-    running: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
+    running: Running, own_worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which publishes it when the lease has ended; the dead one's late answer changes nothing."""
     monkeypatch.setattr(holder, "LEASE", holder.LEASE * 0)
     dead = await Registry.open(running.service.settings.store.registry)
     await running.service._training_publisher.close()
-    training_id = await train(running, worker, artifact)
+    training_id = await train(running, own_worker, artifact)
     claimed = await dead.trainings.claim_publishing("dead")
     await dead.close()
     assert claimed is not None
@@ -247,10 +258,10 @@ async def test_a_replica_that_dies_leaves_the_adapter_to_another(
 
 
 async def test_no_time_is_lost_between_the_worker_and_the_publication(
-    running: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
+    caller: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change of the registry wakes the publisher, which would otherwise look after half a minute."""
-    turns, looked = running.service._training_publisher._turns, asyncio.Event()
+    turns, looked = caller.service._training_publisher._turns, threading.Event()
     look = turns._take_turn
 
     async def noted() -> bool:
@@ -259,15 +270,14 @@ async def test_no_time_is_lost_between_the_worker_and_the_publication(
         return found
 
     monkeypatch.setattr(turns, "_take_turn", noted)
-    await train(running, worker, artifact)
-    async with asyncio.timeout(60):
-        await looked.wait()
+    await train(caller, worker, artifact)
+    await until(looked.is_set)
 
 
-async def test_gauges_count_the_trainings_of_the_registry(running: Running, worker: PlayedWorker) -> None:
+async def test_gauges_count_the_trainings_of_the_registry(running: Running, own_worker: PlayedWorker) -> None:
     """By state, those that have not ended."""
     for _ in range(2):
         await running.client.post("/v1/trainings", json=BODY)
-    await worker.begin()
+    await own_worker.begin()
     gauge = running.service.metrics.trainings
     await until(lambda: (gauge.labels("queued")._value.get(), gauge.labels("running")._value.get()) == (1, 1))
