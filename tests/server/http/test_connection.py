@@ -266,6 +266,22 @@ def test_a_caller_who_takes_nothing_is_cut_off(server: Server, request_bytes: by
         assert len(listen(caller)) < len(_BODY)
 
 
+def test_a_head_that_never_ends_is_cut_off(server: Server) -> None:
+    """A byte now and then begins no new wait. Who sends nothing is cut off as soon."""
+    with ExitStack() as opened:
+        silent, slow = (opened.enter_context(socket.create_connection(server.usual, timeout=60)) for _ in range(2))
+        server.hear(slow, b"GET /small HTTP/1.1\r\nx: ")
+        while not server.has(silent):
+            time.sleep(0.001)
+        for _ in range(4):
+            server.loop.let_pass(_STALL_SECONDS / 5)
+            server.hear(slow, b"a")
+        assert server.has(silent)
+        assert server.has(slow)
+        server.loop.let_pass(_STALL_SECONDS / 5)
+        assert (listen(silent), listen(slow)) == (b"", b"")
+
+
 def test_a_caller_who_takes_pieces_too_slowly_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although each of them leaves in less time than a caller may stand still."""
     monkeypatch.setattr(connection, "MIN_BYTES_PER_SECOND", 2**20)

@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import httpx2
 import pytest
@@ -57,27 +56,6 @@ def say(server: Listening, request: bytes) -> int:
     with connect(server) as connection:
         connection.sendall(request)
         return status_of(heard(connection))
-
-
-def test_a_head_that_never_ends_is_cut_off(impatient: Listening) -> None:
-    """From connections that send a byte now and then, which begins no new wait, and from some that send nothing."""
-    with ExitStack() as stack:
-        connections = [stack.enter_context(connect(impatient)) for _ in range(20)]
-        slow = dict.fromkeys(connections[::2], 0)
-        for connection in slow:
-            connection.sendall(b"GET /health HTTP/1.1\r\nhost: ")
-        for _ in range(3000):
-            for connection in [*slow]:
-                try:
-                    connection.sendall(b"a")
-                    slow[connection] += 1
-                except ConnectionError:
-                    assert slow.pop(connection) > 1
-            if not slow:
-                break
-            time.sleep(0.01)
-        assert not slow
-        assert {heard(connection) for connection in connections} == {b""}
 
 
 def test_a_body_that_stops_is_answered(impatient: Listening) -> None:
