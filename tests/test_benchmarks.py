@@ -4,6 +4,7 @@ import ast
 import re
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from peltier_training.sweep.description import create_description, read_descript
 
 from benchmarks.common.harness import by_turns, median_ratio, percentile
 from benchmarks.common.libraries import kept
+from benchmarks.common.ports import ReservedPort
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 FILES = sorted(FOLDER.rglob("*.py"))
@@ -149,6 +151,16 @@ def test_a_kept_folder_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in folder.iterdir()] == ["whole"]
     assert kept("model", b"weights", fail) == folder
     assert kept("model", b"other weights", lambda folder: None) != folder
+
+
+def test_a_reserved_port_is_of_one_server() -> None:
+    """Nobody else reserves it, and a server can listen on it again and again."""
+    with ReservedPort() as port:
+        with pytest.raises(OSError, match="Address already in use"):
+            ReservedPort(port.number)
+        for _ in range(2):
+            with socket.create_server(("127.0.0.1", port.number)) as server:
+                socket.create_connection(server.getsockname()).close()
 
 
 @pytest.mark.slow
