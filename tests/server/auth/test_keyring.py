@@ -1,5 +1,6 @@
 """Tenants and keys in memory."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -86,12 +87,23 @@ def test_what_has_not_changed_stays(keyring: Keyring) -> None:
 
 
 def test_keys_are_listed_by_age(keyring: Keyring) -> None:
-    """Of one tenant or of all."""
+    """Of one tenant or of all; a page follows the key at its cursor."""
     keys = {age: make_key("a" if age < 3 else "b", age)[1] for age in (1, 3, 2)}
     keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"), make_tenant("b")), tuple(keys.values())))
     assert keyring.list_keys(None, after="", limit=9) == [keys[3], keys[2], keys[1]]
     assert keyring.list_keys("a", after="", limit=9) == [keys[2], keys[1]]
     assert keyring.list_keys("z", after="", limit=9) == []
+    assert keyring.list_keys(None, after=keys[2].prefix, limit=9) == [keys[1]]
+
+
+def test_only_a_live_key_is_the_last_admin(keyring: Keyring) -> None:
+    """Keys that expired or were revoked cannot create others, so they do not count beside the last one that can."""
+    live, *others = (make_key("a")[1] for _ in range(3))
+    over = [replace(others[0], expires_at=NOW - timedelta(days=1)), replace(others[1], revoked_at=NOW)]
+    keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"),), (live, *over)))
+    assert keyring.is_last_admin(live.prefix)
+    keyring.apply(RegistrySnapshot(2, (), (), (make_key("a")[1],)))
+    assert not keyring.is_last_admin(live.prefix)
 
 
 def test_unknown_tenants_have_nothing(keyring: Keyring) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 
 import pytest
 from peltier_client.errors import TooLarge
@@ -252,3 +253,15 @@ async def test_what_is_deleted_while_it_loads_does_not_come_back(given: bool) ->
     async with slots.lease("a", "t") as lease:
         assert lease.tier == "store"
     assert loader.fetches[-1:] == ["a"]
+
+
+async def test_a_pinned_adapter_is_neither_unloaded_nor_evicted() -> None:
+    """Although nobody leases it, and others need room."""
+    loader = FakeLoader()
+    slots = make_slots(loader)
+    await slots.pin("a", "t", "device")
+    slots.unload(math.inf)
+    for digest in "eb":  # 3 + 7, then 4 in place of the second
+        await slots.warm(digest, "t")
+    await settle()
+    assert {resident.digest for resident in loader.installed} == {"a", "b"}
