@@ -56,7 +56,7 @@ def test_a_ranking_learns_which_documents_fit(make_run: MakeRun, preset: str, lo
 def test_a_token_classification_writes_a_proved_artifact(make_run: MakeRun, bert: Backbone):
     """It learns, and its report has the scores of each label and the mistakes."""
     run = make_run(
-        "token-classification", "compacter", epochs=5, learning_rate=2e-2, stride=4, max_length=8, backbone_dropout=0.0
+        "token-classification", "compacter", epochs=8, learning_rate=2e-2, stride=4, max_length=8, backbone_dropout=0.0
     )
     result = train(run)
     artifact = proved(run, bert)

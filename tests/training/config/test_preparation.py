@@ -18,13 +18,14 @@ from tests.support.published_counts import CONFIGS
 Cases = Mapping[str, tuple[Sequence[str], str]]
 # Runs the command once for each list of words in one fresh process: status, output, error and what it has imported.
 PROGRAM = """
-import contextlib, io, json, sys
-from peltier_client.cli import main
+import contextlib, functools, io, json, sys
+from peltier_client import cli
+cli.create_command = functools.cache(cli.create_command)
 for words in json.loads(sys.argv[1]):
     sys.argv, out, err, status = ["peltier", *words], io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            main()
+            cli.main()
         except SystemExit as end:
             status = end.code
     heavy = [name for name in ("torch", "transformers", "sklearn", "scipy") if name in sys.modules]

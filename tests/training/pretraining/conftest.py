@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,17 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def create_pretraining(text: Path, folder: Path, **changes: Any) -> Pretraining:
+    """A run of a tiny model for a few steps, which writes into `folder`; `changes` are its fields."""
+    own: dict[str, Any] = {
+        "texts": (text,), "output": folder / "tiny", "directory": folder / "run", "device": "cpu",
+        "budget": PretrainingBudget(steps=6), "optimization": Optimization(batch_size=4, input_length=32),
+        "shape": T5Shape(VOCAB_SIZE, d_model=16, layers=1, heads=2, d_ff=32, d_kv=8),
+    }  # fmt: skip
+    return Pretraining(**(own | changes))
+
+
 @pytest.fixture
 def make_pretraining(text: Path, tmp_path: Path) -> MakePretraining:
-    """`make_pretraining(…) -> Pretraining` of a tiny model for a few steps; keywords are fields of it."""
-
-    def make(**changes: Any) -> Pretraining:
-        own: dict[str, Any] = {
-            "texts": (text,), "output": tmp_path / "tiny", "directory": tmp_path / "run", "device": "cpu",
-            "budget": PretrainingBudget(steps=6), "optimization": Optimization(batch_size=4, input_length=32),
-            "shape": T5Shape(VOCAB_SIZE, d_model=16, layers=1, heads=2, d_ff=32, d_kv=8),
-        }  # fmt: skip
-        return Pretraining(**(own | changes))
-
-    return make
+    """`make_pretraining(…) -> Pretraining`; keywords are fields of it."""
+    return partial(create_pretraining, text, tmp_path)

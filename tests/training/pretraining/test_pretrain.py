@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,20 +11,26 @@ import torch
 from peltier_training.errors import TrainingError
 from peltier_training.pretraining import trainer
 from peltier_training.pretraining.dataset import TokenStream
-from peltier_training.pretraining.pretrain import pretrain
+from peltier_training.pretraining.pretrain import PretrainingOutcome, pretrain
 from peltier_training.pretraining.run import Optimization, Pretraining, PretrainingBudget, T5Shape
 from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 from safetensors import safe_open
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, T5ForConditionalGeneration
 
-MakePretraining = Callable[..., Pretraining]
+from tests.training.pretraining.conftest import MakePretraining, create_pretraining
 
 
-def test_the_output_is_a_transformers_checkpoint(make_pretraining: MakePretraining):
+@pytest.fixture(scope="module")
+def finished(text: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pretraining, PretrainingOutcome]:
+    """A run that is over, and how it ended."""
+    run = create_pretraining(text, tmp_path_factory.mktemp("finished"))
+    return run, pretrain(run)
+
+
+def test_the_output_is_a_transformers_checkpoint(finished: tuple[Pretraining, PretrainingOutcome]):
     """Model, tokenizer, generation settings, card and curve; weights are bfloat16; nothing else is left beside it."""
-    run = make_pretraining()
-    outcome = pretrain(run)
+    run, outcome = finished
     assert (outcome.finished, outcome.steps) == (True, 6)
     assert sorted(path.name for path in run.output.iterdir()) == [
         "README.md", "config.json", "generation_config.json", "loss.jsonl", "model.safetensors", "tokenizer.json",
@@ -41,10 +46,9 @@ def test_the_output_is_a_transformers_checkpoint(make_pretraining: MakePretraini
     assert "6 steps of 4 texts" in (run.output / "README.md").read_text()
 
 
-def test_the_curve_has_both_losses(make_pretraining: MakePretraining):
+def test_the_curve_has_both_losses(finished: tuple[Pretraining, PretrainingOutcome]):
     """One JSON line a point; the last is the held-out loss that the call reports."""
-    run = make_pretraining()
-    outcome = pretrain(run)
+    run, outcome = finished
     points = [json.loads(line) for line in (run.output / "loss.jsonl").read_text().splitlines()]
     assert [point["step"] for point in points if "held_out_loss" in point] == [1, 2, 3, 4, 5, 6]
     assert any("learning_rate" in point for point in points)
@@ -65,10 +69,11 @@ def test_it_learns(make_pretraining: MakePretraining):
     assert losses[-1] < losses[0] - 1.0
 
 
-def test_resumed_is_as_if_never_stopped(make_pretraining: MakePretraining, tmp_path: Path):
+def test_resumed_is_as_if_never_stopped(
+    make_pretraining: MakePretraining, finished: tuple[Pretraining, PretrainingOutcome], tmp_path: Path
+):
     """A call that ends after its first step, then one that goes on: the same weights as in one call."""
-    whole = make_pretraining(output=tmp_path / "whole", directory=tmp_path / "run-whole")
-    pretrain(whole)
+    whole, _ = finished
     # The training of a tokenizer is not the same twice, that of the model on its tokens is.
     shutil.copytree(whole.directory, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-*", "runs"))
     first = pretrain(make_pretraining(budget=PretrainingBudget(steps=6, call_minutes=1e-6)))

@@ -1,7 +1,8 @@
 """The page: whole in itself, and deaf to what a label is called."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from peltier_adapters.artifact.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_training.errors import TrainingError
+from peltier_training.report import plots
 from peltier_training.report.answers import Confusion, LabelScores, Sample
 from peltier_training.report.caveats import Majority
 from peltier_training.report.cost import Cost, ParameterCounts, PartParameters
@@ -21,6 +23,14 @@ from peltier_training.report.report import ArtifactFile, GateMap, Report, Resolv
 from tests.support.full_disk import room_for
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac{", "{{ 7 * 7 }}", "标签 \u202e x")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _curves_are_drawn_once() -> Iterator[None]:
+    """Most reports of these tests have the same ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "curve_svg", cache(plots.curve_svg))
+        yield
 
 
 def confused(labels: Sequence[str]) -> Confusion:

@@ -1,6 +1,6 @@
 """Trials that nobody has to run, and sweeps that are small enough to run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from peltier_training.sweep.executor import ProcessRunner, TrialPlaces
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.sweep import Sweep
 from peltier_training.sweep.trial import Trial, TrialOutcome, TrialResult
+from peltier_training.sweep.worker import run_trial
 
 MakeTrial = Callable[..., Trial]
 MakeEntry = Callable[..., tuple[Trial, TrialResult]]
@@ -74,13 +75,26 @@ def tables(toy: Path, bert: Backbone) -> Tables:
     }
 
 
+class InThisProcess:
+    """Runs trials one after the other, without a process for each, whose imports take ten seconds of a core."""
+
+    width = 1
+
+    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, TrialOutcome]]:
+        for trial in trials:
+            (folder / trial.key).mkdir(parents=True)
+            yield trial, run_trial(trial, folder / trial.key)
+
+
 @pytest.fixture
 def make_sweep(tmp_path: Path) -> MakeSweep:
-    """`make_sweep(tables, folder, workers) -> Sweep`, every trial checked."""
+    """`make_sweep(tables, folder, workers) -> Sweep`, every trial checked. Without `workers` its trials run in this
+    process."""
 
-    def make(tables: Tables, folder: str = "out", workers: int = 1) -> Sweep:
+    def make(tables: Tables, folder: str = "out", workers: int | None = None) -> Sweep:
         output = tmp_path / folder
         trials = Grid(create_description(tables), tmp_path, output).trials()
-        return Sweep(trials, output, ProcessRunner(TrialPlaces((None,) * workers)))
+        executor = InThisProcess() if workers is None else ProcessRunner(TrialPlaces((None,) * workers))
+        return Sweep(trials, output, executor)
 
     return make

@@ -63,6 +63,7 @@ def test_a_killed_trial_is_a_failed_one(endless: Sweep, tmp_path: Path):
     assert "was killed by signal 9 before it had a result" in outcome.failure
 
 
+@pytest.mark.slow  # in the gate trials run in the process of the test: test_sweep.py and test_worker.py
 def test_a_long_outcome_is_read_while_its_process_waits(make_sweep: MakeSweep, tables: Tables, tmp_path: Path):
     """A pipe holds 64 KiB, and who writes more stays until it is read."""
     trial = make_sweep(tables).trials[0]
