@@ -58,7 +58,7 @@ async def test_a_worse_candidate_is_rolled_back(shop: Shop) -> None:
 async def test_nothing_is_decided_without_a_difference(shop: Shop) -> None:
     """While both versions are right half of the time."""
     await shop.guard(share=0.5)
-    for number in range(24):
+    for number in range(12):
         await shop.ask(f"r{number}")
         await shop.tell(f"r{number}", right=number % 2 == 0)
     assert (await shop.state())["state"] == "running"

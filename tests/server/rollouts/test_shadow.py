@@ -1,6 +1,7 @@
 """Candidates that shadow: computed beside the answers, and never answered."""
 
 import asyncio
+import random
 import re
 import threading
 from collections.abc import Awaitable, Callable
@@ -24,9 +25,8 @@ async def test_the_candidate_is_never_answered(shop: Shop) -> None:
     assert (await shop.guard(shadow=True)).json()["versions"] == {"1": 1.0}
     found = {}
     for version in (1, 2):
-        found[version] = [
-            (await shop.ask(f"own{version}", text, f"a@{version}"))["predictions"][0]["label"] for text in TEXTS
-        ]
+        own = await shop.ask(f"own{version}", TEXTS, f"a@{version}")
+        found[version] = [one["label"] for one in own["predictions"]]
     for number, text in enumerate(TEXTS):
         body = await shop.ask(f"r{number}", text)
         assert (body["adapter"]["version"], body["predictions"][0]["label"]) == (1, found[1][number])
@@ -47,6 +47,7 @@ async def test_the_candidate_is_never_answered(shop: Shop) -> None:
 async def test_latencies_are_those_of_two_shadows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both versions, in a random order: the answer itself was computed on a less busy machine."""
     monkeypatch.setattr(recorder, "TIMED_SHARE", 1.0)
+    monkeypatch.setattr(recorder, "random", random.Random(0))
     shadow, computed = shop.running.service.predictor.shadow, list[int]()
 
     async def follow(entry: Entry, request: PredictionRequest) -> Prediction:
@@ -55,12 +56,12 @@ async def test_latencies_are_those_of_two_shadows(shop: Shop, monkeypatch: pytes
 
     monkeypatch.setattr(shop.running.service.predictor, "shadow", follow)
     await shop.guard(shadow=True)
-    for number in range(40):
+    for number in range(8):
         await shop.ask(f"r{number}")
         await shop.settled(f"r{number}")
     orders = set(zip(computed[::2], computed[1::2], strict=True))
     assert orders == {(1, 2), (2, 1)}
-    assert sum((await shop.state())["counts"]["latency"].values()) == 40
+    assert sum((await shop.state())["counts"]["latency"].values()) == 8
 
 
 async def test_most_shadows_are_computed_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,13 +181,13 @@ async def test_failures_of_the_incumbent_count_for_the_candidate(shop: Shop, mon
     monkeypatch.setattr(service.predictor, "_predict_version", failing("for the incumbent", predict))
     monkeypatch.setattr(service.predictor, "shadow", failing("for the candidate", shadow))
     await shop.guard(shadow=True)
-    for text in ("for the candidate", "good", "for the incumbent", "good") * 30:
+    for text in ("for the candidate", "good", "for the incumbent", "good") * 15:
         await shop.running.predict("a", text)
         await until(lambda: not service.rollouts._recorder._shadows)
     state = await shop.state()
     assert state["state"] == "running"
-    assert state["counts"]["errors"] == {"losses": 30, "ties": 60, "wins": 30}
-    assert state["counts"]["incumbent"] == {"answers": 120, "failed": 30}
+    assert state["counts"]["errors"] == {"losses": 15, "ties": 30, "wins": 15}
+    assert state["counts"]["incumbent"] == {"answers": 60, "failed": 15}
 
 
 @pytest.mark.parametrize("refusal", [InvalidInput("the input has no text"), QueueFull("9 tokens wait")])
