@@ -197,7 +197,7 @@ def trained(
 
 
 # An AdaMix that is small, with settings that are not the defaults.
-MIXTURE = {"bottleneck": "8", "experts": "3", "share": "down", "consistency": "0.5"}
+MIXTURE = {"bottleneck": "8", "experts": "2", "share": "down", "consistency": "0.5"}
 
 # A Compacter whose seed, decay and warm-up are not the defaults.
 COMPACTER = {"seed": 7, "weight_decay": 0.1, "warmup": 0.5, "overrides": {"bottleneck": "8"}}

@@ -13,7 +13,7 @@ from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.golden.golden import check_golden
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
-from peltier_training.config.preparation import prepare_evaluation
+from peltier_training.config.preparation import prepare, prepare_evaluation
 from peltier_training.config.run import RANKING_LOSSES, Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_examples
@@ -21,7 +21,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.evaluate.examination import evaluate
 from peltier_training.fit.trainer import AdapterTrainer
 from peltier_training.report.merging import Merging
-from peltier_training.train import train
+from peltier_training.train import learn, train
 from safetensors.torch import load_file
 
 from tests.training.conftest import MIXTURE, MakeRun, Train, Trained, logged, proved, scores
@@ -161,8 +161,7 @@ def test_the_seed_decides_everything(
     for seed in (0, 4):
         torch.rand(seed)  # whatever was drawn before does not matter
         run = make_run(task_type, preset, backbone=done.run.backbone, overrides=overrides, seed=seed)
-        train(run)
-        found.append(load_artifact(run.output, done.backbone).tensors)
+        found.append(learn(prepare(run)).learner.candidate().tensors)
     assert same(found[0], done.artifact.tensors)
     assert not same(found[1], done.artifact.tensors)
 

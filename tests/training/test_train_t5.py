@@ -72,7 +72,8 @@ TRAINED = [
 )
 def test_every_method_ends_in_a_proved_artifact(trained: Train, preset: str, task_type: str):
     """It proves itself, records the metrics that `evaluate` finds, and the backbone's files stay as they were."""
-    done = trained("t5", task_type, preset, overrides=SMALL.get(preset, {}))
+    epochs = 2 if preset in ("adamix", "unipelt-apl") else 1  # those have reports that other tests read
+    done = trained("t5", task_type, preset, epochs=epochs, overrides=SMALL.get(preset, {}))
     manifest = done.artifact.manifest
     assert (manifest.task.type, manifest.preset, manifest.backbone.family) == (task_type, preset, "t5")
     assert manifest.training.metrics == pytest.approx(evaluate(done.backbone, done.artifact, done.validation))
