@@ -125,10 +125,11 @@ def _strangers(valid: bytes) -> Named:
 
 def _bombs(valid: bytes) -> Named:
     zeros = bytes(_BOMB_BYTES)
-    yield "zip", _zip({"a": zeros})
-    yield "zip-in-zip", _zip({"a.zip": _zip({"a": zeros})})
-    yield "gzip", gzip.compress(zeros, mtime=0)
-    yield "gzip-in-gzip", gzip.compress(gzip.compress(zeros, mtime=0), mtime=0)
+    zipped, gzipped = _zip({"a": zeros}), gzip.compress(zeros, mtime=0)
+    yield "zip", zipped
+    yield "zip-in-zip", _zip({"a.zip": zipped})
+    yield "gzip", gzipped
+    yield "gzip-in-gzip", gzip.compress(gzipped, mtime=0)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         entry = tarfile.TarInfo("../../etc/passwd")
