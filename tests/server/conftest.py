@@ -160,11 +160,11 @@ class Listening:
         httpx2.post(f"{self.url}/v1/adapters", files={"file": data}, headers=headers, timeout=30).raise_for_status()
 
 
-async def add_tenant(app: FastAPI, scopes: Sequence[str] = ()) -> Tenant:
+async def add_tenant(app: FastAPI, scopes: Sequence[str] = (), quotas: Quotas | None = None) -> Tenant:
     """A new tenant, with a key that has these scopes, or all of them: as the operator makes both, in a third of the
     time."""
     name = f"tenant-{next(_NUMBERS)}"
-    await app.state.lifecycle.service().store.registry.create_tenant(name, Quotas(), actor="operator")
+    await app.state.lifecycle.service().store.registry.create_tenant(name, quotas or Quotas(), actor="operator")
     return await _add_key(app, name, scopes or sorted(ALL_SCOPES))
 
 

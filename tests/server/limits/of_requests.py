@@ -196,39 +196,34 @@ def _(servers: Servers) -> Met:
 
 @probe("bytes of the entities in the answer")
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_answer_bytes=1500) as other:
-        return _tagger(servers, other).predict([TEXT] * 2)
+    return _tagger(servers, servers.terse).predict([TEXT] * 2)
 
 
 @probe("bytes of the spans in the answer")
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_answer_bytes=1500, max_queue_tokens=4096) as other:
-        data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="span", inputs="pair")
-        other.upload(data, name="spans").raise_for_status()
-        return replace(other, task="spans").predict([["good", 900 * "x"]] * 2)
+    data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="span", inputs="pair")
+    servers.terse.upload(data, name="spans").raise_for_status()
+    return replace(servers.terse, task="spans").predict([["good", 900 * "x"]] * 2)
 
 
 @probe("bytes of the documents that an answer of a reranker repeats")
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_answer_bytes=1500, max_queue_tokens=4096) as other:
-        data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="ranking", inputs="pair")
-        other.upload(data, name="rank").raise_for_status()
-        body = {"model": "rank", "query": TEXT, "documents": ["x" * 1600], "return_documents": True}
-        return other.client.post("/v1/rerank", json=body)
+    data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="ranking", inputs="pair")
+    servers.terse.upload(data, name="rank").raise_for_status()
+    body = {"model": "rank", "query": TEXT, "documents": ["x" * 1600], "return_documents": True}
+    return servers.terse.client.post("/v1/rerank", json=body)
 
 
 @probe("windows of the long texts of a request")
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_windows=3, max_queue_tokens=4096) as other:
-        tags, two = _tagger(servers, other), "bad " * 100
-        assert tags.predict([two, *["bad"] * 7], stride=0).status_code == 200
-        return tags.predict([two, two], stride=0)
+    tags, two = _tagger(servers, servers.wide), "bad " * 100
+    assert tags.predict([two, *["bad"] * 7], stride=0).status_code == 200
+    return tags.predict([two, two], stride=0)
 
 
 @probe("tokens that windows of a text share")
 def _(servers: Servers) -> Met:
-    with servers.start("bert") as other:
-        return _tagger(servers, other).predict(TEXT, stride=33)
+    return _tagger(servers, servers.wide).predict(TEXT, stride=33)
 
 
 def _tagger(servers: Servers, other: Small) -> Small:
@@ -279,14 +274,13 @@ def _(servers: Servers) -> Met:
     "peltier_server.fairness.preparation.MAX_ITEMS_BEGUN",
 )
 def _(servers: Servers) -> Met:
-    with (
-        servers.start("bert", max_inputs=300, max_queue_tokens=4096) as other,
-        other.held() as send,
-    ):
-        call = send(other.client.post, "/v1/predict", json={"requests": [{"task": "demo", "input": "bad"}] * 300})
-        while other.service.batcher.queued_tokens < 256 * 3:
+    batcher = servers.wide.service.batcher
+    with servers.wide.held() as send:
+        requests = [{"task": "demo", "input": "bad"}] * 300
+        call = send(servers.wide.client.post, "/v1/predict", json={"requests": requests})
+        while batcher.queued_tokens < 256 * 3:
             time.sleep(0.001)
-        assert other.service.batcher.queued_tokens == 256 * 3
+        assert batcher.queued_tokens == 256 * 3
         assert not call.done()
     return "other items wait"
 
@@ -307,8 +301,8 @@ def _(servers: Servers) -> Met:
     "512 KiB"
 )
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_inputs=1000) as other, _taken(other, "answer_bytes"):
-        return other.predict([TEXT] * 1000)
+    with _taken(servers.wide, "answer_bytes"):
+        return servers.wide.predict([TEXT] * 1000)
 
 
 @probe(
@@ -316,8 +310,7 @@ def _(servers: Servers) -> Met:
     3 * SETTINGS["max_pending_answer_bytes"].default // 4,
 )
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_inputs=1000) as other:
-        return _beyond_its_share(other, "answer_bytes", [TEXT] * 1000)
+    return _beyond_its_share(servers.wide, "answer_bytes", [TEXT] * 1000)
 
 
 @probe("inputs in progress, of all tenants")

@@ -1,13 +1,11 @@
 """The small servers with small limits that all probes share."""
 
-import asyncio
-import itertools
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,10 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.http.connection import LimitedConnection
 from peltier_server.service import Service
+from peltier_store.registry import Quotas
 
 from tests.server.attacker import listen as hear
-from tests.server.conftest import Listen, Listening
+from tests.server.conftest import Listen, Listening, add_tenant
 
 KEY = "an-admin-key-of-the-tests"
 STALL_SECONDS = 0.4
@@ -54,7 +53,6 @@ class Small:
     client: httpx2.Client
     task: str = "demo"
     name: str = ""
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def service(self) -> Service:
@@ -105,7 +103,7 @@ class Small:
             begun.set()
             over.wait(60)
 
-        self._loop.call_soon_threadsafe(wait)
+        self.listening.loop.call_soon_threadsafe(wait)
         assert begun.wait(60)
         try:
             yield
@@ -125,23 +123,15 @@ class Small:
 
     def run(self, work: Coroutine[Any, Any, object]) -> None:
         """Runs it on the server's event loop."""
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        polling = self.service.store.sync._polling._task
-        assert polling is not None
-        return polling.get_loop()
+        self.listening.run(work)
 
     @contextmanager
-    def tenant(self, **quotas: object) -> Iterator["Small"]:
+    def tenant(self, **quotas: Any) -> Iterator["Small"]:
         """This server as one more tenant with these quotas meets it."""
-        name = f"tenant-{next(self._numbers)}"
-        self.client.post("/v1/tenants", json={"name": name, "quotas": quotas}).raise_for_status()
-        body = {"tenant": name, "scopes": ["predict", "publish", "train"]}
-        key = self.client.post("/v1/keys", json=body).raise_for_status().json()["key"]
+        scopes = ["predict", "publish", "train"]
+        name, key = self.listening.run(add_tenant(self.listening.app, scopes, Quotas(**quotas)))
         with _client(self.listening, key) as client:
-            yield Small(self.listening, client, "default:demo", name, self._numbers)
+            yield Small(self.listening, client, "default:demo", name)
 
     @contextmanager
     def held(self) -> Iterator[Callable[..., Any]]:
@@ -193,6 +183,16 @@ class Servers:
     def t5(self) -> Small:
         """Over a T5, whose task writes texts."""
         return self._open.enter_context(self.start("t5", task_type="text2text", max_queue_tokens=10_000))
+
+    @cached_property
+    def wide(self) -> Small:
+        """Over an encoder, with room for many inputs of one request but not for many windows."""
+        return self._open.enter_context(self.start("bert", max_inputs=1000, max_queue_tokens=4096, max_windows=3))
+
+    @cached_property
+    def terse(self) -> Small:
+        """Over an encoder, with small answers."""
+        return self._open.enter_context(self.start("bert", max_answer_bytes=1500, max_queue_tokens=4096))
 
     @cached_property
     def hasty(self) -> Small:
