@@ -10,8 +10,9 @@ import pytest
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.presets import PRESETS
 from peltier_backbone.checkpoint.config import load_config
-from peltier_client.cli import main
+from peltier_client import cli
 
+from tests.support import commands_once
 from tests.support.published_configs import CONFIG_FILES
 
 Presets = Callable[..., str]
@@ -24,8 +25,9 @@ def presets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
     def run(*arguments: str | Path) -> str:
         monkeypatch.setattr(sys, "argv", ["peltier", "presets", *map(str, arguments)])
+        monkeypatch.setattr(cli, "create_command", commands_once.create_command)
         with suppress(SystemExit):
-            main()
+            cli.main()
         captured = capsys.readouterr()
         return captured.out + captured.err
 

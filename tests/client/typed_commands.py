@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from peltier_client import cli
 from peltier_client.commands import plugins
 from stamina.instrumentation import set_on_retry_hooks
 
+from tests.support import commands_once
+
 Refuse = Callable[..., Any]
-# Most of a command's run is to make the tree of all commands, which every run may share.
-_create_once = cache(create_command := cli.create_command)
 
 
 @dataclass
@@ -32,7 +31,7 @@ class Peltier:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.monkeypatch, self.capsys = monkeypatch, capsys
-        monkeypatch.setattr(cli, "create_command", _create_once)
+        monkeypatch.setattr(cli, "create_command", commands_once.create_command)
 
     def __call__(self, *words: str) -> Outcome:
         self.monkeypatch.setattr(sys, "argv", ["peltier", *words])
@@ -45,7 +44,7 @@ class Peltier:
         """Let a package announce a command."""
         entry_points = [EntryPoint(name, value, plugins.GROUP)]
         self.monkeypatch.setattr(plugins, "entry_points", lambda group: entry_points)
-        self.monkeypatch.setattr(cli, "create_command", create_command)
+        self.monkeypatch.setattr(cli, "create_command", commands_once.create_command.__wrapped__)
 
 
 @pytest.fixture

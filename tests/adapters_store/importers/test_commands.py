@@ -1,5 +1,4 @@
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,9 +8,11 @@ from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.commands import import_
 from peltier_backbone.backbone import Backbone
+from peltier_client import cli
 from safetensors.torch import save_file
 
 from tests.adapters_store.importers.conftest import SavePeft
+from tests.support import commands_once
 from tests.support.hub_server import Hub
 
 CLASSIFIER = "base_model.model.classifier"
@@ -81,16 +82,17 @@ def test_unknown_origin_and_folder_are_refused_before_anything_is_read(tmp_path:
         import_("peft", tmp_path, "nowhere", tmp_path / "no" / "out.safetensors", name="a")
 
 
-@pytest.mark.slow
-def test_a_refusal_is_one_line_and_status_one(bert: Backbone, tmp_path: Path) -> None:
-    """In a shell a directory without an adapter is one sentence on stderr."""
+def test_a_refusal_is_one_line_and_status_one(
+    bert: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory without an adapter is one sentence on stderr."""
     words = ["import", "peft", str(tmp_path), "--backbone", bert.name, "--output", str(tmp_path / "a.safetensors")]
-    script = "import sys; from peltier_client.cli import main; sys.argv[0] = 'peltier'; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words, "--name", "a"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"error: {tmp_path} has none of the files adapter_config.json\n"
+    monkeypatch.setattr(sys, "argv", ["peltier", *words, "--name", "a"])
+    monkeypatch.setattr(cli, "create_command", commands_once.create_command)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr() == ("", f"error: {tmp_path} has none of the files adapter_config.json\n")
 
 
 def test_a_repository_of_the_hub_is_imported_in_one_step(

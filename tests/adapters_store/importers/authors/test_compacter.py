@@ -1,3 +1,4 @@
+import copy
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,16 @@ ADAPTERS = {
 OPTIONS = TaskOptions(labels=("a", "b", "c"), targets=TARGETS)
 
 
-@pytest.fixture
-def model(t5_directory: Path) -> T5ForConditionalGeneration:
-    """The small T5, to which a test adds the authors' modules."""
+@pytest.fixture(scope="module")
+def pretrained(t5_directory: Path) -> T5ForConditionalGeneration:
+    """The small T5."""
     return T5ForConditionalGeneration.from_pretrained(t5_directory).eval()
+
+
+@pytest.fixture
+def model(pretrained: T5ForConditionalGeneration) -> T5ForConditionalGeneration:
+    """A copy, to which a test adds the authors' modules."""
+    return copy.deepcopy(pretrained)
 
 
 def _expected(model: T5ForConditionalGeneration, backbone: Backbone) -> torch.Tensor:
