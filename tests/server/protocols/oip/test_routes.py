@@ -190,6 +190,22 @@ def test_bad_bytes_are_one_sentence(length: str, tail: bytes, message: str, list
     assert (answer.status_code, answer.json()["error"]) == (400, message)
 
 
+def test_no_tensor_reaches_beyond_the_bytes(
+    listening: Listening, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """One that follows another has only what that leaves."""
+    listening.upload(make_artifact(bert, "lora", name="pairs", inputs="pair"))
+    given = [
+        {"name": name, "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": size}}
+        for name, size in (("text", 5), ("text_pair", 7))
+    ]
+    head = to_json({"inputs": given})
+    content, headers = head + b"\x01\0\0\0a\x03\0\0\0b", {LENGTH_HEADER: str(len(head))}
+    answer = httpx2.post(f"{listening.url}/v2/models/pairs/infer", content=content, headers=headers)
+    message = "input text_pair: binary_data_size is 7, and 5 bytes follow in the body"
+    assert (answer.status_code, answer.json()["error"]) == (400, message)
+
+
 @pytest.mark.parametrize("path", ["/models/none", "/models/none/ready", "/models/film/versions/9"])
 def test_unknown_models_are_not_found(path: str, listening: Listening) -> None:
     """In the protocol's form."""
