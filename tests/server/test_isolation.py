@@ -382,8 +382,8 @@ async def test_anothers_quota_is_no_ones_business(street: Street) -> None:
     assert not [name for name in answer.headers if name.startswith("ratelimit")]
 
 
-async def num_calls(work: Awaitable[Any]) -> int:
-    """How many functions this thread enters until the work is done."""
+async def num_calls(work: Awaitable[httpx2.Response]) -> int:
+    """How many functions this thread enters until a request is answered with 404."""
     count = 0
 
     def see(_: object, event: str, __: object) -> None:
@@ -392,9 +392,10 @@ async def num_calls(work: Awaitable[Any]) -> int:
 
     sys.setprofile(see)
     try:
-        await work
+        answer = await work
     finally:
         sys.setprofile(None)
+    assert answer.status_code == 404
     return count
 
 
