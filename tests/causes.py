@@ -50,7 +50,7 @@ CAUSES = (
     Cause(
         "registry",
         ("adapters_store/peltier_store/registry/*", "benchmarks/common/postgres_server.py"),
-        also=("tests/adapters_store/store",),
+        also=("tests/adapters_store/store", "tests/server/catalog/test_sync.py"),
         mark="postgres",
         programs=("postgresql",),
     ),
@@ -103,6 +103,8 @@ CAUSES = (
 # Files that only `make test-all` runs.
 NIGHTLY = (
     "tests/server/test_browser.py",
+    "tests/server/test_hostile_requests.py",
+    "tests/server/test_t5_mini.py",
     "tests/test_affinity.py",
     "tests/test_monitoring.py",
     "tests/test_rolling_restart.py",
