@@ -13,6 +13,7 @@ from peltier_server.settings import SettingsError
 from tests.support import redis_server
 from tests.support.redis_server import Redis
 
+# Tests with Redis are slow: it is a program. Those of counts run in memory, too.
 # In memory a window begins at a multiple of its seconds, so a short one may end within a test.
 TEN = Rate("tokens", 10, 100_000)
 
@@ -30,7 +31,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("peltier_server.quotas.rates._TIMEOUT_SECONDS", 60)
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.slow)])
 async def rates(request: pytest.FixtureRequest) -> AsyncIterator[Rates]:
     """Either place to count in; each test has tenants of its own."""
     made = Rates("memory://" if request.param == "memory" else request.getfixturevalue("redis").url)
@@ -148,6 +149,7 @@ async def test_a_window_passes(rates: Rates, let_pass: Callable[[float], Awaitab
     assert await rates.take(rate, "f", 2)
 
 
+@pytest.mark.slow
 async def test_replicas_count_together(redis: Redis) -> None:
     """What one has taken the other cannot."""
     one, other = Rates(redis.url), Rates(redis.url)
@@ -158,6 +160,7 @@ async def test_replicas_count_together(redis: Redis) -> None:
     await other.close()
 
 
+@pytest.mark.slow
 async def test_without_redis_each_replica_counts_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An outage neither stops a tenant nor sets it free, and ends by itself."""
     move = move_clock(monkeypatch, "peltier_server.quotas.rates.time")
@@ -173,6 +176,7 @@ async def test_without_redis_each_replica_counts_for_itself(tmp_path: Path, monk
         await rates.close()
 
 
+@pytest.mark.slow
 async def test_what_was_taken_elsewhere_is_not_given_back_here(tmp_path: Path) -> None:
     """What Redis counted is no business of this replica's own count, nor of a Redis that has forgotten it."""
     with redis_server.running(tmp_path) as redis:
@@ -186,6 +190,7 @@ async def test_what_was_taken_elsewhere_is_not_given_back_here(tmp_path: Path) -
         await rates.close()
 
 
+@pytest.mark.slow
 async def test_a_redis_that_hangs_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -300,20 +300,13 @@ async def test_an_error_in_the_middle_of_a_stream_is_an_event(loaded: Running) -
     await until(lambda: live_rows(loaded) == 0)
 
 
-def slow_down(patch: pytest.MonkeyPatch) -> None:
-    """Lets every step take its time."""
-    import time
-
-    step = Generator.step
-    patch.setattr(Generator, "step", lambda self: (time.sleep(0.03), step(self))[1])
-
-
 async def test_a_deadline_passes_while_a_text_is_written(loaded: Running) -> None:
     """504 comes in time, and the row leaves the decoder."""
     with pytest.MonkeyPatch.context() as patch:
-        slow_down(patch)
+        turns = take_steps(patch)
         answer = await loaded.predict("long", "bad", timeout_ms=300)
         assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_passed")
+        turns.release(20)  # fewer than the tokens of a long text
         await until(lambda: live_rows(loaded) == 0)
 
 
