@@ -1,9 +1,9 @@
 import asyncio
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,13 @@ from peltier_store.garbage import Collector
 from peltier_store.location import require_own
 from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError, TrainingDraft
 from peltier_store.registry.contents import DumpedRow
+from peltier_store.registry.database import database_url, upgrade
 
 from benchmarks.common.postgres_server import PostgresServer
-from tests.adapters_store.store.test_garbage import Old
+from tests.adapters_store.store.conftest import MakeRegistry, Old, opened
 
 ACTOR = "ann"
 Members = dict[str, bytes]
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Registry]:
-    registry = await Registry.open(url)
-    try:
-        yield registry
-    finally:
-        await registry.close()
 
 
 def names_in(directory: Path) -> set[str]:
@@ -42,14 +34,21 @@ async def restored(registry: Registry, blobs: Blobs, path: Path) -> BackupSummar
         return await import_store(registry, blobs, backup)
 
 
-def sqlite(directory: Path) -> str:
-    return f"sqlite+aiosqlite:///{directory / 'registry.db'}"
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, make_registry: MakeRegistry, tmp_path: Path) -> str:
+    """A new registry in each database in turn."""
+    if request.param == "sqlite":
+        return make_registry(tmp_path / "new" / "registry.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = server.url(server.create_database())
+    upgrade(database_url(url))
+    return url
 
 
 @pytest.fixture
-def postgres_url(postgres: PostgresServer) -> str:
-    """An empty registry in it."""
-    return postgres.url(postgres.create_database())
+def sqlite_url(make_registry: MakeRegistry, tmp_path: Path) -> str:
+    """A new registry in a file."""
+    return make_registry(tmp_path / "new" / "registry.db")
 
 
 async def publish(registry: Registry, blobs: Blobs, data: bytes, tenant: str = "default", name: str = "demo") -> None:
@@ -117,49 +116,58 @@ async def stored(blobs: Blobs) -> dict[str, bytes]:
     return {entry.digest: await blobs.get(entry.digest) async for entry in blobs.entries()}
 
 
-@pytest.fixture
-async def source(tmp_path: Path) -> AsyncIterator[tuple[Registry, Blobs]]:
-    """A filled store in a directory."""
-    async with opened(sqlite(tmp_path / "source")) as registry:
-        blobs = Blobs.open(tmp_path / "source" / "blobs")
-        await fill(registry, blobs)
-        yield registry, blobs
+@pytest.fixture(scope="module")
+def filled(make_registry: MakeRegistry, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a filled store, `source`, and a backup of it, `backup.tar`, both to copy."""
+    folder = tmp_path_factory.mktemp("filled")
+
+    async def make() -> None:
+        async with opened(make_registry(folder / "source" / "registry.db")) as registry:
+            blobs = Blobs.open(folder / "source" / "blobs")
+            await fill(registry, blobs)
+            await export_store(registry, blobs, folder / "backup.tar")
+
+    asyncio.run(make())
+    return folder
 
 
 @pytest.fixture
-async def backup(source: tuple[Registry, Blobs], tmp_path: Path) -> Path:
-    """A backup of it."""
-    await export_store(*source, tmp_path / "backup.tar")
-    return tmp_path / "backup.tar"
+async def source(filled: Path, tmp_path: Path) -> AsyncIterator[tuple[Registry, Blobs]]:
+    """The filled store, in `source`."""
+    shutil.copytree(filled / "source", tmp_path / "source")
+    async with opened(f"sqlite+aiosqlite:///{tmp_path / 'source' / 'registry.db'}") as registry:
+        yield registry, Blobs.open(tmp_path / "source" / "blobs")
+
+
+@pytest.fixture
+def backup(filled: Path, tmp_path: Path) -> Path:
+    """The backup of it."""
+    return Path(shutil.copy(filled / "backup.tar", tmp_path))
 
 
 async def test_a_backup_comes_back_in_another_kind_of_store(
-    source: tuple[Registry, Blobs], backup: Path, tmp_path: Path, s3_store: str, postgres_url: str
+    source: tuple[Registry, Blobs], backup: Path, tmp_path: Path, s3_store: str, url: str, make_registry: MakeRegistry
 ) -> None:
-    """Every row and every byte is the same after SQLite and a directory, PostgreSQL and a bucket, and back."""
+    """Every row and every byte is the same after SQLite and a directory, the database and a bucket, and back."""
     rows, data = await contents(source[0]), await stored(source[1])
     assert {line.table for line in rows} == {
         "tenants", "keys", "adapters", "versions", "reports", "aliases", "audit",
         "files", "trainings", "training_events", "training_time",
     }  # fmt: skip
-    async with opened(postgres_url) as registry:
+    async with opened(url) as registry:
         blobs = Blobs.open(s3_store)
         summary = await restored(registry, blobs, backup)
         assert (summary.num_blobs, summary.blob_bytes) == (6, 100_016)
         assert (await contents(registry), await stored(blobs)) == (rows, data)
         await export_store(registry, blobs, tmp_path / "again.tar")
-    async with opened(sqlite(tmp_path / "back")) as registry:
+    async with opened(make_registry(tmp_path / "back" / "registry.db")) as registry:
         blobs = Blobs.open(tmp_path / "back" / "blobs")
         await restored(registry, blobs, tmp_path / "again.tar")
         assert (await contents(registry), await stored(blobs)) == (rows, data)
 
 
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-async def test_an_imported_registry_goes_on(
-    database: str, backup: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+async def test_an_imported_registry_goes_on(url: str, backup: Path, tmp_path: Path) -> None:
     """Version numbers continue, also in PostgreSQL, and replicas that knew the empty registry see the import."""
-    url = sqlite(tmp_path / "new") if database == "sqlite" else request.getfixturevalue("postgres_url")
     async with opened(url) as registry:
         blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.revision()
         await restored(registry, blobs, backup)
@@ -175,8 +183,10 @@ async def test_an_imported_registry_goes_on(
         assert {version.number for version in await registry.versions() if version.tenant == "default"} >= {4, 5, 1}
 
 
-def test_a_backup_is_the_owners_alone(backup: Path, tmp_path: Path) -> None:
+async def test_a_backup_is_the_owners_alone(source: tuple[Registry, Blobs], tmp_path: Path) -> None:
     """Only its owner can read the file, its last member is the summary, and no other file is left."""
+    backup = tmp_path / "backup.tar"
+    await export_store(*source, backup)
     assert backup.stat().st_mode & 0o777 == 0o600
     with tarfile.open(backup) as tar:
         names = tar.getnames()
@@ -185,7 +195,9 @@ def test_a_backup_is_the_owners_alone(backup: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_backup_is_of_one_moment_while_servers_write(source: tuple[Registry, Blobs], tmp_path: Path) -> None:
+async def test_a_backup_is_of_one_moment_while_servers_write(
+    source: tuple[Registry, Blobs], tmp_path: Path, make_registry: MakeRegistry
+) -> None:
     """Exports during uploads, deletions, purges and collections contain the bytes of each version that they list."""
     registry, blobs = source
     running, published = True, asyncio.Event()
@@ -210,7 +222,7 @@ async def test_a_backup_is_of_one_moment_while_servers_write(source: tuple[Regis
                 published.clear()
                 await published.wait()
         summary = await export_store(registry, blobs, tmp_path / f"{number}.tar")
-        async with opened(sqlite(tmp_path / f"{number}")) as other:
+        async with opened(make_registry(tmp_path / f"{number}" / "registry.db")) as other:
             await restored(other, Blobs.open(tmp_path / f"{number}" / "blobs"), tmp_path / f"{number}.tar")
         counts.append(summary.num_rows["audit"])
     running = False
@@ -248,12 +260,12 @@ async def test_only_an_empty_registry_takes_a_backup(source: tuple[Registry, Blo
     assert await contents(source[0]) == before
 
 
-async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: Path) -> None:
+async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
     """Foreign blobs are refused. Blobs of the same backup are accepted, because an interrupted import leaves them."""
     blobs = Blobs.open(tmp_path / "new")
     await blobs.put(b"two")
     stranger = await blobs.put(b"something else")
-    async with opened(sqlite(tmp_path)) as registry:
+    async with opened(sqlite_url) as registry:
         with pytest.raises(
             BackupError, match=r"^the blob store is not empty: it holds 1 blobs that the backup does not"
         ):
@@ -262,7 +274,7 @@ async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: P
         await restored(registry, blobs, backup)
 
 
-async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp_path: Path) -> None:
+async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
     """The registry stays empty, the collector removes the bytes, and the import can be repeated."""
 
     class Failing(Blobs):
@@ -271,7 +283,7 @@ async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp
                 raise BlobError("the blob store is full")
             return await super().put(data)
 
-    async with opened(sqlite(tmp_path)) as registry:
+    async with opened(sqlite_url) as registry:
         with pytest.raises(BlobError, match="is full"):
             await restored(registry, Failing.open(tmp_path / "new"), backup)
         blobs = Old.open(tmp_path / "new")
@@ -282,12 +294,12 @@ async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp
 
 
 async def test_a_store_follows_its_registry_into_a_new_one(
-    source: tuple[Registry, Blobs], backup: Path, tmp_path: Path
+    source: tuple[Registry, Blobs], backup: Path, sqlite_url: str
 ) -> None:
     """An import into the same blob store makes the new registry its owner; after a failure the old one still is."""
     old, blobs = source
     await require_own(old, blobs)
-    async with opened(sqlite(tmp_path)) as new:
+    async with opened(sqlite_url) as new:
         collecting = await new.begin_collection([digest_of(b"two")])
         with pytest.raises(RegistryError, match="are being deleted"):
             await restored(new, blobs, backup)
@@ -299,7 +311,7 @@ async def test_a_store_follows_its_registry_into_a_new_one(
         await Collector(old, blobs).run()
 
 
-async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_path: Path) -> None:
+async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
     """The import fails if a collector has deleted blobs before the rows are inserted."""
 
     class Losing(Blobs):
@@ -309,15 +321,15 @@ async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_pat
                 await self.delete(digest)
             return digest
 
-    async with opened(sqlite(tmp_path)) as registry:
+    async with opened(sqlite_url) as registry:
         with pytest.raises(BackupError, match=f"^1 blobs were deleted .* such as {digest_of(b'two')}$"):
             await restored(registry, Losing.open(tmp_path / "new"), backup)
         await registry.contents.require_empty()
 
 
-async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path) -> None:
+async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
     """The import is refused while a collector of this registry deletes blobs."""
-    async with opened(sqlite(tmp_path)) as registry:
+    async with opened(sqlite_url) as registry:
         await registry.begin_collection([digest_of(b"two")])
         with pytest.raises(RegistryError, match="are being deleted; try again"):
             await restored(registry, Blobs.open(tmp_path / "new"), backup)
@@ -387,10 +399,10 @@ CHANGES: dict[str, tuple[Callable[[Members], object], str]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_damaged_backup_is_refused_as_a_whole(backup: Path, tmp_path: Path, name: str) -> None:
+async def test_a_damaged_backup_is_refused_as_a_whole(backup: Path, tmp_path: Path, sqlite_url: str, name: str) -> None:
     """A missing, changed or unknown member is refused in one sentence, and the registry stays empty."""
     change, sentence = CHANGES[name]
-    async with opened(sqlite(tmp_path)) as registry:
+    async with opened(sqlite_url) as registry:
         with pytest.raises((BackupError, RegistryError), match=rf"\A[^\n]*{sentence}[^\n]*\Z"):
             await restored(registry, Blobs.open(tmp_path / "new"), rewritten(backup, change))
         await registry.contents.require_empty()
@@ -407,9 +419,9 @@ def cut_anywhere(backup: Path) -> Iterator[Path]:
     yield backup.with_name("missing.tar")
 
 
-async def test_a_backup_that_breaks_off_is_refused(backup: Path, tmp_path: Path) -> None:
+async def test_a_backup_that_breaks_off_is_refused(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
     """A backup that was cut at any place is refused, and nothing of it is stored."""
-    async with opened(sqlite(tmp_path)) as registry:
+    async with opened(sqlite_url) as registry:
         blobs = Blobs.open(tmp_path / "new")
         for cut in cut_anywhere(backup):
             with pytest.raises(BackupError, match=r"\A[^\n]+\Z"):

@@ -2,47 +2,45 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from peltier_store import garbage
-from peltier_store.blobs.blobs import BlobError, Blobs, StoredBlob, digest_of
+from peltier_store.blobs import blobs as store_of_blobs
+from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.blobs.location import locate
 from peltier_store.garbage import Collected, Collector
 from peltier_store.registry import BlobBusy, Registry
 from peltier_store.registry.claims import MAX_COLLECTING
+from peltier_store.registry.database import database_url, upgrade
 from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update
+
+from tests.adapters_store.store.conftest import MakeRegistry, Old, opened
 
 TENANT = "default"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+async def registry(
+    request: pytest.FixtureRequest, make_registry: MakeRegistry, tmp_path: Path
+) -> AsyncIterator[Registry]:
     """A new registry of each kind in turn."""
-    url = f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"
-    if request.param == "postgres":
+    if request.param == "sqlite":
+        url = make_registry(tmp_path / "registry.db")
+    else:
         server = request.getfixturevalue("postgres")
         url = server.url(server.create_database())
-    registry = await Registry.open(url)
-    yield registry
-    await registry.close()
+        await asyncio.to_thread(upgrade, database_url(url))
+    async with opened(url) as registry:
+        yield registry
 
 
-@pytest.fixture(params=["directory", "bucket"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+@pytest.fixture
+def blobs(location: str) -> Blobs:
     """An empty store of each kind in turn."""
-    return Slow.open(tmp_path / "blobs" if request.param == "directory" else request.getfixturevalue("s3_store"))
-
-
-class Old(Blobs):
-    """A store whose blobs were put three hours ago."""
-
-    async def entries(self) -> AsyncIterator[StoredBlob]:
-        async for entry in super().entries():
-            yield replace(entry, modified_at=entry.modified_at - timedelta(hours=3))
+    return Old.open(location)
 
 
 class Slow(Old):
@@ -120,15 +118,14 @@ async def test_young_blobs_stay(registry: Registry, tmp_path: Path) -> None:
 
 
 async def test_only_the_registry_that_owns_a_store_collects_there(
-    registry: Registry, blobs: Blobs, tmp_path: Path
+    registry: Registry, blobs: Blobs, make_registry: MakeRegistry, tmp_path: Path
 ) -> None:
     """Another registry deletes nothing, although it needs none of the blobs."""
     await upload(registry, blobs, b"live")
     await Collector(registry, blobs).run()
-    other = await Registry.open(f"sqlite+aiosqlite:///{tmp_path / 'other.db'}")
-    with pytest.raises(BlobError, match=f"belongs to the registry {await registry.identity()}, not to this one"):
-        await Collector(other, blobs).run()
-    await other.close()
+    async with opened(make_registry(tmp_path / "other.db")) as other:
+        with pytest.raises(BlobError, match=f"belongs to the registry {await registry.identity()}, not to this one"):
+            await Collector(other, blobs).run()
     assert await blobs.get(digest_of(b"live")) == b"live"
 
 
@@ -140,17 +137,20 @@ async def test_collected_bytes_can_be_stored_again(registry: Registry, blobs: Bl
     assert await blobs.get(digest_of(b"orphan")) == b"orphan"
 
 
-async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, blobs: Blobs) -> None:
+@pytest.mark.parametrize("location", ["directory", pytest.param("bucket", marks=pytest.mark.slow)], indirect=True)
+async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, location: str) -> None:
     """Uploads of the same few bytes, interrupted uploads, deletions, purges and two collectors run at once: published
     bytes always exist, and in the end no others do."""
+    blobs = Slow.open(location)
     contents = [b"%d" % number for number in range(12)]
-    running, checked = True, 0
+    running, checked, changed = True, 0, asyncio.Event()
 
     async def publish(worker: int) -> None:
         nonlocal checked
         choose = random.Random(worker)
         for _ in range(8):
             data, name = choose.choice(contents), f"worker-{worker}"
+            changed.set()
             if choose.random() < 0.2:
                 await break_off(registry, blobs, data)
                 await expire_reservations(registry)
@@ -165,12 +165,15 @@ async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, 
     async def collect() -> Collected:
         done = Collected()
         while running:
+            await changed.wait()
+            changed.clear()
             done += await Collector(registry, blobs).run()
         return done
 
     collectors = [asyncio.create_task(collect()) for _ in range(2)]
     await asyncio.gather(*(publish(worker) for worker in range(8)))
     running = False
+    changed.set()
     done = sum(await asyncio.gather(*collectors), start=Collected())
     assert checked > 30
     assert done.num_deleted > 5
@@ -203,12 +206,12 @@ async def test_a_cancelled_collection_keeps_no_claims(
 ) -> None:
     """Running deletions are finished, no other begins, and all of the bytes can be stored again at once."""
     monkeypatch.setattr(garbage, "_MAX_STOPPING_SECONDS", 60.0)
-    begun = asyncio.Event()
+    begun, goes_on = asyncio.Event(), asyncio.Event()
 
     class Lasting(Old):
         async def delete(self, digest: str) -> None:
             begun.set()
-            await asyncio.sleep(0.1)
+            await goes_on.wait()
             await super().delete(digest)
 
     blobs = Lasting.open(tmp_path / "blobs")
@@ -216,6 +219,7 @@ async def test_a_cancelled_collection_keeps_no_claims(
     collection = asyncio.create_task(Collector(registry, blobs).run())
     await begun.wait()
     collection.cancel()
+    goes_on.set()
     with pytest.raises(asyncio.CancelledError):
         await collection
     assert len(await stored(blobs)) == 24
@@ -290,14 +294,20 @@ async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Re
     assert (young.exists(), old.exists()) == (True, False)
 
 
-async def test_more_blobs_than_a_page_are_collected(registry: Registry, tmp_path: Path) -> None:
-    """Of 2,500 blobs the two that are needed stay."""
+@pytest.mark.parametrize("num_blobs", [25, pytest.param(2500, marks=pytest.mark.slow)])
+async def test_more_blobs_than_a_page_are_collected(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_blobs: int
+) -> None:
+    """Of many blobs the two that are needed stay; pages of the list and batches of digests are smaller for a few."""
+    if num_blobs < garbage._BATCH:
+        monkeypatch.setattr(store_of_blobs, "_PAGE", 10)
+        monkeypatch.setattr(garbage, "_BATCH", 5)
     blobs = Old.open(tmp_path / "blobs")
     store = locate(tmp_path / "blobs").store
-    for number in range(2498):
+    for number in range(num_blobs - 2):
         store.put(digest_of(b"%d" % number).replace(":", "/"), b"%d" % number)
     for data in (b"live", b"also live"):
         await upload(registry, blobs, data)
     done = await Collector(registry, blobs).run()
-    assert (done.num_kept, done.num_deleted) == (2, 2498)
+    assert (done.num_kept, done.num_deleted) == (2, num_blobs - 2)
     assert await stored(blobs) == await registry.digests()

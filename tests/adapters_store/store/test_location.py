@@ -8,6 +8,8 @@ from peltier_store.blobs.errors import BlobError
 from peltier_store.location import StoreLocation, require_not_foreign, require_own, require_registry_of
 from peltier_store.registry import Registry, RegistryError
 
+from tests.adapters_store.store.conftest import MakeRegistry, opened
+
 REGISTRY = "postgresql+asyncpg://localhost/peltier"
 
 
@@ -34,12 +36,11 @@ def test_a_url_of_another_machine_is_no_directory() -> None:
 
 
 @pytest.fixture
-async def registries(tmp_path: Path) -> AsyncIterator[tuple[Registry, Registry]]:
+async def registries(make_registry: MakeRegistry, tmp_path: Path) -> AsyncIterator[tuple[Registry, Registry]]:
     """Two new registries."""
-    one, other = [await Registry.open(f"sqlite+aiosqlite:///{tmp_path / name}.db") for name in ("one", "other")]
-    yield one, other
-    await one.close()
-    await other.close()
+    urls = [make_registry(tmp_path / name) for name in ("one.db", "other.db")]
+    async with opened(urls[0]) as one, opened(urls[1]) as other:
+        yield one, other
 
 
 async def test_the_first_registry_owns_a_store(registries: tuple[Registry, Registry], tmp_path: Path) -> None:
@@ -65,15 +66,14 @@ async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp
 
 @pytest.mark.parametrize(("make", "what"), [(Path.unlink, "missing"), (lambda path: os.truncate(path, 0), "empty")])
 async def test_no_new_registry_takes_the_place_of_one_that_is_lost(
-    make: Callable[[Path], None], what: str, tmp_path: Path
+    make: Callable[[Path], None], what: str, make_registry: MakeRegistry, tmp_path: Path
 ) -> None:
     """The error names the owner of the blobs; a store without an owner accepts a new registry."""
     path, blobs = tmp_path / "registry.db", Blobs.open(tmp_path / "blobs")
     url = f"sqlite+aiosqlite:///{path}"
     await require_registry_of(blobs, url)
-    registry = await Registry.open(url)
-    await require_own(registry, blobs)
-    await registry.close()
+    async with opened(make_registry(path)) as registry:
+        await require_own(registry, blobs)
     await require_registry_of(blobs, url)
     make(path)
     with pytest.raises(

@@ -10,22 +10,16 @@ from peltier_store.blobs.location import locate
 from peltier_store.registry import Registry
 from peltier_store.verification import verify_store
 
+from tests.adapters_store.store.conftest import MakeRegistry, opened
 from tests.support.artifacts import MakeArtifact
 
 TENANT = "default"
 
 
 @pytest.fixture
-async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
-    registry = await Registry.open(f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}")
-    yield registry
-    await registry.close()
-
-
-@pytest.fixture(params=["directory", "bucket"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty store of each kind in turn."""
-    return str(tmp_path / "blobs") if request.param == "directory" else request.getfixturevalue("s3_store")
+async def registry(make_registry: MakeRegistry, tmp_path: Path) -> AsyncIterator[Registry]:
+    async with opened(make_registry(tmp_path / "registry.db")) as registry:
+        yield registry
 
 
 async def publish(registry: Registry, blobs: Blobs, data: bytes, name: str, manifest: str | None = None) -> str:
@@ -41,7 +35,7 @@ async def test_a_sound_store_has_no_problems(
     registry: Registry, location: str, bert: Backbone, make_artifact: MakeArtifact
 ) -> None:
     """Live and deleted versions with readable bytes are counted; an unneeded blob is an orphan."""
-    blobs, data = Blobs.open(location), make_artifact(bert)
+    blobs, data = Blobs.open(location), make_artifact(bert, proved=False)
     for name in ("a", "b"):
         await publish(registry, blobs, data, name)
     await registry.delete_adapter(TENANT, "b", actor="test")
@@ -58,10 +52,12 @@ async def test_everything_that_is_wrong_is_said(
     """A missing blob, a damaged one, one that is not an artifact and a wrong record are each one sentence that names
     the version."""
     blobs = Blobs.open(location)
-    whole = make_artifact(bert, seed=1)
-    missing, damaged = [await publish(registry, blobs, make_artifact(bert, seed=seed), "demo") for seed in (2, 3)]
+    whole = make_artifact(bert, seed=1, proved=False)
+    missing, damaged = [
+        await publish(registry, blobs, make_artifact(bert, seed=seed, proved=False), "demo") for seed in (2, 3)
+    ]
     await publish(registry, blobs, b"no artifact", "demo", manifest="{}")
-    other = json.dumps(read_header(make_artifact(bert, name="other"))[0].model_dump(mode="json"))
+    other = json.dumps(read_header(make_artifact(bert, name="other", proved=False))[0].model_dump(mode="json"))
     await publish(registry, blobs, whole, "demo", manifest=other)
     await publish(registry, blobs, whole, "sound")
     await blobs.delete(missing)

@@ -15,12 +15,6 @@ DATA = b"the bytes of an adapter"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 
 
-@pytest.fixture(params=["directory", "bucket"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty store of each kind in turn."""
-    return str(tmp_path / "new" / "blobs") if request.param == "directory" else request.getfixturevalue("s3_store")
-
-
 @pytest.fixture
 def blobs(location: str) -> Blobs:
     return Blobs.open(location)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from peltier_store.registry import InvalidRecord, Registry, RegistryConflict, VersionUnknown
 
+from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
 
 
@@ -169,12 +170,11 @@ async def test_an_alias_that_is_not_there_is_named(registry: Registry) -> None:
 
 async def test_flips_at_the_same_moment_leave_one_whole_alias(registry: Registry, url: str) -> None:
     """Two replicas set it many times at once: it names the last split, and its history has every change."""
-    other = await Registry.open(url)
     splits = [{1: 1.0}, {2: 1.0}, {1: 0.5, 3: 0.5}] * 4
-    await asyncio.gather(
-        *(set_alias(one, split) for one, split in zip([registry, other] * 6, splits, strict=True)),
-    )
-    await other.close()
+    async with opened(url) as other:
+        await asyncio.gather(
+            *(set_alias(one, split) for one, split in zip([registry, other] * 6, splits, strict=True)),
+        )
     history = await registry.alias_history("acme", "sst2", "production")
     assert len(history) == 12
     assert await named(registry) == {"production": history[0].split}

@@ -8,6 +8,7 @@ import pytest
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import BlobBusy, Registry, claims
 
+from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
 
 ONE, TWO, THREE = (digest_of(data) for data in (b"one", b"two", b"three"))
@@ -28,14 +29,13 @@ async def test_only_what_nobody_needs_is_collectable(registry: Registry) -> None
 
 async def test_what_is_being_collected_cannot_be_reserved(registry: Registry, url: str) -> None:
     """Neither an upload nor another collector can claim it. Afterwards it can be stored like new bytes."""
-    other = await Registry.open(url)
-    assert await registry.begin_collection([ONE]) == {ONE}
-    assert await other.begin_collection([ONE]) == set()
-    with pytest.raises(BlobBusy, match=rf"^the blob {ONE} is being deleted"):
-        await other.reserve(ONE)
-    await registry.end_collection([ONE])
-    assert (await publish(other, b"one"))[0].number == 1
-    await other.close()
+    async with opened(url) as other:
+        assert await registry.begin_collection([ONE]) == {ONE}
+        assert await other.begin_collection([ONE]) == set()
+        with pytest.raises(BlobBusy, match=rf"^the blob {ONE} is being deleted"):
+            await other.reserve(ONE)
+        await registry.end_collection([ONE])
+        assert (await publish(other, b"one"))[0].number == 1
 
 
 async def test_a_reservation_is_good_for_one_version(registry: Registry) -> None:
@@ -95,7 +95,6 @@ async def test_many_digests_are_asked_for_at_once(registry: Registry) -> None:
 
 async def test_publishing_and_collecting_at_once_lose_nothing(registry: Registry, url: str) -> None:
     """Uploaders and collectors on two replicas work on the same few blobs: every live version has its bytes."""
-    other = await Registry.open(url)
     stored: set[str] = set()
     pause = random.Random(7)
 
@@ -128,8 +127,8 @@ async def test_publishing_and_collecting_at_once_lose_nothing(registry: Registry
             stored.difference_update(free)
             await replica.end_collection(free)
 
-    uploads = [upload(replica, f"a{number}") for number, replica in enumerate([registry, other] * 2)]
-    await asyncio.gather(*uploads, collect(registry), collect(other))
+    async with opened(url) as other:
+        uploads = [upload(replica, f"a{number}") for number, replica in enumerate([registry, other] * 2)]
+        await asyncio.gather(*uploads, collect(registry), collect(other))
     assert await registry.digests() <= stored
     assert len(await registry.versions()) == 4
-    await other.close()

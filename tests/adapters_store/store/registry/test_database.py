@@ -5,15 +5,17 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from peltier_store.registry import Registry, RegistryError
 from peltier_store.registry.database import _keep_write_ahead_log, database_url
+from stamina.instrumentation import set_on_retry_hooks
 
 from benchmarks.common.postgres_server import PostgresServer
+from tests.adapters_store.store.conftest import MakeRegistry, opened
 from tests.adapters_store.store.registry.conftest import publish
 
 
@@ -56,14 +58,22 @@ def test_processes_can_open_a_new_database_at_the_same_moment(url: str) -> None:
     assert [process.wait() for process in processes] == [0, 0, 0, 0]
 
 
-def test_the_write_ahead_log_waits_for_another_writer(tmp_path: Path) -> None:
+@pytest.fixture
+def retried() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """`retried(call)`: something is tried again only after this call."""
+    yield lambda call: set_on_retry_hooks([lambda _: call()])
+    set_on_retry_hooks(None)
+
+
+def test_the_write_ahead_log_waits_for_another_writer(
+    tmp_path: Path, retried: Callable[[Callable[[], object]], None]
+) -> None:
     """SQLite refuses to change the mode while another process writes, so opening tries again."""
-    with closing(sqlite3.connect(tmp_path / "registry.db", isolation_level=None, check_same_thread=False)) as writer:
+    with closing(sqlite3.connect(tmp_path / "registry.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
-        release = threading.Timer(0.2, writer.execute, ["ROLLBACK"])
-        release.start()
+        retried(lambda: writer.execute("ROLLBACK"))
         _keep_write_ahead_log(tmp_path / "registry.db")
-        release.join()
+        assert not writer.in_transaction
         assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
@@ -71,9 +81,9 @@ async def open_and_close(url: str) -> None:
     await (await Registry.open(url)).close()
 
 
-def test_a_newer_database_is_refused_and_left_as_it_was(path: Path, url: str) -> None:
+def test_a_newer_database_is_refused_and_left_as_it_was(path: Path, make_registry: MakeRegistry) -> None:
     """Nothing is written to a database with an unknown schema revision."""
-    asyncio.run(open_and_close(url))
+    url = make_registry(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
         connection.commit()
@@ -129,14 +139,15 @@ async def test_another_kind_of_registry_is_refused(text: str) -> None:
         await Registry.open(text)
 
 
-async def test_a_database_damaged_while_open_is_one_clear_sentence(url: str, path: Path) -> None:
+async def test_a_database_damaged_while_open_is_one_clear_sentence(path: Path, make_registry: MakeRegistry) -> None:
     """A failure of the database names the file, and never shows the statement."""
-    registry = await Registry.open(url)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE tenants")
-    with pytest.raises(RegistryError, match=rf"^the registry '{path}' is missing or damaged: no such table: tenants$"):
-        await registry.snapshot()
-    await registry.close()
+    async with opened(make_registry(path)) as registry:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("DROP TABLE tenants")
+        with pytest.raises(
+            RegistryError, match=rf"^the registry '{path}' is missing or damaged: no such table: tenants$"
+        ):
+            await registry.snapshot()
 
 
 def test_a_relative_path_means_the_directory_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +156,7 @@ def test_a_relative_path_means_the_directory_of_the_start(tmp_path: Path, monkey
     assert database_url("sqlite+aiosqlite:///registry.db").database == str(tmp_path / "registry.db")
 
 
-@pytest.mark.slow
+@pytest.mark.postgres
 def test_processes_can_migrate_one_postgresql_at_the_same_moment(postgres: PostgresServer) -> None:
     """Replicas that start together on a new database migrate it once, and none of them fails."""
     url = postgres.url(postgres.create_database())
@@ -153,6 +164,7 @@ def test_processes_can_migrate_one_postgresql_at_the_same_moment(postgres: Postg
     assert [process.wait() for process in processes] == [0, 0]
 
 
+@pytest.mark.postgres
 def test_a_newer_or_foreign_postgresql_is_refused(postgres: PostgresServer) -> None:
     """As in SQLite: nothing is written to a database that these migrations do not know."""
     newer, foreign = postgres.create_database(), postgres.create_database()
@@ -165,21 +177,28 @@ def test_a_newer_or_foreign_postgresql_is_refused(postgres: PostgresServer) -> N
         asyncio.run(open_and_close(postgres.url(foreign)))
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
         ("postgresql+asyncpg://ann:secret@127.0.0.1:{port}/missing", 'role "ann" does not exist'),
         ("postgresql+asyncpg://postgres@127.0.0.1:{port}/missing", 'database "missing" does not exist'),
-        ("postgresql+asyncpg://ann:secret@127.0.0.1:1/missing", "Connect call failed"),
         ("postgresql+asyncpg://ann:secret@nowhere.invalid/missing", "not known"),
     ],
 )
-async def test_an_unusable_postgresql_is_one_sentence_without_secrets(
-    postgres: PostgresServer, url: str, reason: str
-) -> None:
+async def test_an_unusable_postgresql_is_one_sentence(postgres: PostgresServer, url: str, reason: str) -> None:
     """The address and the reason, never the password."""
+    await require_sentence(url.format(port=postgres.port), reason)
+
+
+async def test_a_postgresql_that_is_not_there_is_one_sentence() -> None:
+    """The address and the reason, never the password."""
+    await require_sentence("postgresql+asyncpg://ann:secret@127.0.0.1:1/missing", "Connect call failed")
+
+
+async def require_sentence(url: str, reason: str) -> None:
     with pytest.raises(RegistryError, match=rf"^the registry 'postgresql\+asyncpg://[^\n]+{reason}[^\n]*$") as caught:
-        await Registry.open(url.format(port=postgres.port))
+        await Registry.open(url)
     assert "secret" not in str(caught.value)
 
 
@@ -191,9 +210,11 @@ def test_a_url_that_cannot_be_read_does_not_show_its_password() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.0005, 0.001, 0.1, 0.5, 0.97, 0.9999])
-async def test_a_file_that_was_cut_short_is_refused_as_it_is(url: str, path: Path, share: float) -> None:
+async def test_a_file_that_was_cut_short_is_refused_as_it_is(
+    path: Path, share: float, make_registry: MakeRegistry
+) -> None:
     """This holds for any cut, even within the last page, which SQLite would read as zeros; nothing is written."""
-    await (await Registry.open(url)).close()
+    url = make_registry(path)
     left = _cut(path, share)
     with pytest.raises(RegistryError, match=rf"^the registry '{path}' was cut short: it has {len(left)} bytes "):
         await Registry.open(url)

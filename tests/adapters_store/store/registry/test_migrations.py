@@ -25,7 +25,7 @@ FIRST_ROWS = (
 )
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Config:
     """Alembic's configuration for an empty database of each kind."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"

@@ -12,8 +12,10 @@ from peltier_store.registry.tables import Base, BatchRow, RevisionRow, TrainingR
 from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import add_file, add_training
 
+pytestmark = pytest.mark.postgres
 Queued = StoredTraining | StoredBatch
 Claim = Callable[[Registry], Awaitable[Queued | None]]
 # So often a connection looks whether another one waits for a lock.
@@ -22,9 +24,8 @@ _LOOKS, _PAUSE_SECONDS = 3_000, 0.01
 
 @pytest.fixture
 async def registry(postgres_url: str) -> AsyncIterator[Registry]:
-    opened = Registry(database_url(postgres_url))
-    yield opened
-    await opened.close()
+    async with opened(postgres_url) as registry:
+        yield registry
 
 
 @pytest.fixture

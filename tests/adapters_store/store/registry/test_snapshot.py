@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from peltier_store.registry import AdapterRecord, Key, Quotas, Registry, RegistrySnapshot, TenantRecord
 
+from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
 
 
@@ -122,17 +123,20 @@ async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Regist
 
 async def test_no_change_is_missed_while_many_write(registry: Registry, url: str) -> None:
     """Two replicas write as fast as they can while a third follows: its state is complete at every revision."""
-    replicas = [await Registry.open(url) for _ in range(2)]
-    follower, done = RegistryCopy(), asyncio.Event()
+    follower, changing, done = RegistryCopy(), asyncio.Event(), False
 
     async def write(replica: Registry, writer: int) -> None:
         for number in range(10):
             name = f"a{number % 3}"
+            changing.set()
             version, _ = await publish(replica, b"%d %d" % (writer, number), name=name)
+            changing.set()
             await replica.set_alias("acme", name, "production", {version.number: 1.0}, actor="ann")
 
     async def follow() -> None:
-        while not done.is_set():
+        while not done:
+            await changing.wait()
+            changing.clear()
             seen = await follower.follow(registry)
             # A replica may rely on what it has: whatever is named is there, and revisions never go back.
             for adapter in seen.adapters:
@@ -140,11 +144,11 @@ async def test_no_change_is_missed_while_many_write(registry: Registry, url: str
                 assert named <= {version.number for version in adapter.versions}
 
     following = asyncio.create_task(follow())
-    await asyncio.gather(*(write(replica, number) for number, replica in enumerate(replicas * 2)))
-    done.set()
+    async with opened(url) as one, opened(url) as other:
+        await asyncio.gather(*(write(replica, number) for number, replica in enumerate([one, other] * 2)))
+    done = True
+    changing.set()
     await following
     await follower.follow(registry)
     assert await follower.knows_all(registry)
     assert sum(len(adapter.versions) for adapter in follower.adapters.values()) == 40
-    for replica in replicas:
-        await replica.close()

@@ -16,6 +16,7 @@ from peltier_store.registry import (
     TenantUnknown,
 )
 
+from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
 
 QUOTAS = Quotas(10.5, 1e6, 4, 2**40, 1000, weight=2.0)
@@ -141,10 +142,9 @@ async def test_what_would_be_refused_is_known_before_it_is_stored(registry: Regi
 async def test_uploads_at_the_same_moment_do_not_pass_a_quota_together(registry: Registry, url: str) -> None:
     """Of many concurrent uploads through two replicas, exactly as many succeed as the quota allows."""
     await limit(registry, Quotas(max_adapters=3))
-    other = await Registry.open(url)
-    uploads = (publish(one, b"x", name=f"a{number}") for number, one in enumerate([registry, other] * 5))
-    results = await asyncio.gather(*uploads, return_exceptions=True)
-    await other.close()
+    async with opened(url) as other:
+        uploads = (publish(one, b"x", name=f"a{number}") for number, one in enumerate([registry, other] * 5))
+        results = await asyncio.gather(*uploads, return_exceptions=True)
     assert sorted(isinstance(result, QuotaReached) for result in results) == [False] * 3 + [True] * 7
     assert len(await registry.versions()) == 3
 

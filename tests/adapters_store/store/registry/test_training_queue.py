@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import FINAL_STATES, LeaseLost, Registry, RegistryConflict, TrainingDraft, training_holder
+from peltier_store.registry.database import database_url
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.training_holder import MAX_ATTEMPTS
 from sqlalchemy import create_engine, update
 
+from tests.adapters_store.store.conftest import MakeRegistry
 from tests.adapters_store.store.registry.conftest import add_file
 
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
@@ -27,12 +29,14 @@ WORKERS = st.sampled_from(["w1", "w2", "w3"])
 class QueueMachine(RuleBasedStateMachine):
     """Workers that believe in what they hold, even after their lease has expired and another has claimed it."""
 
+    make_registry: MakeRegistry
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         path = Path(self.folder.name) / "registry.db"
         self.runner = asyncio.Runner()
-        self.registry = self.runner.run(Registry.open(f"sqlite+aiosqlite:///{path}"))
+        self.registry = Registry(database_url(type(self).make_registry(path)))
         self.engine = create_engine(f"sqlite:///{path}")
         self.created: list[str] = []
         self.believed: dict[str, str] = {}
@@ -171,5 +175,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.holders.pop(training_id, None)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _make_registry(make_registry: MakeRegistry) -> None:
+    QueueMachine.make_registry = staticmethod(make_registry)
+
+
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
+TestQueue.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=30)

@@ -37,6 +37,7 @@ async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> Non
     await registry.close()
 
 
+@pytest.mark.postgres
 async def test_postgresql_acknowledges_what_is_on_its_disk(postgres_url: str) -> None:
     """The connection asks for synchronous commits, even if the database's default is off."""
     registry = await Registry.open(postgres_url)
@@ -64,6 +65,7 @@ async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: R
     )  # fmt: skip
 
 
+@pytest.mark.postgres
 async def test_a_postgresql_that_went_away_is_used_again_when_it_is_back(
     postgres: PostgresServer, postgres_url: str
 ) -> None:
@@ -82,6 +84,7 @@ async def test_a_postgresql_that_went_away_is_used_again_when_it_is_back(
     await registry.close()
 
 
+@pytest.mark.postgres
 async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
     postgres: PostgresServer, postgres_url: str
 ) -> None:
@@ -119,6 +122,7 @@ async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkey
     assert (await publish(registry, b"one"))[0].number == 1
 
 
+@pytest.mark.postgres
 async def test_a_restore_may_take_its_time(postgres: PostgresServer) -> None:
     """A transaction that waits for a slow step, such as listing a large bucket, may be idle for any time, and no other
     writer may."""
@@ -138,6 +142,7 @@ async def test_a_restore_may_take_its_time(postgres: PostgresServer) -> None:
     await registry.close()
 
 
+@pytest.mark.postgres
 async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL ends the idle transaction of a stopped replica, which then has changed nothing."""
     monkeypatch.setattr(database, "_IDLE_SECONDS", 0.3)
@@ -168,6 +173,7 @@ async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monk
     await asyncio.gather(hanging.close(), other.close())
 
 
+@pytest.mark.postgres
 async def test_another_registry_in_the_same_database_is_refused(
     postgres: PostgresServer, postgres_url: str, migrated_database: str
 ) -> None:
@@ -185,6 +191,7 @@ async def test_another_registry_in_the_same_database_is_refused(
     await registry.close()
 
 
+@pytest.mark.postgres
 async def test_a_database_that_was_dropped_is_gone(postgres: PostgresServer, migrated_database: str) -> None:
     """The database server answers that the database does not exist."""
     name = postgres.create_database(migrated_database)

@@ -18,6 +18,7 @@ from peltier_store.registry import (
     VersionUnknown,
 )
 
+from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
 
 REPORT = '{"name": "é \\u0000"}'
@@ -56,19 +57,17 @@ async def test_names_and_tenants_are_numbered_apart(registry: Registry) -> None:
 
 async def test_concurrent_publishes_of_the_same_bytes_make_one_version(registry: Registry, url: str) -> None:
     """Callers without a common connection all get the same version, and exactly one of them created it."""
-    other = await Registry.open(url)
-    results = await asyncio.gather(*(publish(opened, b"one") for opened in [registry, other] * 10))
-    await other.close()
+    async with opened(url) as other:
+        results = await asyncio.gather(*(publish(one, b"one") for one in [registry, other] * 10))
     assert sorted(created for _, created in results) == [False] * 19 + [True]
     assert len({version for version, _ in results}) == 1
 
 
 async def test_concurrent_publishes_of_different_bytes_get_different_numbers(registry: Registry, url: str) -> None:
     """The numbers have no gaps and no duplicates."""
-    other = await Registry.open(url)
-    uploads = (publish(opened, bytes([index])) for index, opened in enumerate([registry, other] * 10))
-    results = await asyncio.gather(*uploads)
-    await other.close()
+    async with opened(url) as other:
+        uploads = (publish(one, bytes([index])) for index, one in enumerate([registry, other] * 10))
+        results = await asyncio.gather(*uploads)
     assert sorted(version.number for version, _ in results) == list(range(1, 21))
     assert len(await registry.versions()) == 20
 
