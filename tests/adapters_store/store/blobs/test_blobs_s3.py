@@ -5,8 +5,10 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from obstore.exceptions import AlreadyExistsError
@@ -34,6 +36,44 @@ def server(tmp_path: Path, s3_store: str) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def orphaned(tmp_path_factory: pytest.TempPathFactory, s3_buckets: str) -> Blobs:
+    """A store with a blob, whose server has died. `s3_buckets` is here for its credentials."""
+    directory = tmp_path_factory.mktemp("orphaned")
+    with s3_server.start(s3_server.moto(directory), directory / "log") as server:
+        blobs = Blobs.open(server.url("a"))
+        asyncio.run(blobs.put(DATA))
+    return blobs
+
+
+class Careless(BaseHTTPRequestHandler):
+    """Answers that it has stored whatever is sent, as a server does that ignores `If-None-Match`."""
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("etag", '"0"')
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def careless() -> Iterator[str]:
+    """The URL of a store on a server that ignores create-only."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            endpoint = f"http://127.0.0.1:{server.server_port}"
+            yield s3_server.with_options("s3://peltier-tests/a", endpoint=endpoint, allow_http="true")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_of_many_writers_of_one_name_one_wins(s3_store: str) -> None:
     """Create-only holds for 64 concurrent writers; the other tests rely on it."""
     store = locate(s3_store).store
@@ -52,42 +92,47 @@ def test_of_many_writers_of_one_name_one_wins(s3_store: str) -> None:
     assert bytes(store.get("raced").bytes()) == b"%d" % winner
 
 
-def test_a_server_that_ignores_create_only_is_refused(tmp_path: Path, s3_store: str) -> None:
+def test_a_server_that_ignores_create_only_is_refused(s3_store: str) -> None:
     """The probe at start-up detects a server that overwrites an existing object."""
+    refused = pytest.raises(BlobError, match="'s3://peltier-tests/a' ignores create-only")
+    with careless() as url, refused:
+        Blobs.open(url)
+
+
+@pytest.mark.slow  # a program; above, a handler that does the same
+def test_rclone_is_refused(tmp_path: Path, s3_store: str) -> None:
+    """It ignores create-only, at least as it serves a directory."""
     (tmp_path / "served").mkdir()
     refused = pytest.raises(BlobError, match="'s3://peltier-tests/a' ignores create-only")
-    with s3_server.start(s3_server.rclone(tmp_path / "served"), tmp_path / "log") as careless, refused:
-        Blobs.open(careless.url("a"))
+    with s3_server.start(s3_server.rclone(tmp_path / "served"), tmp_path / "log") as server, refused:
+        Blobs.open(server.url("a"))
 
 
-def test_a_bucket_that_does_not_exist_is_refused(server: S3Server) -> None:
+def test_a_bucket_that_does_not_exist_is_refused(s3_store: str) -> None:
     """The error contains the service's own code; Peltier creates no buckets."""
-    url = s3_server.with_options("s3://another/a", endpoint=server.endpoint, allow_http="true")
+    url = urlsplit(s3_store)._replace(netloc="another", path="/a").geturl()
     with pytest.raises(
         BlobError, match=r"^the blob store 's3://another/a' cannot be opened: [^\n]*NoSuchBucket[^\n]*$"
     ):
         Blobs.open(url)
 
 
-def test_missing_credentials_are_one_sentence(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_one_sentence(s3_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store without credentials is refused."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    with pytest.raises(BlobError, match=r"^the blob store 's3://peltier-tests/a' cannot be opened: [^\n]+$"):
-        Blobs.open(server.url("a"))
+    rule = rf"^the blob store {locate(s3_store).name!r} cannot be opened: [^\n]+$"
+    with pytest.raises(BlobError, match=rule):
+        Blobs.open(s3_store)
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_server_that_is_gone_is_one_sentence_soon(server: S3Server, name: str) -> None:
+async def test_a_server_that_is_gone_is_one_sentence_soon(orphaned: Blobs, name: str) -> None:
     """Every call on a store whose server has died fails soon and names its blob."""
-    blobs = Blobs.open(server.url("a"))
-    await blobs.put(DATA)
-    server.process.kill()
-    server.process.wait()
     with pytest.raises(BlobError, match=r"^[^\n]+ cannot be (stored|read|deleted|listed): [^\n]+$") as caught:
-        await CALLS[name](blobs)
+        await CALLS[name](orphaned)
     assert not isinstance(caught.value, BlobNotFound)
 
 
