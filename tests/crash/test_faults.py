@@ -46,6 +46,7 @@ def faulty(s3_store: str) -> Iterator[tuple[FaultProxy, FaultProxy, Sequence[str
         yield database, bucket, ("--registry", registry, "--store", store)
 
 
+@pytest.mark.postgres
 @pytest.mark.slow  # test_kill.py stays, and the tests of the registry and the blobs through the same proxy
 @pytest.mark.parametrize("rounds", [_ROUNDS])
 def test_what_goes_away_takes_nothing_with_it(

@@ -25,7 +25,7 @@ from tests.support.server_process import Server
 
 # The quick tests of this folder test the policy and the router; tests/test_affinity.py the same sessions with HAProxy.
 # Ray ends processes of its own that a busy machine delays.
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.postgres]
 
 TASKS = [f"task-{number}" for number in range(8)]
 TEXTS = ["a good film", "bad", "the plot was not very good , and the actor is dull"]

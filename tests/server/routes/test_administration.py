@@ -174,7 +174,7 @@ async def test_keys_survive_a_restart(serve: Serve) -> None:
         assert (await running.client.get("/info", headers=bearer(key))).status_code == 200
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def shared(request: pytest.FixtureRequest) -> dict[str, str]:
     """Settings of replicas that share a registry."""
     if request.param == "sqlite":

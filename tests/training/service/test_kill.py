@@ -20,7 +20,7 @@ from tests.training.service.killed_workers import ASKED, DATA, kill_workers
 NUM_KILLS = int(os.environ.get("PELTIER_TEST_KILLS", "4"))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def queue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Queue]:
     """One on each database."""
     url = ""
