@@ -6,7 +6,7 @@ from peltier_adapters.spec.tasks import MAX_BEAMS as MAX_BEAMS_OF_TASKS
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import MAX_BEAMS, Parameters
-from peltier_server.inference.prediction_request import check_stream, choose_decoding, draws
+from peltier_server.inference.prediction_request import PredictionRequest, check_stream, choose_decoding, draws
 
 HEAD = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=64)
 
@@ -109,3 +109,9 @@ def test_draws_differ_unless_they_are_seeded() -> None:
 def test_the_protocol_allows_the_beams_that_tasks_allow() -> None:
     """The client knows the limit without knowing the adapters."""
     assert MAX_BEAMS == MAX_BEAMS_OF_TASKS
+
+
+def test_a_deadline_counts_from_the_arrival() -> None:
+    """Also the time in which the request was read and waited for its turn is the caller's."""
+    request = PredictionRequest(None, ("good",), Parameters(timeout_ms=1500), None, arrived_at=10.0)
+    assert request.deadline == 11.5
