@@ -272,7 +272,13 @@ async def test_only_judged_answers_to_the_own_tenant_are_recorded(
     """An embedding is neither right nor wrong, and a caller of another tenant's public adapter does not judge it."""
     await recording.running.upload(make_artifact(bert, "bitfit", name="e", task_type="embedding"))
     await recording.ask("e", task="e")
-    client = recording.running.client
+    await ask_as_another_tenant(recording)
+    assert recording.running.service.rollouts._recorder.take()[1] == []
+
+
+async def ask_as_another_tenant(shop: Shop) -> None:
+    """Makes the adapter public; a new tenant asks it."""
+    client = shop.running.client
     assert (await client.patch("/v1/adapters/a", json={"public": True})).status_code == 200
     await client.post("/v1/tenants", json={"name": "b"})
     admin = (await client.post("/v1/keys", json={"tenant": "default", "scopes": ["admin"]})).json()["key"]
@@ -281,7 +287,14 @@ async def test_only_judged_answers_to_the_own_tenant_are_recorded(
     headers = {"authorization": f"Bearer {key}", "x-request-id": "b"}
     asked = await client.post("/v1/tasks/default:a/predict", json={"inputs": "good"}, headers=headers)
     assert asked.status_code == 200
-    assert recording.running.service.rollouts._recorder.take()[1] == []
+
+
+async def test_other_tenants_decide_nothing(own_shop: Shop) -> None:
+    """Only requests of the adapter's own tenant count for its guarded change, also if the adapter is public."""
+    assert (await own_shop.guard(share=0.5)).status_code == 200
+    await ask_as_another_tenant(own_shop)
+    counts, answers = own_shop.running.service.rollouts._recorder.take()
+    assert (dict(counts), list(answers)) == ({}, [])
 
 
 async def test_answers_of_a_deleted_version_take_no_label(recording: Shop) -> None:
