@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations_with_replacement, cycle, product
+from itertools import cycle
 
 import pytest
 import torch
@@ -26,7 +26,8 @@ from peltier_backbone.load import load_backbone
 from peltier_backbone.native.library import Library
 from torch import Tensor
 
-from tests.support.levels import EACH_LEVEL, forced_level, reloaded
+from tests.support.cover import cover
+from tests.support.levels import LEVELS, forced_level, loaded, reloaded
 
 MakeArtifact = Callable[..., bytes]
 TEXTS = (
@@ -103,33 +104,56 @@ PRECISIONS += ("deberta", "deberta_bfloat16", "deberta_int8", "deberta_v2", "deb
 PRECISIONS += ("nomic_bert", "nomic_bert_bfloat16", "nomic_bert_int8")
 PRECISIONS += ("eurobert", "eurobert_bfloat16", "eurobert_int8")
 # NomicBERT has their forward pass.
-OTHER_PRECISIONS = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("gte_bfloat16", "gte_int8", "jina_bfloat16", "jina_int8")
-]
+OTHER_PRECISIONS = ("gte_bfloat16", "gte_int8", "jina_bfloat16", "jina_int8")
 
 
 def _presets(family: str) -> list[str]:
     """Those that are defined on it."""
-    generates = family.startswith(TEXT_FAMILIES)
-    return [preset.name for preset in PRESETS.values() if (preset.t5 if generates else preset.encoder) is not None]
+    return [preset for preset in PRESETS if _has(family, preset)]
 
 
-EVERYWHERE = [(family, preset) for family in FAMILIES for preset in _presets(family)]
-# The batches of `test_all_methods_share_one_batch` stay.
-ON_RELATIVES = [
-    pytest.param(family, preset, marks=pytest.mark.slow) for family in RELATIVES for preset in _presets(family)
-]
+def _has(backbone: str, preset: str) -> bool:
+    found = PRESETS[preset]
+    return (found.t5 if _generates(backbone) else found.encoder) is not None
 
 
-def _each_pair(family: str) -> list[tuple[str, str]]:
-    """Each two presets once, and each with itself; every preset is the first of some pairs and the second of others."""
-    pairs = combinations_with_replacement(enumerate(_presets(family)), 2)
-    return [(one, other) if (i + j) % 2 else (other, one) for (i, one), (j, other) in pairs]
+def _generates(backbone: str) -> bool:
+    return backbone.startswith(TEXT_FAMILIES)
 
 
-# In each order on an encoder; T5 puts its rows into the same order.
-PAIRS = [("bert", *pair) for pair in product(_presets("bert"), repeat=2)]
-PAIRS += [("t5", *pair) for pair in _each_pair("t5")]
+# A method's parts are laid out in three ways: as on BERT, on ModernBERT and on T5.
+EVERYWHERE = cover(
+    {"backbone": FAMILIES, "preset": list(PRESETS)},
+    where=_has,
+    pairs=[lambda backbone, preset: ("modernbert" if backbone == "modernbert" else _generates(backbone), preset)],
+)
+# For what takes longer: one encoder, and one T5.
+ON_EACH_KIND = cover(
+    {"backbone": FAMILIES + RELATIVES, "preset": list(PRESETS)},
+    where=_has,
+    pairs=[lambda backbone, preset: (_generates(backbone), preset)],
+)
+# Each kernel of a precision is compiled for each level.
+NATIVE, OTHER_NATIVE, NATIVE_RELATIVES = (
+    cover(
+        {"name": names, "level": LEVELS},
+        pairs=[lambda name, level: (name.rpartition("_")[2] if name.endswith(("int8", "bfloat16")) else "", level)],
+    )
+    for names in (PRECISIONS, OTHER_PRECISIONS, ("t5_gated", *RELATIVES))
+)
+OTHER_NATIVE = [pytest.param(*case, marks=pytest.mark.slow) for case in OTHER_NATIVE]
+
+
+def _is_pair(first: str, second: str, backbone: str = "t5") -> bool:
+    """On an encoder in each order; T5 puts its rows into the same order, so there every preset is the first of some
+    pairs and the second of others."""
+    if not (_has(backbone, first) and _has(backbone, second)):
+        return False
+    i, j = (_presets(backbone).index(name) for name in (first, second))
+    return not _generates(backbone) or i == j or (i < j) == bool((i + j) % 2)
+
+
+PAIRS = cover({"backbone": ("bert", "t5"), "first": list(PRESETS), "second": list(PRESETS)}, where=_is_pair)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +165,10 @@ def zoo(make_artifact: MakeArtifact) -> Callable[[Backbone], dict[str, Resident]
         key = (backbone.fingerprint, backbone.precision, backbone.kernels["level"])
         if key not in known:
             banks = Banks(backbone)
-            make = partial(make_artifact, backbone, proved=False)
+            # What was trained in float32 serves in every precision.
+            exact = backbone.precision == "float32"
+            trained_on = backbone if exact else loaded(backbone.name, "float32", "torch")
+            make = partial(make_artifact, trained_on, proved=False)
             known[key] = {
                 label: banks.add(read_artifact(make(preset, **options), backbone))
                 for label, (preset, options) in ({} if backbone.config.generates else HEADS).items()
@@ -204,7 +231,6 @@ def _agree(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance:
     assert float(errors.mean()) < tolerance
 
 
-@pytest.mark.slow  # test_all_methods_share_one_batch stays
 @pytest.mark.parametrize(("backbone", "first", "second"), PAIRS, indirect=["backbone"])
 def test_a_mixed_batch_equals_each_row_alone(
     first: str, second: str, backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
@@ -223,7 +249,9 @@ def test_a_mixed_batch_equals_each_row_alone(
 
 
 @pytest.mark.slow  # test_all_methods_write_together stays
-@pytest.mark.parametrize(("first", "second"), _each_pair("t5"))
+@pytest.mark.parametrize(
+    ("first", "second"), cover({"first": _presets("t5"), "second": _presets("t5")}, where=_is_pair)
+)
 def test_mixed_texts_equal_each_alone(
     first: str, second: str, t5: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
 ):
@@ -271,9 +299,9 @@ def test_all_methods_share_one_batch(backbone: Backbone, zoo: Callable[[Backbone
     _same(forward(backbone, rows[::-1]), expected[::-1])
 
 
-@pytest.fixture(params=EACH_LEVEL)
+@pytest.fixture
 def level(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each level of the native kernels that this processor can run, in use during the test."""
+    """A level of the native kernels that this processor can run, in use during the test."""
     with forced_level(request.param):
         yield request.param
 
@@ -286,7 +314,7 @@ def _native(name: str, request: pytest.FixtureRequest) -> Backbone:
 
 
 @pytest.mark.usefixtures("level")
-@pytest.mark.parametrize("name", [*PRECISIONS, *OTHER_PRECISIONS])
+@pytest.mark.parametrize(("name", "level"), NATIVE + OTHER_NATIVE, indirect=["level"])
 def test_batches_change_no_bit(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
 ):
@@ -300,7 +328,9 @@ def test_batches_change_no_bit(
 
 
 @pytest.mark.usefixtures("level")
-@pytest.mark.parametrize("name", [name for name in PRECISIONS if name.startswith(("bert", "modernbert"))])
+@pytest.mark.parametrize(
+    ("name", "level"), [case for case in NATIVE if case[0].startswith(("bert", "modernbert"))], indirect=["level"]
+)
 def test_rows_of_one_text_answer_as_alone(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
 ):
@@ -341,7 +371,7 @@ def test_rows_of_one_text_share_without_native_kernels(
 
 
 @pytest.mark.usefixtures("level")
-@pytest.mark.parametrize("name", [*PRECISIONS, *OTHER_PRECISIONS, "t5_gated", *RELATIVES])
+@pytest.mark.parametrize(("name", "level"), NATIVE + OTHER_NATIVE + NATIVE_RELATIVES, indirect=["level"])
 def test_one_call_of_all_layers_agrees_with_torch(
     name: str,
     zoo: Callable[[Backbone], dict[str, Resident]],
@@ -423,7 +453,7 @@ def test_gates_do_not_see_the_batch(preset: str, backbone: Backbone, zoo: Callab
 
 
 @pytest.mark.usefixtures("level")
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize(("name", "level"), NATIVE, indirect=["level"])
 def test_recording_gates_changes_no_bit(
     name: str,
     zoo: Callable[[Backbone], dict[str, Resident]],
@@ -460,7 +490,7 @@ def test_saving_and_loading_is_bit_equal(preset: str, backbone: Backbone, make_a
 
 @pytest.mark.parametrize(
     ("backbone", "preset"),
-    [(family, preset) for family, preset in EVERYWHERE if not preset.startswith("prompt")],  # a prompt is one tensor
+    [case for case in EVERYWHERE if not case[1].startswith("prompt")],  # a prompt is one tensor
     indirect=["backbone"],
 )
 def test_every_wrong_tensor_is_a_reason(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
@@ -492,13 +522,13 @@ def test_values_that_are_not_finite_are_refused(preset: str, backbone: Backbone,
     assert "NaN or infinite" in caught.value.reasons[0]
 
 
-@pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE + ON_RELATIVES, indirect=["backbone"])
+@pytest.mark.parametrize(("backbone", "preset"), ON_EACH_KIND, indirect=["backbone"])
 def test_a_true_artifact_proves_itself(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
     """Its golden examples are reproduced."""
     assert check_golden(backbone, read_artifact(make_artifact(backbone, preset), backbone)) == []
 
 
-@pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE + ON_RELATIVES, indirect=["backbone"])
+@pytest.mark.parametrize(("backbone", "preset"), ON_EACH_KIND, indirect=["backbone"])
 def test_a_changed_tensor_is_found_out(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
     """Whichever tensor of the body or head is another adapter's, the golden examples tell."""
     artifact = read_artifact(make_artifact(backbone, preset), backbone)
@@ -516,7 +546,7 @@ def _telling(tensors: dict[str, Tensor]) -> list[str]:
 @pytest.mark.parametrize(
     ("backbone", "preset"),
     # A prefix or a prompt of any value takes part in the attention.
-    [(family, preset) for family, preset in EVERYWHERE if not preset.startswith(("prefix", "unipelt", "prompt"))],
+    [case for case in EVERYWHERE if not case[1].startswith(("prefix", "unipelt", "prompt"))],
     indirect=["backbone"],
 )
 def test_an_adapter_without_effect_is_refused(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
@@ -569,7 +599,14 @@ def test_the_real_minilm_serves_all_methods_at_once(minilm: Backbone, zoo: Calla
     assert minilm.weights_digest() == before
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta", "modernbert", "t5", *RELATIVES])
+# Those with a forward pass of their own; the others round alike.
+ROUNDED = [
+    pytest.param(name, marks=[] if name in ("t5", "umt5") or f"{name}_bfloat16" in PRECISIONS else [pytest.mark.slow])
+    for name in ("bert", "roberta", "modernbert", "t5", *RELATIVES)
+]
+
+
+@pytest.fixture(scope="module", params=ROUNDED)
 def half(request: pytest.FixtureRequest) -> tuple[Backbone, Backbone]:
     """A small backbone in bfloat16, and the same in float32."""
     directory = request.getfixturevalue(f"{request.param}_directory")
@@ -599,11 +636,11 @@ def test_bfloat16_answers_within_its_rounding(
 
 @pytest.mark.parametrize(
     ("half", "preset"),
-    # The other backbone of each kind rounds alike.
-    [
-        pytest.param(*case, marks=[pytest.mark.slow] if case[0] in ("roberta", "modernbert", "t5_gated") else [])
-        for case in EVERYWHERE
-    ],
+    cover(
+        {"half": FAMILIES, "preset": list(PRESETS)},
+        where=lambda half, preset: _has(half, preset),
+        pairs=[lambda half, preset: (_generates(half), preset)],
+    ),
     indirect=["half"],
 )
 def test_a_float32_artifact_proves_itself_in_bfloat16(
@@ -626,7 +663,11 @@ def test_an_adapter_that_carries_rounding_far_proves_itself_in_bfloat16(
         assert check_golden(half[0], read_artifact(data, half[0])) == [], seed
 
 
-@pytest.mark.parametrize("half", FAMILIES, indirect=True)
+@pytest.mark.parametrize(
+    "half",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ("roberta", "t5_gated") else []) for name in FAMILIES],
+    indirect=True,
+)
 def test_another_adapters_weights_are_found_out_in_bfloat16(
     half: tuple[Backbone, Backbone], make_artifact: MakeArtifact
 ):

@@ -1,6 +1,5 @@
 """Every method on ModernBERT against a naive float64 implementation on padded batches: what differs from BERT."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,19 +15,15 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import ModernBertModel
 
-from tests.adapters_store.test_reference import ACTIVATIONS, CASES, TEXTS, Reference, check_method
-from tests.support.levels import EACH_LEVEL, forced_level
+from tests.adapters_store.test_reference import ACTIVATIONS, CASES, KERNELS, TEXTS, Reference, check_method
+from tests.adapters_store.test_reference import kernels as kernels
+from tests.support.cover import cover
 
 # Without the one that reads a norm that ModernBERT does not have.
 OWN_CASES = [case for case in CASES if case[1].get("input") != "normed"]
 OWN_CASES += [("bitfit", {"sites": "query,value,attention_output"}), ("prefix", {"length": "5", "pooling": "mean"})]
-
-
-@pytest.fixture(autouse=True, params=[*EACH_LEVEL, "torch"])
-def _products(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With the native kernels of each level, and without any."""
-    with forced_level(request.param):
-        yield
+# The operations of an adapter are those on BERT, where each case runs with native kernels and with torch.
+FORMULAS = cover({"kernels": KERNELS, "case": OWN_CASES})
 
 
 class ModernReference(Reference):
@@ -88,12 +83,18 @@ class ModernReference(Reference):
         return weight, torch.zeros_like(weight)
 
 
-@pytest.mark.parametrize(("preset", "overrides"), OWN_CASES, ids=str)
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(
+    ("kernels", "preset", "overrides"),
+    [(kernels, *case) for kernels, case in FORMULAS],
+    indirect=["kernels"],
+    ids=str,
+)
 def test_a_method_is_its_formula(
     preset: str, overrides: dict[str, str], modernbert: Backbone, modernbert_directory: Any, make_artifact: Any
 ):
     """Logits and gates are those of the float64 formulas, to float32 rounding, for texts longer than the window."""
-    data = make_artifact(modernbert, preset, overrides=overrides, labels=("a", "b", "c"))
+    data = make_artifact(modernbert, preset, overrides=overrides, labels=("a", "b", "c"), proved=False)
     artifact = read_artifact(data, modernbert)
     # Without norms after the sums, products of gated layers round more than in BERT.
     check_method(ModernReference(modernbert, artifact, modernbert_directory), modernbert, artifact, 1e-4)

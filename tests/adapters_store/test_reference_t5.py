@@ -29,6 +29,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import T5ForConditionalGeneration
 
+from tests.support.cover import cover
 from tests.support.vera import read_vera
 
 MakeArtifact = Callable[..., bytes]
@@ -60,6 +61,13 @@ def bucket(relative: int, num_buckets: int, farthest: int, *, both: bool) -> int
     exact, logs = size // 2, size - size // 2
     begun = sum(distance**logs * exact**k >= exact**logs * farthest**k for k in range(1, logs))
     return (size if both and relative > 0 else 0) + (distance if distance < exact else exact + begun)
+
+
+@cache
+def buckets(width: int, num_buckets: int, *, both: bool) -> Tensor:
+    """Of each key for each query, [queries, keys]."""
+    places = range(width)
+    return torch.tensor([[bucket(key - query, num_buckets, 128, both=both) for key in places] for query in places])
 
 
 @dataclass
@@ -176,9 +184,7 @@ class Reference:
     def position_bias(self, stack: str, width: int) -> Tensor:
         """Of each key for each query, [heads, queries, keys]."""
         table = self.w[f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"]
-        both, places = stack == "encoder", range(width)
-        rows = [[bucket(key - query, len(table), 128, both=both) for key in places] for query in places]
-        return table[torch.tensor(rows)].permute(2, 0, 1)
+        return table[buckets(width, len(table), both=stack == "encoder")].permute(2, 0, 1)
 
     def attend(self, name: str, number: int, target: Tokens, source: Tokens, bias: Tensor) -> Tensor:
         """Attention of `target` to a prefix, which has no position and no bias, and to `source`."""
@@ -352,13 +358,16 @@ class Family:
             torch.testing.assert_close(found_gates, wanted, atol=1e-5, rtol=0)
 
 
-@pytest.fixture(scope="module", params=["t5", "t5_gated"])
+FAMILIES = ("t5", "t5_gated")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
 def family(request: pytest.FixtureRequest, make_artifact: MakeArtifact) -> Family:
     """T5 v1.0 (tied) and v1.1 (gated, untied, its attention narrower than its states)."""
     backbone, directory = (request.getfixturevalue(f"{request.param}{what}") for what in ("", "_directory"))
     banks = Banks(backbone)
     others: list[Case] = [("unipelt-apl", {"length": "5"}), ("prompt-r", {}), ("bitfit", {}), ("compacter", {"n": "2"})]
-    made = (make_artifact(backbone, preset, overrides=overrides, seed=9) for preset, overrides in others)
+    made = (make_artifact(backbone, preset, overrides=overrides, seed=9, proved=False) for preset, overrides in others)
     residents = [banks.add(read_artifact(data, backbone)) for data in made]
     texts = [backbone.tokenizer.encode(text) for text in reversed(TEXTS)]
     return Family(backbone, directory, banks, [Row(*pair) for pair in zip(texts, residents, strict=True)])
@@ -403,17 +412,24 @@ T5_CASES: list[Case] = [
     ("adapterdrop", {"skip": "2"}),
     ("unipelt-apl-central", {"targets": "output,key", "gated": "false"}),
 ]
-# On the gated family other settings than those of the presets are slow.
-EVERYWHERE = [
-    *(("t5", *case) for case in CASES + T5_CASES),
-    *(pytest.param("t5_gated", *case, marks=[pytest.mark.slow] if case[1] else []) for case in CASES),
-]
+# The gated family has other maps: two halves before the activation, and an attention of another width.
+ON_MAPS = {"bias", "lora", "prefix", "scale", "vera"}
+FORMULAS = cover(
+    {"family": FAMILIES, "case": CASES + T5_CASES},
+    where=lambda family, case: family == "t5" or case not in T5_CASES,
+    pairs=[lambda family, case: (case[0], family) if not case[1] and ON_MAPS & {*PRESETS[case[0]].parts} else None],
+)
 
 
-@pytest.mark.parametrize(("family", "preset", "overrides"), EVERYWHERE, indirect=["family"], ids=str)
+@pytest.mark.parametrize(
+    ("family", "preset", "overrides"),
+    [(family, *case) for family, case in FORMULAS],
+    indirect=["family"],
+    ids=str,
+)
 def test_a_method_is_its_formula(preset: str, overrides: dict[str, str], family: Family, make_artifact: MakeArtifact):
     """Every preset, and other settings of it."""
-    data = make_artifact(family.backbone, preset, overrides=overrides, labels=LABELS, max_length=100)
+    data = make_artifact(family.backbone, preset, overrides=overrides, labels=LABELS, max_length=100, proved=False)
     family.check(read_artifact(data, family.backbone))
 
 
@@ -437,10 +453,13 @@ def test_parts_act_together_as_their_formulas(family: Family, make_artifact: Mak
     family.check(Artifact(manifest.model_copy(update={"parts": parts}), tensors, f"sha256:{1:064}"))
 
 
-@pytest.mark.parametrize("preset", PRESETS_ON_T5)
+@pytest.mark.parametrize(
+    ("family", "preset"), cover({"family": FAMILIES, "preset": PRESETS_ON_T5}), indirect=["family"]
+)
 def test_a_text_is_written_step_by_step(preset: str, family: Family, make_artifact: MakeArtifact):
     """Greedily: each token is the likeliest of the formulas, as far as that is certain."""
-    artifact = read_artifact(make_artifact(family.backbone, preset, task_type="text2text", seed=4), family.backbone)
+    data = make_artifact(family.backbone, preset, task_type="text2text", seed=4, proved=False)
+    artifact = read_artifact(data, family.backbone)
     rows = [encode_input(family.backbone, artifact.manifest.task, text) for text in TEXTS]
     tokens, leads = Reference(family.backbone, family.directory, artifact).write(rows)
     assert float((leads > CERTAIN).double().mean()) > 0.9, "the checkpoint is too undecided to compare"

@@ -12,18 +12,22 @@ from peltier_backbone.native.choice import kernels_in_use, load_library
 from peltier_backbone.native.levels import processor_levels
 from peltier_backbone.native.survey import survey_libraries, survey_library
 
+from tests.support import tiers
+
 # Of this processor, the fastest first.
 LEVELS = tuple(level.name for level in processor_levels())
-# The quick suite runs the fastest one and that of the slowest processors in use.
-EACH_LEVEL = [
-    pytest.param(level, marks=[] if level in (LEVELS[0], "avx2", "neon") else [pytest.mark.slow]) for level in LEVELS
-]
 
 # torch leaves products of bfloat16 to oneDNN where the processor has AVX-512, and computes them itself elsewhere.
 NEEDS_ONEDNN = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()),
     reason="oneDNN does not multiply bfloat16 on this processor",
 )
+
+
+def kernel_levels() -> tuple[str, ...]:
+    """Those at which each kernel is tested: in the gate the fastest one, and the next one where the system may refuse
+    the registers of AMX. Every level answers in `test_contract.py`; a change of the C files runs all tests at all."""
+    return LEVELS[: 2 if LEVELS[0] == "amx" else 1] if tiers.is_gate() else LEVELS
 
 
 def fastest_level() -> str:
@@ -53,10 +57,11 @@ def forced_level(level: str) -> Iterator[None]:
 def reloaded(backbone: Backbone) -> Backbone:
     """The same backbone, loaded with the kernels that are in use now."""
     library = load_library()
-    return _load(backbone.name, backbone.precision, "torch" if library is None else library.name)
+    return loaded(backbone.name, backbone.precision, "torch" if library is None else library.name)
 
 
 @cache
-def _load(name: str, precision: str, kernels: str) -> Backbone:
+def loaded(name: str, precision: str, kernels: str) -> Backbone:
+    """A backbone in a precision, loaded once with kernels of a level or of torch."""
     with kernels_in_use(kernels):
         return load_backbone(name, dtype=precision)

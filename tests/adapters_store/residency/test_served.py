@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.artifacts import fitting
+from tests.support.cover import cover
 from tests.support.levels import LEVELS, forced_level, reloaded
 
 CPU = torch.device("cpu")
@@ -127,8 +128,7 @@ def test_a_batch_builds_no_maps(preset: str, large: Callable[[str, Backbone], li
     assert built.elements < sum(one.nbytes for one in residents) / 4 / 10
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("preset", ["phm", "compacter"])
+@pytest.mark.parametrize(("preset", "level"), cover({"preset": ("phm", "compacter"), "level": LEVELS}))
 def test_mixed_is_alone_to_the_last_bit(
     preset: str, level: str, large: Callable[[str, Backbone], list[Resident]], bert: Backbone
 ):

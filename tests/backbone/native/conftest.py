@@ -7,18 +7,24 @@ from peltier_backbone.native.survey import survey_library
 from tests.backbone.native.compiler import compiler as compiler
 from tests.backbone.native.emulated_levels import EMULATED_LEVELS
 from tests.backbone.native.emulated_levels import emulated_library as emulated_library
-from tests.support.levels import LEVELS, skip_unless_permitted
+from tests.support import tiers
+from tests.support.levels import kernel_levels, skip_unless_permitted
 
-_PARAMS = [*LEVELS, *(pytest.param(level, marks=pytest.mark.slow) for level in EMULATED_LEVELS)]
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Chooses the levels here, because pytest may import this file before it knows the tier."""
+    if "level" in metafunc.fixturenames and "native" in metafunc.fixturenames:
+        levels = [*kernel_levels(), *([] if tiers.is_gate() else EMULATED_LEVELS)]
+        metafunc.parametrize("level", levels, scope="module")
 
 
-@pytest.fixture(scope="module", params=_PARAMS)
-def native(request: pytest.FixtureRequest) -> Library:
-    """Each of them in turn, and those whose instructions are emulated."""
-    if request.param in EMULATED_LEVELS:
-        emulated: Library = request.getfixturevalue("emulated_library")(request.param)
+@pytest.fixture(scope="module")
+def native(level: str, request: pytest.FixtureRequest) -> Library:
+    """Each of them in turn, and those whose instructions are emulated; in the gate only the fastest."""
+    if level in EMULATED_LEVELS:
+        emulated: Library = request.getfixturevalue("emulated_library")(level)
         return emulated
-    skip_unless_permitted(request.param)
-    library = survey_library(request.param).library
+    skip_unless_permitted(level)
+    library = survey_library(level).library
     assert library is not None
     return library

@@ -24,8 +24,6 @@ from tests.backbone.native import test_int8, test_library, test_multiply, test_p
 from tests.backbone.native.compiler import Compiler
 from tests.backbone.native.other_machine import run_kernels
 
-pytestmark = pytest.mark.slow
-
 _LEVELS = {level.name: level for level in LEVELS if level.machine == "aarch64"}
 # The code of the highest level is that of the others, but for the products: those in 8 bits, and in bfloat16.
 _HIGHEST = "neon_i8mm"
@@ -42,10 +40,15 @@ def linked(request: pytest.FixtureRequest, compiler: Compiler, tmp_path_factory:
 
 
 @pytest.fixture(scope="module")
-def native(linked: Path, compiler: Compiler) -> Iterator[Library]:
-    """It is loaded by an emulated process."""
+def _emulator() -> None:
+    """Skips before a library is compiled for nothing."""
     if shutil.which(_EMULATOR[0]) is None or not _C_LIBRARY.exists():
         pytest.skip("needs qemu-user and libc6-arm64-cross")
+
+
+@pytest.fixture(scope="module")
+def native(_emulator: None, linked: Path, compiler: Compiler) -> Iterator[Library]:
+    """It is loaded by an emulated process."""
     program = compiler.link_program(_LEVELS["neon"], linked.with_name("program"), _SERVER)
     with run_kernels(_EMULATOR, program, linked) as kernels, pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "open_functions", lambda path: kernels)

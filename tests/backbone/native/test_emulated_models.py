@@ -45,7 +45,6 @@ def _states(backbone: Backbone, texts: tuple[str, ...] = _TEXTS) -> list[Tensor]
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("family", ["bert", "deberta", "eurobert", "modernbert", "t5"])
 @torch.inference_mode()

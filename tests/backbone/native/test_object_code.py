@@ -15,8 +15,6 @@ from peltier_backbone.native.levels import LEVELS, Level
 from tests.backbone.native.compiler import FOLDER, Compiler
 
 _MACHINES = ("x86_64", "aarch64")
-# What stays in `make test`: two of the numbers of registers, which decide what sums are stored.
-_QUICK = {"avx2", "plain"}
 # The files that have each kind of tile, and the functions around these.
 _TILES = {
     "attention.c": re.compile(r"(?:pair_)?stripe_\d"),
@@ -40,8 +38,7 @@ def _cases() -> Iterator[Any]:
     """Each level, and each file that has tiles there, as parameters."""
     for level, source in product(LEVELS, _TILES):
         if level.machine in _MACHINES and (source != "amx.c" or level.name == "amx"):
-            marks = [] if level.name in _QUICK else [pytest.mark.slow]
-            yield pytest.param(level, source, id=f"{level.name}-{source}", marks=marks)
+            yield pytest.param(level, source, id=f"{level.name}-{source}")
 
 
 # A tile as it was: its twenty-four sums of sixteen floats need 48 registers with AVX2, and 96 with NEON.
