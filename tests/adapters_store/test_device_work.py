@@ -36,7 +36,15 @@ from tests.adapters_store.ops.kernels.compiled import Card
 
 NUM_ROWS = 64
 FOUR = ("lora", "adamix", "compacter", "unipelt-apl")
+ON_BERT = [name for name, preset in PRESETS.items() if preset.encoder is not None]
+ON_T5 = [name for name, preset in PRESETS.items() if preset.t5 is not None]
 TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", max_length=64)
+
+
+def _one_by_one(presets: Sequence[str]) -> list[Any]:
+    """Batches of one preset as parameters. The gate runs those with most launches, and batches of several presets."""
+    marks = {name: [] if name in ("bitfit", "unipelt-apl") else [pytest.mark.slow] for name in presets}
+    return [pytest.param((name,), id=name, marks=marks[name]) for name in presets]
 
 
 @pytest.fixture(autouse=True)
@@ -99,18 +107,25 @@ def test_a_mixed_batch_of_bert_base_has_one_copy_and_few_launches(bert_base: Bac
     assert work.launches <= 150
 
 
-@pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.encoder is not None])
-def test_every_preset_has_one_copy_on_bert_base(preset: str, bert_base: Backbone):
-    """BitFit changes four maps of each layer, others fewer."""
-    work = _work(bert_base, (preset,))
+@pytest.mark.parametrize(("family", "presets"), [("bert_base", ON_BERT), ("t5_base", ON_T5)], ids=["bert", "t5"])
+def test_all_presets_share_one_copy(family: str, presets: Sequence[str], request: pytest.FixtureRequest):
+    """In a batch of two or three adapters of each."""
+    work = _work(request.getfixturevalue(family), presets)
     assert (work.sent, work.fetched) == (1, 1)
-    assert work.launches <= (160 if preset == "bitfit" else 140)
+
+
+@pytest.mark.parametrize("presets", _one_by_one(ON_BERT))
+def test_every_preset_has_one_copy_on_bert_base(presets: Sequence[str], bert_base: Backbone):
+    """BitFit changes four maps of each layer, others fewer."""
+    work = _work(bert_base, presets)
+    assert (work.sent, work.fetched) == (1, 1)
+    assert work.launches <= (160 if presets == ("bitfit",) else 140)
 
 
 @torch.inference_mode()
 def test_what_a_graph_captures_asks_the_host_for_nothing(bert_base: Backbone):
     """For adapters of every preset: the copy comes before, nothing is read back, and nothing lies on the host."""
-    rows = _rows(bert_base, [name for name, preset in PRESETS.items() if preset.encoder is not None])
+    rows = _rows(bert_base, ON_BERT)
     frame = Frame(bert_base, Shape.of(rows))
     with counted() as loaded:
         frame.load(rows)
@@ -144,15 +159,15 @@ def test_a_gated_activation_is_one_launch(presets: Sequence[str], t5_base: Backb
     assert _work(t5_odd, presets) == _work(t5_base, presets)
 
 
-@pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.t5 is not None])
-def test_every_preset_has_one_copy_on_t5_base(preset: str, t5_base: Backbone):
+@pytest.mark.parametrize("presets", _one_by_one(ON_T5))
+def test_every_preset_has_one_copy_on_t5_base(presets: Sequence[str], t5_base: Backbone):
     """Also those with prefixes and prompts."""
-    work = _work(t5_base, (preset,))
+    work = _work(t5_base, presets)
     assert (work.sent, work.fetched) == (1, 1)
-    assert work.launches <= (470 if preset == "bitfit" else 410)
+    assert work.launches <= (470 if presets == ("bitfit",) else 410)
 
 
-@pytest.mark.parametrize("presets", [FOUR, *((name,) for name, preset in PRESETS.items() if preset.t5 is not None)])
+@pytest.mark.parametrize("presets", [pytest.param(FOUR, id="four"), *_one_by_one(ON_T5)])
 def test_texts_have_one_copy_a_pass(presets: Sequence[str], t5_base: Backbone):
     """The pass in which they join, the step that follows and the next one, each with one copy to the device before its
     first kernel. A step has one copy back, of its tokens."""
