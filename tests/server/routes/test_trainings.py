@@ -11,7 +11,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.trainings import event_feed
 
-from tests.server.conftest import until
+from tests.server.conftest import Running, until
 from tests.server.routes.conftest import House
 from tests.support.played_worker import PlayedWorker
 
@@ -322,13 +322,13 @@ async def test_quotas_of_trainings(house: House) -> None:
         ({"notes": "x"}, "notes is unknown here"),
     ],
 )
-async def test_what_cannot_be_trained_is_refused_at_once(house: House, change: dict[str, Any], message: str) -> None:
+async def test_what_cannot_be_trained_is_refused_at_once(caller: Running, change: dict[str, Any], message: str) -> None:
     """In one sentence, before anything is stored."""
     body = {name: value for name, value in {**BODY, **change}.items() if value is not None}
-    answer = await house.a.post("/v1/trainings", json=body)
+    answer = await caller.client.post("/v1/trainings", json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), answer.text
     assert message in answer.json()["error"]["message"]
-    assert (await house.a.get("/v1/trainings")).json()["trainings"] == []
+    assert (await caller.client.get("/v1/trainings")).json()["trainings"] == []
 
 
 @pytest.mark.parametrize(
@@ -340,10 +340,10 @@ async def test_what_cannot_be_trained_is_refused_at_once(house: House, change: d
         ('{"text": "\\ud800"}', "row 1 of examples has a lone surrogate, which is no text"),
     ],
 )
-async def test_hostile_rows_are_refused_in_one_sentence(house: House, row: str, message: str) -> None:
+async def test_hostile_rows_are_refused_in_one_sentence(caller: Running, row: str, message: str) -> None:
     """Numbers that are none, nests and text that is none."""
     body = f'{{"task": "demo", "examples": [{{"text": "x", "label": 1}}, {row}]}}'
-    answer = await house.a.post("/v1/trainings", content=body, headers={"content-type": "application/json"})
+    answer = await caller.client.post("/v1/trainings", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), answer.text
     assert message in answer.json()["error"]["message"]
 

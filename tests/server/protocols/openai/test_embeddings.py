@@ -119,27 +119,26 @@ def test_integers_are_the_quantized_embedding(
         assert {type(value) for value in one.embedding} == {int}
 
 
-def test_prompts_come_before_texts(listen: Listen, bert_directory: Path, tmp_path: Path) -> None:
+def test_prompts_come_before_texts(with_prompts: str) -> None:
     """Those that the checkpoint names; an unknown one is answered with the known ones."""
-    shutil.copytree(bert_directory, tmp_path, dirs_exist_ok=True)
-    prompts = {"prompts": {"query": "a plot ", "document": ""}}
-    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
-    with listen(backbone=str(tmp_path)) as other, Client(other.url) as own:
+    with Client(with_prompts) as own:
         expected = own.embed("_backbone", "a plot good")
         assert own.embed("_backbone", ["good"], prompt_name="query") == expected
         assert own.embed("_backbone", "good", prompt_name="document") == own.embed("_backbone", "good")
-        with openai.OpenAI(base_url=f"{other.url}/v1", api_key="none") as theirs:
+        with openai.OpenAI(base_url=f"{with_prompts}/v1", api_key="none") as theirs:
             asked = {"prompt_name": "query"}
             found = theirs.embeddings.create(model="_backbone", input="good", extra_body=asked, encoding_format="float")
             assert [one.embedding for one in found.data] == expected
         texts = {"source_sentence": "a plot good", "sentences": ["good"]}
-        alike = httpx2.post(f"{other.url}/similarity", json={"inputs": texts}, timeout=30).json()
+        alike = httpx2.post(f"{with_prompts}/similarity", json={"inputs": texts}, timeout=30).json()
         named = {"inputs": {**texts, "source_sentence": "good"}, "parameters": {"prompt_name": "query"}}
-        assert alike[0] < httpx2.post(f"{other.url}/similarity", json=named, timeout=30).json()[0] == pytest.approx(1)
+        assert (
+            alike[0] < httpx2.post(f"{with_prompts}/similarity", json=named, timeout=30).json()[0] == pytest.approx(1)
+        )
         for path in ("/embed", "/v1/embeddings"):
             body = {"input" if path.startswith("/v1") else "inputs": "good", "prompt_name": "title"}
             asked = body | {"model": "_backbone"} if "v1" in path else body
-            answer = httpx2.post(f"{other.url}{path}", json=asked, timeout=60)
+            answer = httpx2.post(f"{with_prompts}{path}", json=asked, timeout=60)
             message = answer.json()["error"]["message"]
             assert message == "prompt_name 'title' is unknown; it is one of document, query"
 
