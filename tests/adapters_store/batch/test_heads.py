@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.heads import _copy_to_host, read_heads
 from peltier_adapters.batch.row import Row
 from peltier_adapters.ops import choice
@@ -93,6 +94,17 @@ def test_heads_of_tokens_and_vectors_share_a_batch(
             tensors = row.resident.head.layout.views(row.resident.head_slot.read())
             wanted = wanted @ tensors["head.weight"] + tensors["head.bias"]
         torch.testing.assert_close(output, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_rows_of_any_lengths_are_pooled_as_each_alone(
+    pooling: str, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """A vector is that of the tokens of its own row."""
+    resident = Banks(bert).add(read_artifact(make_artifact(bert, "lora", overrides={"pooling": pooling}), bert))
+    rows = [Row(bert.tokenizer.encode(text), resident) for text in ("the plot was dull", "bad", "a good film")]
+    for row, together in zip(rows, forward(bert, rows), strict=True):
+        torch.testing.assert_close(together.logits, forward(bert, [row])[0].logits, rtol=1e-5, atol=1e-5)
 
 
 @torch.inference_mode()
