@@ -97,6 +97,11 @@ CAUSES = (
         ("server/peltier_server/cluster/*",),
         tests=("tests/server/cluster",),
     ),
+    Cause(
+        "processes of training",
+        ("training/peltier_training/service/*", "training/peltier_training/sweep/*", "training/*/shared_steps.py"),
+        also=("tests/training/service", "tests/training/sweep", "tests/training/fit/test_shared_steps.py"),
+    ),
     Cause("examples", ("examples/*",), tests=("tests/test_examples.py",)),
 )
 
