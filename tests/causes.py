@@ -49,8 +49,12 @@ CAUSES = (
     Cause("importers", (f"{_ADAPTERS}/importers/*",), tests=("tests/adapters_store/importers/test_parity.py",)),
     Cause(
         "registry",
-        ("adapters_store/peltier_store/registry/*", "benchmarks/common/postgres_server.py"),
-        also=("tests/adapters_store/store", "tests/server/catalog/test_sync.py"),
+        ("adapters_store/peltier_store/registry/*", "benchmarks/common/postgres_server.py", "tests/*/registry/*"),
+        also=(
+            "tests/adapters_store/store",
+            "tests/server/catalog/test_sync.py",
+            "tests/server/routes/test_administration.py",
+        ),
         mark="postgres",
         programs=("postgresql",),
     ),
