@@ -43,7 +43,7 @@ CAUSES = (
     Cause(
         "kernels of a GPU",
         (f"{_ADAPTERS}/ops/kernels/*", f"{_ADAPTERS}/ops/triton*", f"{_ADAPTERS}/graphs/*"),
-        tests=("tests/adapters_store/ops/test_kernels.py",),
+        tests=("tests/adapters_store/ops/kernels/test_graphs.py", "tests/adapters_store/ops/test_kernels.py"),
         also=("tests/adapters_store/ops/kernels", "tests/adapters_store/test_device_work.py"),
     ),
     Cause("importers", (f"{_ADAPTERS}/importers/*",), tests=("tests/adapters_store/importers/test_parity.py",)),
@@ -111,6 +111,7 @@ CAUSES = (
 
 # Files that only `make test-all` runs.
 NIGHTLY = (
+    "tests/server/protocols/openai/test_trained_models.py",
     "tests/server/test_browser.py",
     "tests/server/test_hostile_requests.py",
     "tests/server/test_t5_mini.py",
@@ -118,4 +119,5 @@ NIGHTLY = (
     "tests/test_monitoring.py",
     "tests/test_rolling_restart.py",
     "tests/training/report/test_browser.py",
+    "tests/training/sweep/test_ray_runner.py",
 )
