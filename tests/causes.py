@@ -28,6 +28,7 @@ class Cause:
 
 _NATIVE = "backbone/peltier_backbone/native"
 _ADAPTERS = "adapters_store/peltier_adapters"
+_SERVER = "server/peltier_server"
 CAUSES = (
     Cause(
         "kernels",
@@ -36,9 +37,10 @@ CAUSES = (
             "tests/backbone/native/test_aarch64.py",
             "tests/backbone/native/test_emulated_models.py",
             "tests/backbone/native/test_object_code.py",
+            "tests/fuzz/test_fuzz_kernels.py",
         ),
-        also=("tests/backbone/native", "tests/fuzz/test_fuzzers.py"),
-        programs=("qemu-user", "libc6-arm64-cross"),
+        also=("tests/backbone/native",),
+        programs=("gcc", "qemu-user", "libc6-arm64-cross"),
     ),
     Cause(
         "kernels of a GPU",
@@ -47,6 +49,11 @@ CAUSES = (
         also=("tests/adapters_store/ops/kernels", "tests/adapters_store/test_device_work.py"),
     ),
     Cause("importers", (f"{_ADAPTERS}/importers/*",), tests=("tests/adapters_store/importers/test_parity.py",)),
+    Cause(
+        "readers of foreign bytes",
+        (f"{_ADAPTERS}/artifact/*", f"{_ADAPTERS}/importers/*", f"{_SERVER}/http/*", f"{_SERVER}/protocols/*"),
+        tests=("tests/fuzz/test_fuzz_artifact.py", "tests/fuzz/test_fuzzers.py"),
+    ),
     Cause(
         "registry",
         ("adapters_store/peltier_store/registry/*", "benchmarks/common/postgres_server.py", "tests/*/registry/*"),
@@ -62,62 +69,71 @@ CAUSES = (
         "documents",
         ("*.md", "docs/*"),
         tests=(
-            "tests/test_contributing.py",
             "tests/test_docs.py",
             "tests/test_methods.py",
             "tests/test_pictures.py",
             "tests/test_reference.py",
             "tests/test_site.py",
         ),
+        also=("tests/test_contributing.py",),
         programs=("chromium", "curl"),
+    ),
+    Cause(
+        "names that documents show",
+        (f"{_SERVER}/*settings*.py", f"{_SERVER}/routes/*", "*/errors.py", "*command*", "client/peltier_client/*",
+         f"{_ADAPTERS}/presets/*", f"{_ADAPTERS}/parts/*", f"{_ADAPTERS}/spec/*"),
+        also=("tests/test_methods.py", "tests/test_reference.py"),
     ),
     Cause(
         "deployment",
         ("deploy/*", "Dockerfile", ".dockerignore", "docker-compose.yml", "tests/support/container_image.py"),
-        tests=("tests/test_deploy.py", "tests/test_image.py", "tests/test_kubernetes.py", "tests/test_processes.py"),
+        tests=("tests/test_image.py", "tests/test_processes.py"),
         programs=("mmdebstrap", "podman", "prometheus", "runc"),
     ),
     Cause(
+        "settings and metrics of a deployment",
+        ("deploy/*", "docker-compose.yml", f"{_SERVER}/*settings*.py", f"{_SERVER}/metrics/*"),
+        tests=("tests/test_deploy.py", "tests/test_kubernetes.py", "tests/test_monitoring.py"),
+        programs=("prometheus",),
+    ),
+    Cause(
+        "balancer",
+        ("deploy/haproxy.cfg", "benchmarks/common/balancer.py", "benchmarks/rolling_restart.py",
+         "client/peltier_client/protocol/session.py"),
+        tests=("tests/test_affinity.py", "tests/test_rolling_restart.py"),
+        programs=("haproxy",),
+    ),
+    Cause(
         "console",
-        ("console/*",),
+        ("console/*", f"{_SERVER}/console/*"),
         tests=("tests/console",),
         targets=("check-console",),
-        programs=("chromium", "npm"),
+        programs=("chromium", "haproxy", "npm"),
     ),
     Cause(
         "packages",
-        ("pyproject.toml", "constraints.txt", "floors.txt", "held.txt"),
-        tests=("tests/test_dependencies.py",),
-        also=("tests/test_packaging.py",),
+        ("pyproject.toml", "constraints.txt", "floors.txt", "held.txt", "hatch_build.py"),
+        tests=("tests/test_imports.py",),
+        also=("tests/test_dependencies.py", "tests/test_packaging.py"),
         targets=("check-floors", "check-client"),
     ),
-    Cause(
-        "benchmarks",
-        ("benchmarks/*",),
-        tests=("tests/test_benchmarks.py", "tests/test_fleet_model.py", "tests/test_guard.py"),
-    ),
-    Cause(
-        "replicas by Ray",
-        ("server/peltier_server/cluster/*",),
-        tests=("tests/server/cluster",),
-    ),
+    Cause("benchmarks", ("benchmarks/*",), tests=("tests/test_fleet_model.py",), also=("tests/test_benchmarks.py",)),
+    Cause("replicas by Ray", (f"{_SERVER}/cluster/*",), tests=("tests/server/cluster",)),
     Cause(
         "processes of training",
         ("training/peltier_training/service/*", "training/peltier_training/sweep/*", "training/*/shared_steps.py"),
         also=("tests/training/service", "tests/training/sweep", "tests/training/fit/test_shared_steps.py"),
     ),
-    Cause("examples", ("examples/*",), tests=("tests/test_examples.py",)),
-)
+    Cause("examples", ("examples/*", "docs/examples/*"), tests=("tests/test_examples.py",)),
+)  # fmt: skip
 
-# Files that only `make test-all` runs.
+# Files that only `make test-all` runs, and the programs that other tests need there.
 NIGHTLY = (
     "tests/server/protocols/openai/test_trained_models.py",
     "tests/server/test_browser.py",
     "tests/server/test_hostile_requests.py",
     "tests/server/test_t5_mini.py",
-    "tests/test_affinity.py",
-    "tests/test_monitoring.py",
-    "tests/test_rolling_restart.py",
     "tests/training/report/test_browser.py",
     "tests/training/sweep/test_ray_runner.py",
 )
+NIGHTLY_PROGRAMS = ("redis-server",)

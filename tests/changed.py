@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tests.causes import CAUSES, Cause
+from tests.causes import CAUSES, NIGHTLY_PROGRAMS, Cause
 
 _PYTEST = (sys.executable, "-m", "pytest", "--tier=all")
 
@@ -61,7 +61,8 @@ def main() -> int:
     base, why = ("nothing", "as --all asks") if given.all else choose_base(given.base)
     chosen = {cause: ["--all"] for cause in CAUSES} if given.all else choose(changed(base))
     if given.programs:
-        print(*sorted({program for cause in chosen for program in cause.programs}))
+        more = NIGHTLY_PROGRAMS if given.all else ()
+        print(*sorted({*more, *(program for cause in chosen for program in cause.programs)}))
         return 0
     print(f"test-changed: compared with {base[:12]}, {why}")
     for cause in CAUSES:

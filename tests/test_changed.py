@@ -47,7 +47,7 @@ def test_a_changed_path_chooses_its_causes() -> None:
     """A source, by the patterns; a test file that the gate leaves out, by itself; and nothing else."""
     kernel, page = "backbone/peltier_backbone/native/stack.c", "README.md"
     emulated = "tests/backbone/native/test_aarch64.py"
-    chosen = choose([kernel, page, "client/peltier_client/errors.py"])
+    chosen = choose([kernel, page, "training/peltier_training/train.py"])
     assert {cause.name: paths for cause, paths in chosen.items()} == {"kernels": [kernel], "documents": [page]}
     assert [cause.name for cause in choose([emulated])] == ["kernels"]
 
