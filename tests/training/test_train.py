@@ -180,11 +180,11 @@ class PowerCut(Exception):
     ],
 )
 def test_resume_goes_on_as_if_never_stopped(
-    make_run: MakeRun, trained: Train, monkeypatch: pytest.MonkeyPatch,
+    make_run: MakeRun, trained: Train, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     family: str, task_type: str, preset: str, overrides: dict[str, str],
 ):  # fmt: skip
     """Cut in the second epoch and resumed after the first, a run ends with the very tensors of one never cut, those of
-    its last epoch and those of the best one."""
+    its last epoch and those of the best one. Nothing is logged of it."""
     whole = trained(family, task_type, preset, epochs=3, overrides=overrides)
     run = make_run(task_type, preset, backbone=whole.run.backbone, epochs=3, overrides=overrides)
     with pytest.raises(PowerCut):
@@ -193,6 +193,7 @@ def test_resume_goes_on_as_if_never_stopped(
     assert _train_until(replace(run, resume=True), monkeypatch, step=99) == 6
     assert same(load_file(_last_checkpoint(run)), load_file(_last_checkpoint(whole.run)))
     assert same(load_artifact(run.output, whole.backbone).tensors, whole.artifact.tensors)
+    assert caplog.messages == []
 
 
 def _last_checkpoint(run: Run) -> Path:

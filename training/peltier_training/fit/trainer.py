@@ -248,7 +248,7 @@ def conduct(
         trainer.add_callback(callback)
     progress = ProgressLines(run)
     progress.replace_prints(trainer)
-    logging.getLogger("transformers.trainer_utils").addFilter(_is_no_guess_about_times)
+    logging.getLogger("transformers.trainer_utils").addFilter(_is_no_false_alarm)
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     finally:
@@ -256,9 +256,12 @@ def conduct(
     return _read_history(run, trainer, checkpoint)
 
 
-def _is_no_guess_about_times(record: logging.LogRecord) -> bool:
-    """Checkpoints of epochs shorter than a second make transformers doubt the file system's times."""
-    return not record.getMessage().startswith("mtime may not be reliable")
+def _is_no_false_alarm(record: logging.LogRecord) -> bool:
+    """Checkpoints of epochs shorter than a second make transformers doubt the file system's times, and it compares the
+    steps between two lines of the log, which a checkpoint has, with the share of all steps that we give."""
+    first, *differences = record.getMessage().split("\n\t")
+    only_steps = len(differences) == 1 and differences[0].startswith("logging_steps: ")
+    return not first.startswith("mtime may not be reliable") and not only_steps
 
 
 def _read_history(run: Run, trainer: Trainer, checkpoint: str | None) -> History:
