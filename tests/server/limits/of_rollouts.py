@@ -22,7 +22,7 @@ def _tell(small: Small, request_id: str, **feedback: object) -> httpx2.Response:
 def _shadowed(
     servers: Servers, see: Callable[[Small], Met], inputs: Sequence[str] = (TEXT,), **settings: object
 ) -> Met:
-    """What is seen of a server of which a guarded change has answered three requests, r0, r1 and r2."""
+    """What is seen of a server of which a guarded change has answered three requests, r0, r1 and r2, one by one."""
     with servers.start("bert", **settings) as small, pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollouts, "_WAIT_SECONDS", 0.0)
         small.upload(servers.make_artifact(servers.backbones["bert"], "bitfit", seed=3)).raise_for_status()
@@ -33,6 +33,7 @@ def _shadowed(
             headers = {"x-request-id": f"r{number}"}
             body = {"inputs": inputs}
             small.client.post("/v1/tasks/demo@live/predict", json=body, headers=headers).raise_for_status()
+            small.run(small.service.rollouts._recorder.settle("default", f"r{number}"))
             # Takes what is recorded to the registry.
             small.client.get("/v1/adapters/demo/aliases/live").raise_for_status()
         return see(small)
@@ -61,7 +62,6 @@ def _(servers: Servers) -> Met:
 @probe("answers of a tenant that wait for feedback")
 def _(servers: Servers) -> Met:
     def see(small: Small) -> Met:
-        small.run(small.service.rollouts._recorder.settle("default", "r2"))
         assert _tell(small, "r2", label="positive").is_success
         return _tell(small, "r1", label="positive")
 
@@ -104,11 +104,6 @@ def _(servers: Servers) -> Met:
 
 @probe("time that a shadowing candidate may take", "peltier_server.rollouts.recorder.MAX_SHADOW_SECONDS")
 def _(servers: Servers) -> Met:
-    def see(small: Small) -> Met:
-        for number in range(3):
-            small.run(small.service.rollouts._recorder.settle("default", f"r{number}"))
-        return _dropped(small)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorder, "MAX_SHADOW_SECONDS", 0.0)
-        return _shadowed(servers, see)
+        return _shadowed(servers, _dropped)
