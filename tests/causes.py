@@ -39,16 +39,26 @@ CAUSES = (
             "tests/backbone/native/test_object_code.py",
             "tests/fuzz/test_fuzz_kernels.py",
         ),
-        also=("tests/backbone/native",),
+        also=(
+            "tests/backbone/native",
+            "tests/adapters_store/test_contract.py",
+            "tests/adapters_store/test_reference.py",
+            "tests/adapters_store/test_reference_modernbert.py",
+            "tests/adapters_store/test_reference_t5.py",
+        ),
         programs=("gcc", "qemu-user", "libc6-arm64-cross"),
     ),
     Cause(
         "kernels of a GPU",
-        (f"{_ADAPTERS}/ops/kernels/*", f"{_ADAPTERS}/ops/triton*", f"{_ADAPTERS}/graphs/*"),
+        (f"{_ADAPTERS}/ops/kernels/*", f"{_ADAPTERS}/ops/triton*", f"{_ADAPTERS}/graphs/*", f"{_ADAPTERS}/batch/*"),
         tests=("tests/adapters_store/ops/kernels/test_graphs.py", "tests/adapters_store/ops/test_kernels.py"),
         also=("tests/adapters_store/ops/kernels", "tests/adapters_store/test_device_work.py"),
     ),
-    Cause("importers", (f"{_ADAPTERS}/importers/*",), tests=("tests/adapters_store/importers/test_parity.py",)),
+    Cause(
+        "importers",
+        (f"{_ADAPTERS}/importers/*", "tests/adapters_store/importers/foreign/*"),
+        tests=("tests/adapters_store/importers/test_parity.py",),
+    ),
     Cause(
         "readers of foreign bytes",
         (f"{_ADAPTERS}/artifact/*", f"{_ADAPTERS}/importers/*", f"{_SERVER}/http/*", f"{_SERVER}/protocols/*"),
@@ -124,6 +134,7 @@ CAUSES = (
         ("training/peltier_training/service/*", "training/peltier_training/sweep/*", "training/*/shared_steps.py"),
         also=("tests/training/service", "tests/training/sweep", "tests/training/fit/test_shared_steps.py"),
     ),
+    Cause("known faults", ("tests/mutants.py",), also=("tests/test_mutants.py",)),
     Cause("examples", ("examples/*", "docs/examples/*"), tests=("tests/test_examples.py",)),
 )  # fmt: skip
 
