@@ -35,15 +35,16 @@ class RequestHead:
     """Calls `give_up` when a head takes longer than `seconds`. Its timer stops while the server does not read. The
     connection calls `keep_time` whenever it has parsed what has arrived, so a head in one piece needs no timer.
 
-    The parser reports each complete part. The bytes of the chunks since its last report count as an unfinished header.
-    So no byte of an earlier request on the connection counts, and no byte counts twice.
+    The parser reports each complete part. The last line of the chunk of its last report, and the bytes of all chunks
+    since then, count as an unfinished header. So no byte of an earlier request on the connection counts, and no byte
+    counts twice.
     """
 
     def __init__(self, seconds: float, give_up: Callable[[], None]) -> None:
         self._seconds = seconds
         self._give_up = give_up
         self._clock: TimerHandle | None = None
-        self._is_open = self._is_paused = False
+        self._is_open = self._is_paused = self._is_reported = False
         self._num_reported = self._num_unreported = 0
 
     @property
@@ -62,15 +63,22 @@ class RequestHead:
         self._is_open = True
 
     def receive(self, num_bytes: int) -> None:
-        """Counts `num_bytes` that the connection gives to the parser. The parser calls `report` for the parts that
-        it finds.
+        """Counts a chunk of `num_bytes` that the connection gives to the parser. The parser calls `report` for the
+        parts that it finds.
         """
         self._num_unreported += num_bytes
+        self._is_reported = False
 
     def report(self, num_bytes: int) -> None:
         """Counts `num_bytes` that the parser has found of the line, a header or a trailer; 0 for any other part."""
         self._num_reported += num_bytes
         self._num_unreported = 0
+        self._is_reported = True
+
+    def keep_last_line(self, chunk: bytes) -> None:
+        """Counts the last line of a parsed chunk, if the parser has reported a part of the chunk."""
+        if self._is_open and self._is_reported:
+            self._num_unreported = len(chunk) - (chunk.rfind(b"\n") + 1)
 
     def end(self) -> None:
         """Notes that the head is complete, or that the connection has closed."""
@@ -225,6 +233,7 @@ class LimitedConnection(HttpToolsProtocol):
             return
         self._head.receive(len(data))
         super().data_received(data)
+        self._head.keep_last_line(data)
         if self._head.is_too_large:
             self.transport.abort()
         elif self._is_idle and not self._head.is_open:

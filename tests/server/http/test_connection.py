@@ -347,6 +347,15 @@ def test_no_byte_of_a_head_counts_twice(server: Server) -> None:
         assert caller.recv(12) == b"HTTP/1.1 200"
 
 
+def test_a_header_that_begins_in_a_large_piece_counts_from_its_first_byte(server: Server) -> None:
+    """60 KiB that come with the line of the request, and 8 KiB after them, are more than 64."""
+    with socket.create_connection(server.usual, timeout=60) as caller:
+        server.hear(caller, b"GET /length HTTP/1.1\r\nx: " + b"a" * 60 * 1024)
+        with suppress(ConnectionError):
+            caller.sendall(b"a" * 8 * 1024)
+            assert listen(caller) == b""
+
+
 @pytest.mark.parametrize(
     "line", [b"GET /%s HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nx: %s\r\n\r\n"], ids=["address", "header"]
 )
