@@ -123,7 +123,7 @@ $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 # One test file for each use of the ranges: client, registry, artifacts, a server over HTTP, training, its report.
 check-floors: $(FLOORS)/.installed
 	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py
-	$(FLOORS)/bin/python -m pytest -p no:cacheprovider -m "not slow" tests/client/test_synchronous.py \
+	$(FLOORS)/bin/python -m pytest -p no:cacheprovider -m "not slow and not postgres" tests/client/test_synchronous.py \
 		tests/adapters_store/store/registry/test_registry.py tests/adapters_store/artifact/test_artifact.py \
 		tests/server/routes/test_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
 

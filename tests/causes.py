@@ -32,7 +32,7 @@ _SERVER = "server/peltier_server"
 CAUSES = (
     Cause(
         "kernels",
-        (f"{_NATIVE}/*.[ch]", f"{_NATIVE}/levels.py", "hatch_build.py"),
+        (f"{_NATIVE}/*", "hatch_build.py", "tests/backbone/native/*", "tests/support/levels.py"),
         tests=(
             "tests/backbone/native/test_aarch64.py",
             "tests/backbone/native/test_emulated_models.py",
@@ -66,7 +66,8 @@ CAUSES = (
     ),
     Cause(
         "registry",
-        ("adapters_store/peltier_store/registry/*", "benchmarks/common/postgres_server.py", "tests/*/registry/*"),
+        ("adapters_store/peltier_store/*", "benchmarks/common/postgres_server.py", "tests/adapters_store/store/*",
+         "tests/server/catalog/test_sync.py", "tests/server/routes/test_administration.py"),
         also=(
             "tests/adapters_store/store",
             "tests/server/catalog/test_sync.py",
@@ -90,7 +91,8 @@ CAUSES = (
     ),
     Cause(
         "names that documents show",
-        (f"{_SERVER}/*settings*.py", f"{_SERVER}/routes/*", "*/errors.py", "*command*", "client/peltier_client/*",
+        (f"{_SERVER}/*settings*.py", f"{_SERVER}/routes/*", f"{_SERVER}/protocols/*", f"{_SERVER}/metrics/*",
+         "*/errors.py", "*command*", "client/peltier_client/*",
          f"{_ADAPTERS}/presets/*", f"{_ADAPTERS}/parts/*", f"{_ADAPTERS}/spec/*"),
         also=("tests/test_methods.py", "tests/test_reference.py"),
     ),
@@ -123,8 +125,7 @@ CAUSES = (
     Cause(
         "packages",
         ("pyproject.toml", "constraints.txt", "floors.txt", "held.txt", "hatch_build.py"),
-        tests=("tests/test_imports.py",),
-        also=("tests/test_dependencies.py", "tests/test_packaging.py"),
+        also=("tests/test_dependencies.py", "tests/test_imports.py", "tests/test_packaging.py"),
         targets=("check-floors", "check-client"),
     ),
     Cause("benchmarks", ("benchmarks/*",), tests=("tests/test_fleet_model.py",), also=("tests/test_benchmarks.py",)),
@@ -132,19 +133,35 @@ CAUSES = (
     Cause(
         "processes of training",
         ("training/peltier_training/service/*", "training/peltier_training/sweep/*", "training/*/shared_steps.py"),
+        tests=("tests/server/protocols/openai/test_trained_models.py",),
         also=("tests/training/service", "tests/training/sweep", "tests/training/fit/test_shared_steps.py"),
     ),
+    Cause(
+        "processes of a server",
+        (f"{_SERVER}/http/*", f"{_SERVER}/app.py", f"{_SERVER}/cli.py", "tests/crash/*"),
+        tests=("tests/server/test_hostile_requests.py",),
+        also=("tests/crash", "tests/server/http"),
+    ),
+    Cause(
+        "memory of a process",
+        ("backbone/peltier_backbone/machine/*", f"{_ADAPTERS}/artifact/weights.py"),
+        also=("tests/backbone/machine", "tests/adapters_store/artifact/test_weights.py"),
+    ),
+    Cause(
+        "rates",
+        (f"{_SERVER}/quotas/*",),
+        also=("tests/server/quotas",),
+        programs=("redis-server",),
+    ),
+    Cause("choice of tests", ("tests/changed.py",), tests=("tests/test_choice_of_base.py",)),
     Cause("known faults", ("tests/mutants.py",), also=("tests/test_mutants.py",)),
     Cause("examples", ("examples/*", "docs/examples/*"), tests=("tests/test_examples.py",)),
 )  # fmt: skip
 
-# Files that only `make test-all` runs, and the programs that other tests need there.
-NIGHTLY = (
-    "tests/server/protocols/openai/test_trained_models.py",
+# Files that only `make test-all` runs.
+ONLY_IN_ALL = (
     "tests/server/test_browser.py",
-    "tests/server/test_hostile_requests.py",
     "tests/server/test_t5_mini.py",
     "tests/training/report/test_browser.py",
     "tests/training/sweep/test_ray_runner.py",
 )
-NIGHTLY_PROGRAMS = ("redis-server",)

@@ -3,41 +3,27 @@
 import os
 import re
 import subprocess
+import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import pytest
-
-from tests.causes import CAUSES, NIGHTLY
-from tests.changed import choose, choose_base, commands
+from tests.causes import CAUSES, ONLY_IN_ALL
+from tests.changed import choose, commands
 
 ROOT = Path(__file__).parent.parent
-FOUR_HOURS_AGO = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
-
-
-def git(*arguments: str, **environment: str) -> str:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", *arguments]
-    return subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An old commit and a new one in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    git("init", "--quiet")
-    git("commit", "--quiet", "--allow-empty", "-m", "old", **FOUR_HOURS_AGO)
-    git("commit", "--quiet", "--allow-empty", "-m", "new")
-    return tmp_path
 
 
 def test_every_place_of_the_table_exists() -> None:
     """Each pattern matches a path, and each test file and target of make is there."""
-    tracked = git("-C", str(ROOT), "ls-files").splitlines()
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    paths = [
+        *ROOT.iterdir(),
+        *(path for folder in folders for path in folder.rglob("*") if "node_modules" not in path.parts),
+    ]
+    names = [path.relative_to(ROOT).as_posix() for path in paths if path.is_file()]
     patterns = [pattern for cause in CAUSES for pattern in cause.paths]
-    assert [one for one in patterns if not any(fnmatchcase(path, one) for path in tracked)] == []
-    places = [*NIGHTLY, *(place for cause in CAUSES for place in cause.tests + cause.also)]
+    assert [one for one in patterns if not any(fnmatchcase(name, one) for name in names)] == []
+    places = [*ONLY_IN_ALL, *(place for cause in CAUSES for place in cause.tests + cause.also)]
     assert [place for place in places if not (ROOT / place).exists()] == []
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert {target for cause in CAUSES for target in cause.targets} <= set(targets)
@@ -61,26 +47,12 @@ def test_files_of_several_causes_run_once() -> None:
     assert targets == [["make", "check-floors"], ["make", "check-client"]]
 
 
-def test_the_base_is_the_upstream_branch(repository: Path) -> None:
-    """Where the two part; if HEAD is part of upstream, the commits of the last four hours count."""
-    git("branch", "upstream", "HEAD~1")
-    git("branch", "--set-upstream-to=upstream", "--quiet")
-    assert choose_base("") == (git("rev-parse", "upstream"), "the merge base with the upstream branch")
-    git("branch", "--force", "upstream", "HEAD")
-    assert choose_base("") == (git("rev-parse", "HEAD~1"), "the newest commit of four hours ago or earlier")
-
-
-def test_without_upstream_the_last_four_hours_count(repository: Path) -> None:
-    """A named base counts before anything else; without an old commit everything is new."""
-    assert choose_base("")[0] == git("rev-parse", "HEAD~1")
-    assert choose_base("HEAD") == (git("rev-parse", "HEAD"), "BASE")
-    git("checkout", "--quiet", "--orphan", "young")
-    git("commit", "--quiet", "--allow-empty", "-m", "young")
-    assert choose_base("")[1] == "no commit is four hours old, so everything is new"
-    git("diff", "--name-only", choose_base("")[0])
-
-
-def test_a_base_that_is_no_commit_is_one_sentence(repository: Path) -> None:
-    """With git's own words."""
-    with pytest.raises(SystemExit, match=r"^error: git rev-parse --verify maim.*: fatal: Needed a single revision$"):
-        choose_base("maim")
+def test_property_tests_draw_the_same_in_the_gate_and_others_elsewhere() -> None:
+    """Also where Hypothesis has found that it runs in CI, and has changed its own settings."""
+    code = (
+        "from hypothesis import settings; import tests.support.tiers\n"
+        "print([settings.get_profile(tier).derandomize for tier in ('gate', 'all')])"
+    )
+    environment = os.environ | {"CI": "true"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "[True, False]\n", done.stderr

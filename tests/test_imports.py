@@ -48,7 +48,6 @@ OF_TRAINING = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_serving_needs_nothing_of_training() -> None:
     """`make serve` installs none of these. Neither the command nor the app imports a module of Ray."""
     code = SERVE.format(missing=OF_TRAINING)

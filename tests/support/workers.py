@@ -53,7 +53,7 @@ class Order:
         self._measured[group(report.nodeid)] += report.duration
 
     def write(self) -> None:
-        """Replaces the figures of this tier; what takes less than a second has no figure of its own."""
+        """Replaces the figures of this tier, in whole seconds from 1 on."""
         measured = {name: max(1, round(seconds)) for name, seconds in sorted(self._measured.items())}
         _SECONDS.write_text(json.dumps(self._known | {self._tier: measured}, indent=1, sort_keys=True) + "\n")
 
