@@ -141,6 +141,7 @@ CAUSES = (
         (f"{_SERVER}/http/*", f"{_SERVER}/app.py", f"{_SERVER}/cli.py", "tests/crash/*"),
         tests=("tests/server/test_hostile_requests.py",),
         also=("tests/crash", "tests/server/http"),
+        programs=("postgresql",),
     ),
     Cause(
         "memory of a process",
