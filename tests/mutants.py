@@ -37,7 +37,7 @@ _PYTEST = (
     "-p", "pytest_asyncio.plugin", "-p", "_hypothesis_pytestplugin", "-p", "pytest_timeout",
 )  # fmt: skip
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
-_PASSED, _FAILED = 0, 1
+_PASSED, _FAILED, _NO_TESTS = 0, 1, 5
 
 
 @dataclass(frozen=True)
@@ -146,14 +146,16 @@ class Copy:
 
 
 def _read_failure(status: int | None, output: str) -> str:
-    """The first test that failed, or how the run ended. Raises RuntimeError if the tests did not run."""
+    """The first test that failed, or how the run ended. Raises RuntimeError if there was no test to run."""
     if status == _PASSED:
         return ""
     if status is None:
         return f"no end within {_MAX_SECONDS:g} s"
+    if status == _NO_TESTS:
+        raise RuntimeError(f"no tests were run: {output[-2000:]}")
     found = _FAILURE.search(output)
     if status > _FAILED:
-        raise RuntimeError(f"the tests did not run: {found[1] if found else output[-2000:]}")
+        return f"collection of {found[1]}" if found else f"collection, with status {status}"
     return found[1] if found else f"the process ended with {status}"
 
 

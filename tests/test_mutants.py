@@ -31,9 +31,13 @@ def test_a_stale_fault_is_told() -> None:
 
 # Two processes.
 @pytest.mark.slow
-@pytest.mark.parametrize(("new", "failure"), [("a - b", "test_sums.py::test_a_sum"), ("a * b", "")])
+@pytest.mark.parametrize(
+    ("new", "failure"),
+    [("a - b", "test_sums.py::test_a_sum"), ("a +", "collection of test_sums.py"), ("a * b", "")],
+)
 def test_a_fault_is_found_or_survives(new: str, failure: str, tmp_path: Path) -> None:
-    """The first test that fails is named, and none if no test notices the fault. The copy is whole again then."""
+    """The first test that fails is named, or the file that cannot be collected, and none if no test notices the fault.
+    The copy is whole again then."""
     root, folder = tmp_path / "root", tmp_path / "copy"
     root.mkdir()
     for name, text in FILES.items():
