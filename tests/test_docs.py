@@ -15,9 +15,8 @@ from peltier_client import cli
 from peltier_training.report.page import report_paths
 
 from benchmarks.common.ports import ReservedPort
-from docs.site.sources import navigation
 from tests.support.forked_commands import forked_commands
-from tests.support.links import dead_links, is_there
+from tests.support.links import dead_links
 from tests.support.server_process import Server
 
 ROOT = Path(__file__).parent.parent
@@ -67,62 +66,6 @@ def test_every_page_can_be_reached_from_the_readme():
         targets = {page.parent / target for target in re.findall(r"\]\(([^)#]+\.md)", page.read_text())}
         ahead |= {target.resolve() for target in targets if not str(target).startswith("http")} - reached
     assert {ROOT / page for page in PAGES} - reached - {ROOT / "CHANGELOG.md"} == set()
-
-
-SOURCES = ("*.py", "*.c", "*.h", "*.js", "*.sh", "*.toml", "*.cfg", "*.yml", "Makefile", "Dockerfile", ".ci/*")
-# Numbers of statements in documents that are not here.
-STRANGE = re.compile(r"\bQ-[A-Z]\d+|(?<![\w./-])[\w-]+\.md (?:\d|section)")
-
-
-def tracked(*patterns: str) -> list[Path]:
-    """Files of the repository, those that are not committed yet among them."""
-    git = [str(shutil.which("git")), "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run([*git, "--", *patterns], capture_output=True, text=True, check=True).stdout.split()
-    return [ROOT / name for name in listed if (ROOT / name).exists()]
-
-
-def test_code_cites_only_what_is_in_the_repository():
-    """Every page that is named in code exists, with the heading behind `#`, or is built; nothing names a document kept
-    elsewhere."""
-    built = {str(page) for page in navigation(ROOT) if not (ROOT / page).exists()}
-    wrong = []
-    for file in tracked(*SOURCES):
-        name, text = str(file.relative_to(ROOT)), file.read_text()
-        if name == "tests/test_docs.py":
-            continue
-        cited = re.findall(r"(?<![\w./-])((?:docs/)[\w/-]+\.md(?:#[\w-]+)?)", text)
-        wrong += [f"{name}: {target}" for target in {*cited} - built if not is_there(ROOT / "README.md", target)]
-        wrong += [f"{name}: {found}" for found in STRANGE.findall(text)]
-    assert wrong == []
-
-
-# "so many" without a comparison, "what cannot be answered", a comment "Of each row the ...": say what the thing is.
-RIDDLE = re.compile(
-    r"\bso many\b(?! (?:that|as|more))|\bwhat cannot be\b|/\* Of (?:a|an|the|each|two)\b", re.IGNORECASE
-)
-# Records of measurements; the changes of versions.
-RECORDS = {ROOT / "docs/results.md", ROOT / "CHANGELOG.md"}
-
-
-def test_documents_and_comments_in_c_have_no_riddles():
-    """The few patterns that readers stumbled over most: relative numbers without a noun, inverted sentences."""
-    files = {*tracked("*.md", "*.c", "*.h")} - RECORDS
-    found = [
-        f"{file.relative_to(ROOT)}: {one.group()}"
-        for file in sorted(files)
-        for one in RIDDLE.finditer(file.read_text())
-    ]
-    assert found == []
-
-
-def test_example_adapters_are_small_and_made_by_the_committed_script():
-    """Together under 5 MB, one for each call of examples/train.sh."""
-    script = (ROOT / "examples/train.sh").read_text()
-    trained = re.findall(r"^train (\S+) \S+ (\S+)", script, flags=re.MULTILINE)
-    adapters = {path.stem: path for path in (ROOT / "examples/adapters").glob("*.safetensors")}
-    assert sorted(adapters) == sorted(name for name, _ in trained)
-    assert {preset for _, preset in trained} >= {"compacter", "unipelt-apl", "adamix"}
-    assert sum(path.stat().st_size for path in adapters.values()) < 5_000_000
 
 
 def written(page: str) -> list[str]:
