@@ -141,13 +141,22 @@ KINDS: Sequence[tuple[str, str, dict[str, str]]] = (
 )
 
 
-@pytest.mark.parametrize("kinds", [KINDS[::3], pytest.param(KINDS, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.parametrize(
+    ("kinds", "max_epochs"), [(KINDS[::3], 2), pytest.param(KINDS, 3, marks=pytest.mark.slow)], ids=["few", "all"]
+)
 def test_a_training_with_others_ends_as_alone(
-    create: Callable[..., Training], kinds: Sequence[tuple[str, str, dict[str, str]]]
+    create: Callable[..., Training], kinds: Sequence[tuple[str, str, dict[str, str]]], max_epochs: int
 ):
     """Trainings of every kind of part, with other ranks, tasks, seeds, batches and lengths, together."""
     trainings = [
-        create(task, preset, overrides=settings, seed=number, epochs=1 + number % 2, batch_size=8 + 3 * (number % 4))
+        create(
+            task,
+            preset,
+            overrides=settings,
+            seed=number,
+            epochs=1 + number % max_epochs,
+            batch_size=8 + 3 * (number % 4),
+        )
         for number, (task, preset, settings) in enumerate(kinds)
     ]
     train_together(trainings)
