@@ -404,7 +404,8 @@ async def test_existing_takes_as_many_steps_as_missing(street: Street, monkeypat
     service, calls = street.running.service, dict[str, list[int]]()
     for part, method in ((service.store.blobs, "load"), (service.batcher, "put")):
         monkeypatch.setattr(part, method, None)
-    for name in (PRIVATE, MISSING) * 4:
+    # Some requests meet the periodic work of the server in the same event loop; hardly ten in ten.
+    for name in (PRIVATE, MISSING) * 10:
         asked = street.ask("b", "POST", f"/v1/tasks/{{a}}:{name}/predict", {"inputs": "good"})
         calls.setdefault(name, []).append(await num_calls(asked))
     private, missing = (min(counts) for counts in calls.values())
