@@ -68,7 +68,6 @@ def test_shards_in_half_precision_keep_their_values(pickled: Pickled, t5_directo
     torch.testing.assert_close(served.t5.encode(served.pack([row])), expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.slow  # In the gate the weights are read in the process of the test, which is not sealed.
 def test_the_process_that_reads_weights_is_sealed(pickled: Pickled, bert_directory: Path, tmp_path: Path) -> None:
     """And converts as one that is not."""
     found = convert_checkpoint(pickled(bert_directory), tmp_path / "out")
@@ -134,9 +133,8 @@ def test_weights_that_do_not_fit_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["published"]
 
 
-def test_a_hostile_pickle_is_refused_by_the_sealed_process(
-    pickled: Pickled, bert_directory: Path, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("reads_here")
+def test_a_hostile_pickle_is_refused(pickled: Pickled, bert_directory: Path, tmp_path: Path) -> None:
     """By what it asks for, and nothing is left."""
     source = pickled(bert_directory, change={QUERY: Path()})
     with pytest.raises(BackboneError, match=f"^{source}.*it asks for pathlib"):
