@@ -1,10 +1,12 @@
 """Contiguous tensors: exact values and offsets, little overhead, and memory that is freed."""
 
 import ctypes
+import mmap
 import threading
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -125,6 +127,28 @@ def test_memory_that_is_used_again_shows_nothing_of_another_adapter(monkeypatch:
     assert not again.flat.any()
 
 
+@pytest.mark.parametrize("num_kept", [0, 3])
+def test_the_last_reference_unmaps_the_memory(num_kept: int, monkeypatch: pytest.MonkeyPatch):
+    """All weights are in mappings of their own, which end with them, whatever stays beside them; only the mappings that
+    may be kept stay, and are counted."""
+    mappings, new_mapping = WeakSet[mmap.mmap](), mmap.mmap
+
+    def note(*given: int, **options: int) -> mmap.mmap:
+        mappings.add(mapping := new_mapping(*given, **options))
+        return mapping
+
+    layout = Layout({"a": (25_000,)})
+    monkeypatch.setattr(weights_module, "_PAGES", pages := Pages(max_kept_bytes=num_kept * layout.nbytes))
+    monkeypatch.setattr(mmap, "mmap", note)
+    weights = [AdapterWeights.copy(layout, {"a": torch.ones(25_000)}) for _ in range(20)]
+    for num_held in (20, 10, 0):
+        del weights[: len(weights) - num_held]
+        num_free = min(num_kept, 20 - num_held)
+        assert sum(map(len, mappings)) == (num_held + num_free) * layout.nbytes
+        assert pages.kept_bytes == num_free * layout.nbytes
+
+
+@pytest.mark.slow  # The gate counts the bytes that are mapped, in the test above.
 @pytest.mark.parametrize("megabytes", [0.1, 1.4])
 def test_memory_goes_back_to_the_system(megabytes: float, monkeypatch: pytest.MonkeyPatch):
     """It is freed with the last reference, also between allocations that stay."""
