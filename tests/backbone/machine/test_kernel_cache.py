@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from peltier_backbone.machine.kernel_cache import _MAX_PREPARED
+from peltier_backbone.machine import kernel_cache
+from peltier_backbone.machine.kernel_cache import _MAX_PREPARED, bound_kernel_caches
 
 from tests.support.levels import NEEDS_ONEDNN
 
@@ -53,12 +55,24 @@ def grown_mib(backbone: Path, kernel: str, **environment: str) -> float:
     return float(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("own", [{}, {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}, {"LRU_CACHE_CAPACITY": "7"}], ids=list)
+def test_the_bounds_are_set_where_the_environment_has_none(
+    own: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """oneDNN and torch read them there."""
+    environment = dict(own)
+    monkeypatch.setattr(kernel_cache, "os", SimpleNamespace(environ=environment))
+    bound_kernel_caches()
+    assert environment == {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256", "LRU_CACHE_CAPACITY": "8"} | own
+
+
+@pytest.mark.slow  # The gate reads the bounds, in the test above and in `tests/server/limits`.
 def test_new_numbers_of_tokens_take_bounded_memory(bert_directory: Path) -> None:
     """Loading a backbone bounds what oneDNN and torch keep."""
     assert grown_mib(bert_directory, "torch") < _BOUND_MIB
 
 
+@pytest.mark.slow  # as the test that it belongs to
 @NEEDS_ONEDNN
 def test_the_bounds_of_onednn_and_torch_would_let_it_grow(bert_directory: Path) -> None:
     """The same process outgrows the bound with theirs."""
