@@ -375,6 +375,16 @@ async def test_every_change_is_in_the_log_with_its_actor(busy: Running) -> None:
     assert records[-4]["detail"] == {"split": {"1": 0.5, "2": 0.5}}
 
 
+async def test_callers_of_a_server_without_keys_are_local_in_the_log(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Whatever they change."""
+    assert (await running.upload(make_artifact(bert, "bitfit"), "a")).status_code == 201
+    assert (await running.client.put("/v1/adapters/a/aliases/live", json={"version": 1})).is_success
+    records = (await running.client.get("/v1/audit")).json()["records"]
+    assert [(one["action"], one["actor"]) for one in records] == [("set_alias", "local"), ("publish", "local")]
+
+
 async def test_the_log_comes_in_pages(busy: Running) -> None:
     """The cursor of one leads to the next; a tenant without records has none."""
     seen, cursor, own = [], "", {"actor": busy.actor, "tenant": busy.tenant}
