@@ -103,6 +103,15 @@ class Running:
         answer = await (self.operator or self.client).put(f"/v1/tenants/{self.tenant}", json=quotas)
         assert answer.status_code == 200, answer.text
 
+    @asynccontextmanager
+    async def limited(self, **quotas: object) -> AsyncIterator[None]:
+        """`limit`, until the block ends."""
+        await self.limit(**quotas)
+        try:
+            yield
+        finally:
+            await self.limit()
+
     async def scores(self, task: str, text: str) -> list[float]:
         """The scores of one text, in the manifest's order."""
         answer = await self.predict(task, text)

@@ -153,19 +153,17 @@ async def test_a_text_costs_what_it_may_become(writing: Running) -> None:
     tokens = (await writing.predict("demo", "good")).json()["usage"]["tokens"]
     # A number of tokens that takes the longest window, where a request is compared with all of them.
     spare = next(spare for spare in range(5, 15) if (tokens + spare) % 10)
-    await writing.limit(tokens_per_second=(tokens + spare) / 1000)
-    assert (await writing.predict("demo", "good", max_new_tokens=spare + 1)).status_code == 413
-    assert (await writing.predict("demo", "good", max_new_tokens=spare, num_beams=2)).status_code == 413
-    assert (await writing.predict("demo", "good", max_new_tokens=spare)).status_code == 200
-    assert (await writing.predict("demo", "good", max_new_tokens=1)).status_code == 429
-    await writing.limit()
+    async with writing.limited(tokens_per_second=(tokens + spare) / 1000):
+        assert (await writing.predict("demo", "good", max_new_tokens=spare + 1)).status_code == 413
+        assert (await writing.predict("demo", "good", max_new_tokens=spare, num_beams=2)).status_code == 413
+        assert (await writing.predict("demo", "good", max_new_tokens=spare)).status_code == 200
+        assert (await writing.predict("demo", "good", max_new_tokens=1)).status_code == 429
 
 
 async def test_every_text_of_a_request_costs_what_it_may_become(writing: Running) -> None:
     """Many inputs in one request are no way around the tokens that a tenant may use."""
     tokens = (await writing.predict("demo", ["good"] * 3)).json()["usage"]["tokens"]
     spare = next(spare for spare in range(3, 12, 3) if (tokens + spare) % 10)
-    await writing.limit(tokens_per_second=(tokens + spare) / 1000)
-    assert (await writing.predict("demo", ["good"] * 3, max_new_tokens=spare // 3 + 1)).status_code == 413
-    assert (await writing.predict("demo", ["good"] * 3, max_new_tokens=spare // 3)).status_code == 200
-    await writing.limit()
+    async with writing.limited(tokens_per_second=(tokens + spare) / 1000):
+        assert (await writing.predict("demo", ["good"] * 3, max_new_tokens=spare // 3 + 1)).status_code == 413
+        assert (await writing.predict("demo", ["good"] * 3, max_new_tokens=spare // 3)).status_code == 200

@@ -82,9 +82,8 @@ async def test_a_body_that_is_no_json_by_name_is_refused(loaded: Running) -> Non
 async def test_a_wrong_body_counts_once(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Towards the tenant's quotas."""
     stand_still(monkeypatch)
-    await loaded.limit(requests_per_second=0.02)
-    answer = await ask(loaded, b"{}", PLAIN)
-    await loaded.limit()
+    async with loaded.limited(requests_per_second=0.02):
+        answer = await ask(loaded, b"{}", PLAIN)
     assert (answer.status_code, answer.headers["ratelimit-remaining"]) == (422, "1")
 
 
