@@ -76,21 +76,24 @@ def terminal() -> Iterator[Terminal]:
 def run_beside(peltier: Peltier, act: Callable[[], object]) -> Outcome:
     """How `peltier top` ends while `act`, which must end it, runs in a thread; fails as `act` does."""
     failures: list[BaseException] = []
-    ended = threading.Event()
 
     def run() -> None:
         try:
             act()
         except BaseException as failure:
             failures.append(failure)
-            if not ended.is_set():
-                os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=run)
-    thread.start()
-    outcome = peltier(*_TOP)
-    ended.set()
-    thread.join()
+    try:
+        try:
+            thread.start()
+            outcome = peltier(*_TOP)
+        finally:
+            thread.join()
+    except KeyboardInterrupt:  # that of `act`, before the command runs or once it has ended
+        if not failures:
+            raise
     if failures:
         raise failures[0]
     return outcome
