@@ -77,7 +77,7 @@ class Copy:
     """A copy of the sources, the tests and the native libraries of `root` in `folder`."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        self._root, self._folder = root, folder
+        self._root, self._folder, self._num_faults = root, folder, 0
         command = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         sources = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split("\0")
         for name in [*sources, *self._libraries()]:
@@ -118,6 +118,9 @@ class Copy:
         """Runs the tests of a fault with the fault."""
         path = self._folder / mutant.file
         path.write_text(mutant.apply(path.read_text()))
+        # A time that no other state of the file has: bytecode is used again for a file of the same second and size.
+        self._num_faults += 1
+        os.utime(path, (self._num_faults, self._num_faults))
         try:
             if path.suffix == ".c":
                 self._compile()
@@ -141,7 +144,7 @@ class Copy:
 
     def _restore(self, name: str) -> None:
         (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
-        # With its time, so that the bytecode of the fault is not used again.
+        # With its time, as bytecode is used again.
         shutil.copy2(self._root / name, self._folder / name)
 
 
