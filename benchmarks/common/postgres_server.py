@@ -106,7 +106,8 @@ class PostgresServer:
         command = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return subprocess.run(command).returncode == 0
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def run(self, program: str, *arguments: str) -> None:
+        """Runs one of PostgreSQL's programs as the server's user."""
         command = [self._programs / program, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, **self._identity)
         assert done.returncode == 0, done.stderr
@@ -123,7 +124,7 @@ def run_postgres() -> Iterator[PostgresServer]:
         if user is not None:
             shutil.chown(directory, user)
         server = PostgresServer(programs, directory, user)
-        server._run("initdb", "-D", str(directory / "data"), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
+        server.run("initdb", "-D", str(directory / "data"), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
         try:
             server.start()
             yield server
