@@ -25,7 +25,7 @@ class Capacity:
 
     def __init__(self) -> None:
         self.num_here = self.num_refused = 0
-        self._lock, self._has_refused = threading.Lock(), threading.Event()
+        self._lock, self._has_refused, self._round = threading.Lock(), threading.Event(), threading.Barrier(CAPACITY)
 
     async def answer(self, request: httpx2.Request) -> httpx2.Response:
         """For asynchronous clients."""
@@ -35,10 +35,11 @@ class Capacity:
         return self._leave()
 
     def answer_thread(self, request: httpx2.Request) -> httpx2.Response:
-        """For threads, of which the first wait until one more is refused."""
+        """For threads. The server is full before each answer, and the first wait until one more is refused."""
         if self._enter():
             self._has_refused.set()
             return self._refusal()
+        self._round.wait(20)
         assert self._has_refused.wait(60)
         return self._leave()
 
@@ -78,8 +79,9 @@ def test_threads_share_the_limit() -> None:
         found = list(pool.map(lambda _: client.predict("sst2", "a"), range(100)))
         assert len(found) == 100
         assert client._sender._gate.limit.count == 0
-        # After a refusal, ten rounds of 4 and ten of 5 are 90 answers.
+        # Each refusal lowers the limit; after one, ten rounds of 4 and ten of 5 raise it by 3 within 90 answers.
         assert client._sender._gate.limit.limit <= CAPACITY + 3
+        assert server.num_refused <= 40 - CAPACITY + 3
 
 
 async def test_a_cancelled_request_gives_its_place_back() -> None:
