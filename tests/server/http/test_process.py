@@ -241,7 +241,8 @@ def test_a_drain_has_an_end(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What is not answered within `drain_seconds` reads 503, not a broken connection."""
+    """What is not answered within `drain_seconds` reads 503, not a broken connection: here rows that wait in the queue
+    behind some that are computed."""
     forward, computing, released = isolation.forward, threading.Event(), threading.Event()
 
     def wait(backbone: Backbone, rows: Sequence[Row], **options: Any) -> Any:
@@ -251,12 +252,13 @@ def test_a_drain_has_an_end(
         return forward(backbone, rows, **options)
 
     monkeypatch.setattr(isolation, "forward", wait)
-    limits = settings_of(lame_duck_seconds=0, drain_seconds=0.1)
+    limits = settings_of(lame_duck_seconds=0, drain_seconds=0.1, max_batch_tokens=16)
     with ServerThread(limits) as server, ThreadPoolExecutor(1) as pool:
         server.upload(make_artifact(bert))
-        path, body = f"{server.url}/v1/tasks/demo/predict", {"inputs": _SLOW_TEXT}
+        path, body = f"{server.url}/v1/tasks/demo/predict", {"inputs": [_SLOW_TEXT] * 1000}
         asked = pool.submit(httpx2.post, path, json=body, timeout=60)
         assert computing.wait(60)
+        assert server.app.state.lifecycle.service().batcher.queued_rows > 900
         server.stop()
         answer = asked.result(60)
         released.set()
