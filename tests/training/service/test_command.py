@@ -13,13 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_server.app import create_app
+from peltier_server.load_settings import load_settings
 from peltier_store.registry import StoredTraining
 from peltier_training.service.command import worker
 from peltier_training.service.scratch import Scratch
 
+from tests.server.conftest import make_client
 from tests.training.service.conftest import Queue, jsonl, opened, praise, request
 
 _COMMAND = f"import typer; from {worker.__module__} import {worker.__name__}; typer.run({worker.__name__})"
@@ -44,8 +48,8 @@ def started(queue: Queue, bert: Backbone, scratch: Path, *flags: str) -> Iterato
 def test_once_ends_when_nothing_waits(
     bert: Backbone, tmp_path: Path, scratch: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    """What waits is trained by a process of its own and left to be published; the log names the training and its
-    metrics, and no text of it."""
+    """What waits is trained by a process of its own and left to be published, after which a server with the store
+    answers with it; the log names the training and its metrics, and no text of it."""
     monkeypatch.setattr("peltier_training.service.worker.Scratch", partial(Scratch, scratch))
     caplog.set_level(logging.WARNING, "alembic")  # the command sets it, and here it is set back
     caplog.set_level(logging.INFO)
@@ -67,6 +71,29 @@ def test_once_ends_when_nothing_waits(
     assert "film" not in caplog.text
     assert "Traceback" not in caplog.text
     assert os.listdir(scratch) == []
+    answer = asyncio.run(predict_once_published(tmp_path / "store", bert, training, "the film is very good"))
+    assert answer["adapter"]["version"] == 1
+    assert answer["predictions"][0]["label"] == "positive"
+
+
+async def predict_once_published(store: Path, backbone: Backbone, training: StoredTraining, text: str) -> Any:
+    """The answer of a server with this store, once it has published what a worker left."""
+    settings = {"device": "cpu", "threads": 1, "backbone": backbone.name, "store": store}
+    app = create_app(load_settings(settings))
+    async with app.router.lifespan_context(app), make_client(app) as client, asyncio.timeout(60):
+        await app.state.lifecycle.settled()
+        async with client.stream("GET", f"/v1/trainings/{training.id}/events") as events:
+            await events.aread()
+        answer = await client.post(f"/v1/tasks/{training.task}/predict", json={"inputs": text})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.mark.slow  # a worker in the process of the test stays in the gate
+def test_once_ends_with_status_0(queue: Queue, bert: Backbone, scratch: Path):
+    """Of a process for which nothing waits."""
+    with started(queue, bert, scratch, "--once") as process:
+        assert process.wait(120) == 0, (scratch / "log").read_text()
 
 
 @pytest.mark.slow
