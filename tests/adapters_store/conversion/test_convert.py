@@ -133,8 +133,9 @@ def test_weights_that_do_not_fit_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["published"]
 
 
-@pytest.mark.usefixtures("reads_here")
-def test_a_hostile_pickle_is_refused(pickled: Pickled, bert_directory: Path, tmp_path: Path) -> None:
+def test_a_hostile_pickle_is_refused_by_the_sealed_process(
+    pickled: Pickled, bert_directory: Path, tmp_path: Path
+) -> None:
     """By what it asks for, and nothing is left."""
     source = pickled(bert_directory, change={QUERY: Path()})
     with pytest.raises(BackboneError, match=f"^{source}.*it asks for pathlib"):
