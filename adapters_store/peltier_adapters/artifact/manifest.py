@@ -1,7 +1,6 @@
 """The manifest of an artifact, which is JSON in its header. Imports no torch."""
 
 import json
-import re
 import reprlib
 import struct
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from pydantic import AfterValidator, FailFast, Field, ValidationError, model_val
 from peltier_adapters.artifact.header import TensorTable, has_more_tokens, split_header, unique_names
 from peltier_adapters.artifact.source import ByteSource, MemorySource
 from peltier_adapters.errors import ArtifactError, sentences
+from peltier_adapters.spec.label import INVISIBLE, label_problem
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, part_problems, position_offset
 from peltier_adapters.spec.tasks import MAX_VECTOR_SIZE, TaskSpec
@@ -27,9 +27,6 @@ DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 # Room for 4096 labels with 30 golden examples, or for 64 golden examples of 60 KB of text.
 MAX_HEADER_BYTES = 4 * 1024 * 1024
 MAX_JSON_TOKENS = 131_072
-
-# Control characters, and characters that change the direction of the following text: people could not see the names.
-_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 AdapterName = Annotated[str, Field(pattern=NAME_PATTERN)]
 Metric = Annotated[str, Field(max_length=128)]
@@ -186,10 +183,12 @@ class Manifest(Spec):
         return len(output) == (self.head.num_values if self.task.embeds else self.task.num_outputs)
 
     def _check_visible(self) -> None:
-        labels = {f"task label {number}": label for number, label in enumerate(self.task.labels)}
-        for what, text in ({"preset": self.preset, "backbone name": self.backbone.name} | labels).items():
-            if _INVISIBLE.search(text):
+        for what, text in {"preset": self.preset, "backbone name": self.backbone.name}.items():
+            if INVISIBLE.search(text):
                 raise ValueError(f"{what} is {reprlib.repr(text)}: it contains invisible characters")
+        for number, label in enumerate(self.task.labels):
+            if (problem := label_problem(label)) is not None:
+                raise ValueError(f"task label {number} is {reprlib.repr(label)}: it {problem}")
 
     @property
     def head(self) -> HeadSpec:

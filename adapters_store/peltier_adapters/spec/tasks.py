@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.spec.label import Label
 from peltier_adapters.spec.maps import Spec
 
 MAX_NEW_TOKENS = 4096
@@ -93,11 +94,11 @@ class TaskSpec(Spec):
     """
 
     type: TaskType
-    labels: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(max_length=4096)
+    labels: tuple[Label, ...] = Field(max_length=4096)
     inputs: InputForm
     max_length: Annotated[int, Field(ge=3)]
     template: Annotated[str, Field(max_length=4096)] | None = None
-    targets: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(default=(), max_length=4096)
+    targets: tuple[Label, ...] = Field(default=(), max_length=4096)
     decoding: DecodingSpec | None = None
     padded: bool = False
     # The files of other tasks do not mention these, so older releases read them too.
