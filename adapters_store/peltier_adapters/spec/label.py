@@ -19,6 +19,11 @@ def label_problem(label: str) -> str | None:
         return f"has {len(label):,} characters; a label has 1 to {MAX_LABEL_CHARS}"
     if (found := INVISIBLE.search(label)) is not None:
         return f"contains the invisible character U+{ord(found[0]):04X}; every character of a label must be visible"
-    if (found := _SURROGATE.search(label)) is not None:
-        return f"contains U+{ord(found[0]):04X}, half of a character; a label must be Unicode text"
-    return None
+    return surrogate_problem(label)
+
+
+def surrogate_problem(text: str) -> str | None:
+    """The clause that follows a text which cannot be written in UTF-8; None for every other."""
+    if (found := _SURROGATE.search(text)) is None:
+        return None
+    return f"contains U+{ord(found[0]):04X}, half of a character; it must be Unicode text"

@@ -1,10 +1,14 @@
 """From label columns to targets."""
 
 import math
+import re
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from peltier_adapters.spec.label import label_problem
 from peltier_training.data.examples import Example
+from peltier_training.data.gold import GoldEntity, Tagged
 from peltier_training.data.labels import Labels, check_separator, find_labels, read_label_cell
 from peltier_training.errors import TrainingError
 
@@ -220,3 +224,30 @@ def test_a_separator_is_no_letter(separator: str):
         check_separator(separator)
     check_separator("|")
     check_separator(None)
+
+
+@pytest.mark.parametrize("label", ["a\x1bb", "x" * 300, "two\nlines", "\u202eright"])
+@pytest.mark.parametrize("kind", ["classification", "multilabel"])
+def test_a_label_that_no_artifact_may_have_is_refused_with_its_row(kind, label):
+    """By the rule of artifacts, before any weight is read; so is a name that was given."""
+    problem = re.escape(label_problem(label))
+    row = examples([label] if kind == "multilabel" else label)[0]
+    with pytest.raises(TrainingError, match=f"^{row.where}: label '.*' {problem}$"):
+        Labels(kind, ()).check(row)
+    with pytest.raises(TrainingError, match=f"^the label name '.*' {problem}$"):
+        find_labels(kind, (), ["good", label])
+
+
+def test_the_tags_of_an_entity_are_labels():
+    """Its label has room for the prefix of a tag."""
+    for length, is_refused in ((254, False), (255, True)):
+        row = Example("text", Tagged((GoldEntity(0, 4, "x" * length),)), "rows:1")
+        with pytest.raises(TrainingError, match=r"^rows:1: label 'B-x.*257") if is_refused else nullcontext():
+            Labels("token-classification", ()).check(row)
+
+
+def test_a_target_text_may_have_lines_and_any_length():
+    """It is no label, but Unicode text nevertheless."""
+    Labels("text2text", ()).check(examples("two\nlines" * 100)[0])
+    with pytest.raises(TrainingError, match=r"contains U\+D800, half of a character"):
+        Labels("text2text", ()).check(examples("\ud800")[0])

@@ -134,7 +134,14 @@ HOSTILE: dict[str, tuple[bytes, dict[str, Any], str]] = {
     "a list": (b'["text", "label"]\n', {}, "train.jsonl:1 is list; each line must be a JSON object"),
     "labels that are lists": (b'{"text": "a", "label": ["b"]}\n' * 3, {}, "3 rows cannot be used: train.jsonl:1, 2, 3"),
     "an endless label": (
-        jsonl([{"text": f"film {n}", "label": str(n) * 300} for n in range(9)]), {}, "train-rows.jsonl: task labels: "
+        jsonl([{"text": f"film {n}", "label": str(n) * 300} for n in range(9)]),
+        {},
+        "9 rows cannot be used: train.jsonl:1: label '000",
+    ),
+    "a label that steers a terminal": (
+        jsonl([*praise(9), {"text": "film", "label": "good\x1b[2J"}]),
+        {},
+        "train.jsonl:10: label 'good\\x1b[2J' contains the invisible character U+001B",
     ),
     "a long task": (jsonl(praise()), {"task": "a" * 64}, "task 'aaaa"),
     "a rate that diverges": (

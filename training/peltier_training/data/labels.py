@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from peltier_adapters.spec.label import label_problem, surrogate_problem
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, SPAN_LABELS, TaskType
 
 from peltier_training.data.examples import Example, are_scored, number_texts, scale_scores
@@ -68,15 +69,16 @@ class Labels:
         return [_name(example.label, example) for example in examples]
 
     def check(self, example: Example) -> None:
-        """Raise a `TrainingError` for a label that is not one of the task's. Without names, any text or number is."""
+        """Raise a `TrainingError` for a label that is not one of the task's. Without names, any number is, and any text
+        that an artifact may have as a label."""
         if self.type in ("regression", "ranking", *EMBEDDING_TYPES):
             self.numbers([example])
             return
-        if self.type in ("span", "token-classification"):
-            return  # labels of texts were read with them
-        labels = _several(example) if self.type == "multilabel" else [_name(example.label, example)]
-        for label in labels if self.names else ():
-            self._index(label, example)
+        for label in _names_in(self.type, example):
+            if self.names and self.type != "token-classification":  # entities were read with the names
+                self._index(label, example)
+            elif self.type != "text2text" and (problem := label_problem(label)) is not None:
+                raise TrainingError(f"{example.where}: label {shown(label)} {problem}")
 
     def by_name(self, example: Example) -> Example:
         """The example with names in place of positions, unless label names are integers."""
@@ -110,19 +112,18 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
             raise TrainingError(f"{kind} has no label names")
         return Labels(kind, _UNNAMED[kind])
     if kind == "token-classification":
-        return Labels(kind, tag_names(examples, names))
+        names = tag_names(examples, names)
     if names is None:
-        found = {
-            name
-            for example in examples
-            for name in (_several(example) if kind == "multilabel" else [_name(example.label, example)])
-        }
+        found = {name for example in examples for name in _names_in(kind, example)}
         names = sorted(found, key=lambda name: (not _is_integer(name), int(name) if _is_integer(name) else 0, name))
     if len(set(names)) != len(names) or not all(name.strip() for name in names):
         raise TrainingError(f"the label names {', '.join(names)} must be distinct and not empty")
     least = 2 if kind == "classification" else 1
     if len(names) < least:
         raise TrainingError(f"{kind} needs at least {least} labels; there are {len(names)}: {', '.join(names)}")
+    for name in names:
+        if (problem := label_problem(name)) is not None:
+            raise TrainingError(f"the label name {shown(name)} {problem}")
     return Labels(kind, tuple(names))
 
 
@@ -130,6 +131,18 @@ def number_queries(examples: Sequence[Example]) -> list[int]:
     """The number of the query of each example of a ranking, which is the first text of its input."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(example.input[0], len(numbers)) for example in examples]
+
+
+def _names_in(kind: TaskType, example: Example) -> Collection[str]:
+    """The names in a row's label; of an entity that of its first tag, the longest of them."""
+    match kind:
+        case "span":
+            return ()
+        case "token-classification":
+            return [f"B-{entity.label}" for entity in example.label.entities]
+        case "multilabel":
+            return _several(example)
+    return [_name(example.label, example)]
 
 
 def _name(label: object, example: Example) -> str:
@@ -182,6 +195,8 @@ def label_name(label: Any) -> str:
     missing = isinstance(label, float) and not math.isfinite(label)  # Python writes NaN to JSON for a missing cell
     if missing or not isinstance(label, str | int | float) or not str(label).strip():
         raise TrainingError(f"label {shown(label)} is not a label; it must be a text or a number")
+    if isinstance(label, str) and not label.isascii() and (problem := surrogate_problem(label)) is not None:
+        raise TrainingError(f"label {shown(label)} {problem}")
     return str(label)
 
 
