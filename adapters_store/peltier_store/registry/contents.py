@@ -15,6 +15,7 @@ from peltier_store.registry.tables import (
     BLOB_COLUMNS,
     AnswerRow,
     Base,
+    ChangeRow,
     CollectionRow,
     ReservationRow,
     RevisionRow,
@@ -24,7 +25,7 @@ from peltier_store.registry.tables import (
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
 
 # Not dumped: the revision, and claims of uploads and collectors, belong to one database; answers are kept for a day.
-_LOCAL = {row.__tablename__ for row in (RevisionRow, ReservationRow, CollectionRow, AnswerRow)}
+_LOCAL = {row.__tablename__ for row in (RevisionRow, ChangeRow, ReservationRow, CollectionRow, AnswerRow)}
 # Each table after those that it refers to.
 _TABLES: dict[str, Table] = {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
 # A report has up to a mebibyte.

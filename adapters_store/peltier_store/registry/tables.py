@@ -62,6 +62,15 @@ class RevisionRow(Base):
     registry_id: Mapped[str] = mapped_column(Text)
 
 
+class ChangeRow(Base):
+    """The random id of one of the last changes. A copy of the database that goes on by itself makes other ids."""
+
+    __tablename__ = "changes"
+
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    id: Mapped[str] = mapped_column(Text)
+
+
 class TenantRow(Base):
     """A tenant and its quotas. `revision` is that of its last change."""
 
