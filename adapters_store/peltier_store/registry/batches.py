@@ -9,7 +9,7 @@ batch another one has taken, learns it by LeaseLost and records nothing, so each
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
@@ -28,9 +28,10 @@ from peltier_store.registry.records import (
 )
 from peltier_store.registry.tables import BatchPartRow, BatchRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
-from peltier_store.registry.transactions import NO_ACTOR, QueueTransaction, Transactions, WriteTransaction
+from peltier_store.registry.transactions import NO_ACTOR, QueueTransaction, Transactions, WriteTransaction, read_clock
 
 LEASE = timedelta(seconds=60)
+WINDOW = timedelta(hours=24)
 MAX_ATTEMPTS = 5
 # Of a tenant, among those that have not ended.
 MAX_BATCHES = 100
@@ -137,6 +138,7 @@ def _create(writing: WriteTransaction, tenant: str, draft: BatchDraft) -> Stored
         state="validating",
         created_at=writing.at,
         created_by=writing.actor,
+        expires_at=writing.at + WINDOW,
         **vars(draft),
     )
     connection.execute(insert(BatchRow).values(vars(batch)))
@@ -190,7 +192,7 @@ def _count(connection: Connection) -> dict[str, int]:
 
 def _has_work(connection: Connection) -> bool:
     """A server that waits asks this again and again, without writing."""
-    return connection.execute(select(BatchRow.id).where(_is_free(datetime.now(UTC))).limit(1)).first() is not None
+    return connection.execute(select(BatchRow.id).where(_is_free(read_clock(connection))).limit(1)).first() is not None
 
 
 def _is_free(now: datetime) -> ColumnElement[bool]:
