@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -99,7 +99,7 @@ def gc(
     async def collect(opened: Registry, blobs: Blobs) -> Collected:
         await require_own(opened, blobs)
         if undelete_seconds is not None:
-            await opened.purge(datetime.now(UTC) - timedelta(seconds=undelete_seconds), actor=_ACTOR)
+            await opened.purge(timedelta(seconds=undelete_seconds), actor=_ACTOR)
         return await Collector(opened, blobs).run()
 
     collected = _run(StoreLocation.of(store, registry).existing(), collect)

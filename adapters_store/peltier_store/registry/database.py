@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import stamina
@@ -238,7 +239,13 @@ def _postgresql_arguments(durable: bool) -> dict[str, object]:
     }
 
 
+def read_own_clock() -> str:
+    """SQLite's `clock_timestamp`: its processes share one machine, and so one clock."""
+    return datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
 def _configure(connection: sqlite3.Connection, synchronous: str) -> None:
+    connection.create_function("clock_timestamp", 0, read_own_clock)
     # The driver would otherwise begin a transaction only after the first read.
     connection.isolation_level = None
     cursor = connection.cursor()

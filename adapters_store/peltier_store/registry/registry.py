@@ -4,7 +4,7 @@ rollouts."""
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
@@ -189,7 +189,7 @@ class Registry:
 
     async def usage(self, tenant: str) -> QuotaUsage:
         """What counts for the tenant's quotas. Raises TenantUnknown."""
-        return await self._read(tenants.read_usage, tenant, datetime.now(UTC))
+        return await self._read(tenants.read_usage, tenant)
 
     async def names(self, tenant: str) -> set[str]:
         """Every name that ever had a version in the tenant, even if all of them are deleted and purged."""
@@ -237,14 +237,14 @@ class Registry:
         """
         return await self._write(actor, versions.undelete, tenant, name, number)
 
-    async def purge(self, before: datetime, *, actor: str) -> set[str]:
-        """Removes every version deleted before then, examples whose training was never created, and times of
-        trainings that no longer count; returns the digests of the versions that nothing else needs."""
+    async def purge(self, grace: timedelta, *, actor: str) -> set[str]:
+        """Removes every version deleted longer ago, examples whose training was never created, and times of trainings
+        that no longer count; returns the digests of the versions that nothing else needs."""
 
         def work(writing: WriteTransaction) -> set[str]:
             forget_abandoned(writing)
             forget_minutes(writing)
-            return versions.purge(writing, before)
+            return versions.purge(writing, grace)
 
         return await self._transactions.write(actor, work)
 

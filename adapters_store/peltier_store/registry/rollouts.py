@@ -8,7 +8,7 @@ serialised, so no count is lost, and only the first of several decisions finds t
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
@@ -19,7 +19,7 @@ from peltier_store.registry.errors import AnswerUnknown, InvalidRecord, Registry
 from peltier_store.registry.lookup import require_adapter, require_live
 from peltier_store.registry.records import StoredAnswer, StoredRollout
 from peltier_store.registry.tables import AdapterRow, AnswerRow, RolloutRow
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
+from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_clock
 
 # Judged answers of one arm that wait for one of the other; the oldest is dropped.
 MAX_WAITING = 64
@@ -116,7 +116,7 @@ class RolloutRegistry:
         """The recorded answer to a row, and its rollout. Raises AnswerUnknown, also for one that is too old."""
 
         def work(connection: Connection) -> tuple[StoredAnswer, StoredRollout | None]:
-            found = _answer(connection, tenant, request_id, row, datetime.now(UTC) - keep.duration)
+            found = _answer(connection, tenant, request_id, row, read_clock(connection) - keep.duration)
             return found, _rollout_of(connection, found)
 
         return await self._transactions.read(work)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, fields
-from datetime import datetime
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
@@ -32,7 +31,7 @@ from peltier_store.registry.tables import (
     VersionRow,
 )
 from peltier_store.registry.training_state import count_unfinished, find_minutes
-from peltier_store.registry.transactions import WriteTransaction
+from peltier_store.registry.transactions import WriteTransaction, read_clock
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
 _COUNTS = (
@@ -132,14 +131,14 @@ def require_room_for_bytes(connection: Connection, quotas: Quotas, tenant: str, 
         )
 
 
-def read_usage(connection: Connection, tenant: str, now: datetime) -> QuotaUsage:
+def read_usage(connection: Connection, tenant: str) -> QuotaUsage:
     require_quotas(connection, tenant)
     return QuotaUsage(
         num_adapters=len(_live_names(connection, tenant)),
         num_pinned=count_pins(connection, tenant),
         stored_bytes=_stored_bytes(connection, tenant),
         num_trainings=count_unfinished(connection, tenant),
-        training_minutes=find_minutes(connection, tenant, now),
+        training_minutes=find_minutes(connection, tenant, read_clock(connection)),
     )
 
 

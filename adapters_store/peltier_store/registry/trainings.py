@@ -1,14 +1,13 @@
 """Trainings, and the queue from which workers take them."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime
 from typing import Unpack
 
 from peltier_store.registry import training_holder, training_owner
 from peltier_store.registry.records import StoredEvent, StoredTraining, TrainingDraft
 from peltier_store.registry.training_holder import WorkerReport, WorkerResult
 from peltier_store.registry.training_state import count_states
-from peltier_store.registry.transactions import NO_ACTOR, Transactions
+from peltier_store.registry.transactions import NO_ACTOR, Transactions, read_clock
 
 
 class TrainingRegistry:
@@ -43,7 +42,7 @@ class TrainingRegistry:
         """The number of trainings that a worker can claim now, queued or held by a dead worker, and of those that live
         workers hold."""
         return await self._transactions.read(
-            lambda connection: training_holder.count_work(connection, datetime.now(UTC))
+            lambda connection: training_holder.count_work(connection, read_clock(connection))
         )
 
     async def pause(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
@@ -73,7 +72,7 @@ class TrainingRegistry:
     async def claim(self, worker: str) -> StoredTraining | None:
         """The next training for a worker, which has it for `training_holder.LEASE`; None if nothing waits."""
         work = await self._transactions.read(
-            lambda connection: training_holder.find_work(connection, datetime.now(UTC))
+            lambda connection: training_holder.find_work(connection, read_clock(connection))
         )
         if work.has_expired:
             await self._transactions.write(NO_ACTOR, training_holder.take_back)

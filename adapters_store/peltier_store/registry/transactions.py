@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, insert, select, update
+from sqlalchemy import URL, Connection, Engine, func, insert, select, update
 from sqlalchemy.util import await_
 
 from peltier_store.registry.database import (
@@ -36,7 +36,7 @@ from peltier_store.registry.database import (
 from peltier_store.registry.database_file import DatabaseFile
 from peltier_store.registry.errors import InvalidRecord, RegistryError, RegistryFull, RegistryGone
 from peltier_store.registry.records import AuditEntry, AuditFilter
-from peltier_store.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow
+from peltier_store.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow, UtcDateTime
 
 T = TypeVar("T")
 
@@ -47,12 +47,16 @@ _VERIFIED = "verified registry"
 NO_ACTOR = ""
 # If the database does not answer, each writer would otherwise wait for the time-outs of all writers before it.
 _TURN_SECONDS = 30.0
+# The database's clock decides between times of different machines, whose own clocks may be hours apart.
+_CLOCK = func.clock_timestamp(type_=UtcDateTime()).label("at")
 # Statements of every upload are made once: making one takes longer than SQLite takes to run it.
 _NEXT_REVISION = (
-    update(RevisionRow).values(number=RevisionRow.number + 1).returning(RevisionRow.number, RevisionRow.registry_id)
+    update(RevisionRow)
+    .values(number=RevisionRow.number + 1)
+    .returning(RevisionRow.number, RevisionRow.registry_id, _CLOCK)
 )
 _AUDIT = insert(AuditRow).inline()
-_REVISION, _IDENTITY = select(RevisionRow.number), select(RevisionRow.registry_id)
+_REVISION, _IDENTITY, _TIME = select(RevisionRow.number), select(RevisionRow.registry_id), select(_CLOCK)
 
 
 class Access(Enum):
@@ -152,7 +156,7 @@ class PostgresqlEngines:
 
 @dataclass(frozen=True)
 class QueueTransaction:
-    """A transaction that changes rows of a queue, which have no revisions: its connection and its time."""
+    """A transaction that changes rows of a queue, which have no revisions: its connection, and the database's time."""
 
     connection: Connection
     at: datetime
@@ -248,7 +252,7 @@ class Transactions:
         """
 
         def claim(connection: Connection) -> T:
-            return work(QueueTransaction(connection, datetime.now(UTC)))
+            return work(QueueTransaction(connection, read_clock(connection)))
 
         async def run() -> T:
             async with self._own_turn():
@@ -274,7 +278,7 @@ class Transactions:
             row = connection.execute(_NEXT_REVISION).one()
             self._require_same(row.registry_id)
             self.require_newer(row.number - 1, self._seen_revision)
-            result = work(WriteTransaction(connection, datetime.now(UTC), actor, row.number))
+            result = work(WriteTransaction(connection, row.at, actor, row.number))
             return row.number, result
 
         async with self._own_turn():
@@ -337,6 +341,11 @@ class Transactions:
 def read_revision(connection: Connection) -> int:
     """The revision of the last writing transaction that this connection sees."""
     return connection.execute(_REVISION).scalar_one()
+
+
+def read_clock(connection: Connection) -> datetime:
+    """The database's time."""
+    return connection.execute(_TIME).scalar_one()
 
 
 def read_identity(connection: Connection) -> str:

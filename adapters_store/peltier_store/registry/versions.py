@@ -3,7 +3,7 @@ It may be deprecated, deleted and undeleted, and is purged after the grace perio
 
 from collections import defaultdict
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
 
@@ -151,9 +151,9 @@ def undelete(writing: WriteTransaction, tenant: str, name: str, number: int) -> 
     return replace(version, deleted_at=None)
 
 
-def purge(writing: WriteTransaction, before: datetime) -> set[str]:
-    """Removes versions deleted before then; returns the digests that no remaining version has."""
-    condition = VersionRow.deleted_at < before
+def purge(writing: WriteTransaction, grace: timedelta) -> set[str]:
+    """Removes versions deleted longer ago; returns the digests that no remaining version has."""
+    condition = VersionRow.deleted_at < writing.at - grace
     found = (
         select(VersionRow.adapter_id, AdapterRow.tenant, AdapterRow.name, VersionRow.number, VersionRow.digest)
         .join(AdapterRow, AdapterRow.id == VersionRow.adapter_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from peltier_adapters.errors import AdapterError
 from peltier_store.blobs.blobs import Blobs
@@ -45,7 +45,7 @@ class PurgeTask:
     async def purge(self) -> None:
         """Forgets answers, purges versions, and deletes the blobs of purged versions and of interrupted uploads."""
         await self._registry.rollouts.forget(self._max_answer_age)
-        await self._registry.purge(datetime.now(UTC) - self._grace, actor=_ACTOR)
+        await self._registry.purge(self._grace, actor=_ACTOR)
         done = await Collector(self._registry, self._blobs).run()
         if done.num_deleted:
             logger.info("deleted %d unused blobs of %d bytes", done.num_deleted, done.deleted_bytes)

@@ -209,7 +209,7 @@ async def test_a_backup_is_of_one_moment_while_servers_write(
             published.set()
             if number % 3 == 2:
                 await registry.delete_adapter("default", "busy", actor=ACTOR)
-                await registry.purge(datetime.now(UTC), actor=ACTOR)
+                await registry.purge(timedelta(0), actor=ACTOR)
                 await Collector(registry, blobs).run()
             number += 1
         return number

@@ -17,6 +17,9 @@ from peltier_store.registry import (
     VersionRecord,
     VersionUnknown,
 )
+from peltier_store.registry.tables import VersionRow
+from peltier_store.registry.transactions import WriteTransaction
+from sqlalchemy import update
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
@@ -178,7 +181,7 @@ async def test_digests_are_those_of_versions_that_are_not_purged(registry: Regis
     await publish(registry, b"two")
     await registry.delete_adapter("acme", "sst2", actor="ann")
     assert await registry.digests() == {digest_of(b"one"), digest_of(b"two")}
-    assert await registry.purge(datetime.now(UTC), actor="gc") == {digest_of(b"two")}
+    assert await registry.purge(timedelta(0), actor="gc") == {digest_of(b"two")}
     assert await registry.digests() == {digest_of(b"one")}
 
 
@@ -210,15 +213,21 @@ async def test_purging_ends_what_was_deleted_before_and_nothing_else(registry: R
     await publish(registry, b"two")
     kept, _ = await publish(registry, b"three")
     await registry.delete_version("acme", "sst2", 1, actor="ann")
-    between = datetime.now(UTC)
+    await registry._transactions.write("ann", _delete_an_hour_earlier)
     await registry.delete_version("acme", "sst2", 2, actor="ann")
-    assert await registry.purge(between, actor="gc") == {digest_of(b"one")}
+    assert await registry.purge(timedelta(minutes=30), actor="gc") == {digest_of(b"one")}
     with pytest.raises(VersionUnknown, match=r"no version 1 to undelete: .* its grace period is over$"):
         await registry.undelete("acme", "sst2", 1, actor="ann")
     assert (await registry.undelete("acme", "sst2", 2, actor="ann")).number == 2
     await registry.delete_adapter("acme", "sst2", actor="ann")
-    await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
+    await registry.purge(timedelta(seconds=-1), actor="gc")
     assert (await publish(registry, b"one"))[0].number == kept.number + 1
+
+
+def _delete_an_hour_earlier(writing: WriteTransaction) -> None:
+    """Of the versions that are deleted by now."""
+    deleted = update(VersionRow).where(VersionRow.deleted_at.is_not(None))
+    writing.connection.execute(deleted.values(deleted_at=writing.at - timedelta(hours=1)))
 
 
 async def test_a_version_that_an_alias_names_is_not_deleted(registry: Registry) -> None:
@@ -282,6 +291,6 @@ async def test_a_report_ends_with_its_version(registry: Registry) -> None:
     await publish(registry, b"1", report=REPORT)
     await registry.delete_version("acme", "sst2", 1, actor="ann")
     assert await registry.report("acme", "sst2", 1) == REPORT
-    await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
+    await registry.purge(timedelta(seconds=-1), actor="gc")
     assert await registry.report("acme", "sst2", 1) is None
     assert (await registry.usage("acme")).stored_bytes == 0
