@@ -157,7 +157,7 @@ class WorkerResult(TypedDict, total=False):
 
 def renew(writing: WriteTransaction, training_id: str, holder: str, given: WorkerReport) -> str | None:
     """Extends the lease and stores what the worker reports; returns the wish of the training's owner, or `wait` if the
-    minutes of its tenant's day are used up before its final evaluation."""
+    minutes of its tenant's day are used up."""
     training = _held(writing, training_id, holder)
     state, seconds = given.get("state"), spend(writing, training, given.get("seconds", 0.0))
     if state not in (None, *_WITH_WORKERS):
@@ -174,10 +174,9 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
     if state not in (None, training.state):
         values["state"] = state
         message = f"The training is {state}."
-    changed = change(writing, training, message, **values)
+    change(writing, training, message, **values)
     record(writing, training_id, given.get("events", ()))
-    has_to_wait = changed.state == "running" and not _has_minutes(writing.connection, training.tenant, writing.at)
-    return training.wish or ("wait" if has_to_wait else None)
+    return training.wish or (None if _has_minutes(writing.connection, training.tenant, writing.at) else "wait")
 
 
 def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:

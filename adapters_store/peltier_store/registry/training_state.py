@@ -11,8 +11,9 @@ from peltier_store.registry.records import FINAL_STATES, NewEvent, StoredTrainin
 from peltier_store.registry.tables import TrainingEventRow, TrainingRow, TrainingTimeRow
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
-# Older events of progress are removed, so that the log of a long training stays bounded.
+# Older events of progress and of checkpoints are removed, so that the log of a long training stays bounded.
 MAX_EVENTS = 2_000
+_REPEATED = ("progress", "checkpoint")
 # An hour counts until all of its minutes are 24 hours old.
 _COUNTED = timedelta(hours=25)
 
@@ -61,7 +62,7 @@ def _shorten(connection: Connection, training_id: str) -> None:
     newest = select(TrainingEventRow.id).where(own).order_by(TrainingEventRow.id.desc())
     limit = connection.execute(newest.offset(MAX_EVENTS).limit(1)).scalar_one_or_none()
     if limit is not None:
-        old = delete(TrainingEventRow).where(own, TrainingEventRow.id <= limit, TrainingEventRow.kind == "progress")
+        old = delete(TrainingEventRow).where(own, TrainingEventRow.id <= limit, TrainingEventRow.kind.in_(_REPEATED))
         connection.execute(old)
 
 

@@ -82,7 +82,7 @@ class TrainingRegistry:
 
     async def renew(self, training_id: str, worker: str, **given: Unpack[WorkerReport]) -> str | None:
         """Extends the lease and stores what is given; returns the owner's wish, `pause` or `cancel`, or `wait` if the
-        tenant's minutes of the day are used up before the final evaluation.
+        tenant's minutes of the day are used up.
 
         Raises LeaseLost, QuotaReached if the tenant has no room for the checkpoint, or BlobBusy if its reservation is
         gone; then nothing is stored.

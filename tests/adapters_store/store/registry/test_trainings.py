@@ -184,12 +184,12 @@ async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: R
     assert (again.id, again.reason) == (training.id, None)
 
 
-async def test_a_training_in_its_last_evaluation_does_not_wait(registry: Registry) -> None:
-    """All of its steps are done, and its minutes are spent."""
+async def test_a_training_in_its_last_evaluation_waits_too(registry: Registry) -> None:
+    """An evaluation may take hours, and its worker gives it a longer grace."""
     await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
     training = await add_training(registry)
     await claimed(registry)
-    assert await registry.trainings.renew(training.id, "w1", state="evaluating", seconds=200.0) is None
+    assert await registry.trainings.renew(training.id, "w1", state="evaluating", seconds=200.0) == "wait"
 
 
 async def test_the_wish_of_the_owner_comes_before_the_minutes(registry: Registry) -> None:
@@ -541,15 +541,16 @@ async def test_an_adapter_is_published_again_without_minutes(registry: Registry)
 
 
 async def test_a_log_is_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest reports of progress are removed, states never."""
+    """The oldest reports of progress and of checkpoints are removed, states never."""
     monkeypatch.setattr(training_state, "MAX_EVENTS", 5)
     training = await add_training(registry)
     await claimed(registry)
     for step in range(20):
-        progress = NewEvent("progress", f"Step {step}.", {"step": step})
-        await registry.trainings.renew(training.id, "w1", events=[progress])
+        kind = ("progress", "checkpoint")[step % 2]
+        await registry.trainings.renew(training.id, "w1", events=[NewEvent(kind, f"Step {step}.", {"step": step})])
     events = await registry.trainings.events("acme", training.id)
-    assert [event.kind for event in events] == ["state", "state", *["progress"] * 5]
+    assert [event.kind for event in events[:2]] == ["state", "state"]
+    assert [event.data["step"] for event in events[2:]] == [15, 16, 17, 18, 19]
     assert events[-1].data == {"step": 19}
 
 
