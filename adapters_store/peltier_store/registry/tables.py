@@ -230,6 +230,7 @@ class TrainingRow(Base):
     task: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(Text, index=True)
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    request_bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
     train_file_id: Mapped[str | None] = mapped_column(ForeignKey(FileRow.id), index=True)
     validation_file_id: Mapped[str | None] = mapped_column(ForeignKey(FileRow.id), index=True)
     keep_examples: Mapped[bool]
@@ -256,6 +257,18 @@ class TrainingRow(Base):
 
 
 Index("ix_trainings_tenant_created_at", TrainingRow.tenant, TrainingRow.created_at)
+
+
+class IdempotencyKeyRow(Base):
+    """What the first request with this key of its tenant created. `digest` is that of the request."""
+
+    __tablename__ = "idempotency_keys"
+
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name), primary_key=True)
+    key: Mapped[str] = mapped_column(Text, primary_key=True)
+    digest: Mapped[str] = mapped_column(Text)
+    subject: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
 
 class TrainingTimeRow(Base):
