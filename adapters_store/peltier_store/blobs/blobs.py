@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -27,13 +28,13 @@ from peltier_store.blobs.files import (
     FOLDER,
     blob_key,
     digest_in,
-    read_file,
     read_object,
     remove_partial_files,
     sync_file,
 )
 from peltier_store.blobs.location import BlobLocation, BlobStoreOwner, locate
 from peltier_store.blobs.sources import CheckedSource, FileSource
+from peltier_store.blobs.threads import in_daemon_thread
 
 __all__ = [
     "BlobDamaged",
@@ -101,7 +102,7 @@ class Blobs:
         """The store's name in messages."""
         return self._name
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes | memoryview) -> str:
         """Stores the bytes and returns their digest once they are durable: on the disk, or acknowledged by the bucket.
 
         Does not write bytes that are already stored, but replaces them if they are damaged.
@@ -112,11 +113,7 @@ class Blobs:
         digest = await self._in_thread(lambda: digest_of(data))
         key = blob_key(digest)
         with as_blob_errors(f"the blob {digest} cannot be stored"):
-            try:
-                await self._store.put_async(key, data, mode="create")
-            except AlreadyExistsError:
-                if await read_object(self._store, key) != data:
-                    await self._store.put_async(key, data, mode="overwrite")
+            await in_daemon_thread(partial(self._create, key, data))
         return digest
 
     async def get(self, digest: str) -> bytes:
@@ -133,7 +130,7 @@ class Blobs:
         key, downloaded = blob_key(digest), None
         if self._root is None:
             with as_blob_errors(f"the blob {digest} cannot be read"):
-                downloaded = await read_object(self._store, key)
+                downloaded = await in_daemon_thread(partial(read_object, self._store, key))
             if downloaded is None:
                 await self.require_present()
         return await self._in_thread(lambda: self._parse(digest, downloaded, parse))
@@ -184,14 +181,15 @@ class Blobs:
         key = blob_key(digest)
         with as_blob_errors(f"the blob {digest} cannot be deleted"):
             try:
-                await self._store.delete_async(key)
+                await in_daemon_thread(partial(self._store.delete, key))
             except FileNotFoundError:
                 return
 
     async def entries(self) -> AsyncIterator[StoredBlob]:
         """Every blob of the store in no order, a page at a time; it may miss blobs that are stored meanwhile."""
         with as_blob_errors(f"the blob store {self._name!r} cannot be listed"):
-            async for page in self._store.list(FOLDER, chunk_size=_PAGE):
+            pages = self._store.list(FOLDER, chunk_size=_PAGE)
+            while page := await in_daemon_thread(partial(next, pages, ())):
                 for entry in page:
                     if digest := digest_in(entry["path"]):
                         yield StoredBlob(digest, entry["size"], entry["last_modified"])
@@ -220,28 +218,32 @@ class Blobs:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _put_file(self, data: bytes) -> str:
+    def _put_file(self, data: bytes | memoryview) -> str:
         assert self._root is not None, "a bucket has no files"
         digest = digest_of(data)
         key = blob_key(digest)
         with as_blob_errors(f"the blob {digest} cannot be stored"):
             self.owner.require_directory()
-            try:
-                self._store.put(key, data, mode="create")
-            except AlreadyExistsError:
-                if read_file(self._root / key) != data:
-                    self._store.put(key, data, mode="overwrite")
+            self._create(key, data)
             sync_file(self._root / key)
             # Again, because the directory may have been removed meanwhile, and obstore creates missing directories.
             self.owner.require_directory()
         return digest
+
+    def _create(self, key: str, data: bytes | memoryview) -> None:
+        """Replaces the bytes of the key only if they are damaged."""
+        try:
+            self._store.put(key, data, mode="create")
+        except AlreadyExistsError:
+            if read_object(self._store, key) != data:
+                self._store.put(key, data, mode="overwrite")
 
     async def _piece(self, digest: str, start: int, end: int) -> bytes:
         key = blob_key(digest)
         # One request per piece, because a slow reader would exceed the time-out of a single one.
         with as_blob_errors(f"the blob {digest} cannot be read"):
             try:
-                return bytes(await self._store.get_range_async(key, start=start, end=end))
+                return bytes(await in_daemon_thread(partial(self._store.get_range, key, start=start, end=end)))
             except FileNotFoundError:
                 await self.require_present()
                 raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}") from None

@@ -28,11 +28,10 @@ def digest_in(key: str) -> str | None:
     return digest if _DIGEST.fullmatch(digest) else None
 
 
-async def read_object(store: ObjectStore, key: str) -> bytes | None:
+def read_object(store: ObjectStore, key: str) -> bytes | None:
     """The object's bytes; None if it does not exist."""
     try:
-        result = await store.get_async(key)
-        return bytes(await result.bytes_async())
+        return bytes(store.get(key).bytes())
     except FileNotFoundError:
         return None
 

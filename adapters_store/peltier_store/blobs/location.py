@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -16,6 +17,7 @@ from peltier_adapters.durable import make_directory
 
 from peltier_store.blobs.errors import BlobError, BlobStoreGone, as_blob_errors
 from peltier_store.blobs.files import FOLDER, read_file, read_object, sync_file
+from peltier_store.blobs.threads import in_daemon_thread
 
 _DEFAULT_TIMEOUT_SECONDS = 30
 _MAX_CONNECT_SECONDS = 5
@@ -175,7 +177,7 @@ class BlobStoreOwner:
     async def read(self) -> str | None:
         """The owner; None if nobody has claimed this store."""
         with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be read"):
-            return _decode(await read_object(self._store, _KEY))
+            return _decode(await in_daemon_thread(partial(read_object, self._store, _KEY)))
 
     async def claim(self, owner: str) -> str:
         """Records the owner of a store without one; returns its owner, the same one to all claimants."""
@@ -193,7 +195,7 @@ class BlobStoreOwner:
     async def hand_over(self, owner: str) -> str:
         """Records another owner, whatever the owner was; returns the new one."""
         with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be stored"):
-            await self._store.put_async(_KEY, owner.encode(), mode="overwrite")
+            await in_daemon_thread(partial(self._store.put, _KEY, owner.encode(), mode="overwrite"))
             await self._sync()
         self._known = owner
         return owner
@@ -225,7 +227,7 @@ class BlobStoreOwner:
     async def _create(self, owner: str) -> str:
         with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be stored"):
             try:
-                await self._store.put_async(_KEY, owner.encode(), mode="create")
+                await in_daemon_thread(partial(self._store.put, _KEY, owner.encode(), mode="create"))
             except AlreadyExistsError:
                 return await self.read() or await self.hand_over(owner)
             await self._sync()
