@@ -22,6 +22,7 @@ from peltier_backbone.load import load_backbone
 from peltier_client.protocol import TaskReference
 from peltier_server.auth.keyring import LOCAL, TENANT
 from peltier_server.catalog.catalog import Catalog
+from peltier_server.catalog.published import Published
 from peltier_server.context import RequestContext
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry
@@ -54,7 +55,7 @@ async def read(url: str) -> Catalog:
     start = time.process_time()
     snapshot = await registry.snapshot()
     for record in snapshot.adapters:
-        catalog.apply(record)
+        catalog.replace(record.tenant, record.name, Published.of(record))
     print(f"reading the registry             {time.process_time() - start:8.2f} s")
     await registry.close()
     return catalog

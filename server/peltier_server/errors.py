@@ -50,6 +50,7 @@ from peltier_store.registry import (
     RegistryError,
     RegistryFull,
     RegistryGone,
+    RegistryRewound,
     TrainingUnknown,
     VersionUnknown,
 )
@@ -212,6 +213,8 @@ def _from_store(error: AdapterError) -> PeltierError:
             "the server's store is gone, so it accepts no changes; loaded adapters still answer",
             retry_after=retry_hints.STORE_GONE,
         )
+    if isinstance(error, RegistryRewound):
+        return Unavailable("the server reads its registry again, which lacks changes", retry_after=retry_hints.SOON)
     if isinstance(error, RegistryError | BlobError):
         # Without the reason, which is for the operator and may contain what callers must not see.
         return Unavailable(

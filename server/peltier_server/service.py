@@ -112,11 +112,11 @@ class Service:
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, self._limits(preparation))
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.version_admin = VersionAdmin(store, self.pins)
-        self.store_watch = StoreWatch(store.registry, store.blobs)
+        self.store_watch = StoreWatch(store.sync, store.blobs)
         feedback_seconds = settings.feedback.feedback_seconds
         self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds, feedback_seconds)
         self.training_intake = TrainingIntake(store, backbone.config, preparation, settings.training)
-        self.event_feed = EventFeed(store.registry, lambda: store.sync.revision)
+        self.event_feed = EventFeed(store.registry, lambda: store.sync.position)
         self._worker_process = WorkerProcess.of(settings)
         recorded_rate = settings.feedback.recorded_answers_per_second
         recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics, recorded_rate)

@@ -12,8 +12,8 @@ A digest is in one of three states. Each change of state is one writing transact
   nor recorded. The collector then deletes the bytes, and `end_collection` removes the row.
 
 So from the return of `reserve` until the purge of the version, no collector may delete the bytes. An upload that has
-lost its reservation must store the bytes again, so a reservation need not survive a power loss. Only the row decides
-this, not a clock: `begin_collection` removes expired reservations, and only then are their bytes free.
+lost its reservation must store the bytes again. Only the row decides this, not a clock: `begin_collection` removes
+expired reservations, and only then are their bytes free.
 
 A clock decides one thing: a collector that died leaves its rows, so others ignore them after an hour. A collector must
 therefore delete everything within `MAX_COLLECTING` of `begin_collection`, by its own clock. The rest of the hour is a

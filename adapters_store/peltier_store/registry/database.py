@@ -74,25 +74,22 @@ def is_sqlite(url: URL) -> bool:
     return url.drivername == _SQLITE
 
 
-def create_sqlite_engine(url: URL, *, durable: bool = True) -> Engine:
-    """An engine whose commits are durable; without `durable`, a power loss may undo the last ones.
+def create_sqlite_engine(url: URL) -> Engine:
+    """An engine whose commits are durable before anybody else can read them.
 
     A writer must lock SQLite from its first statement: `engine.execution_options(begin="BEGIN IMMEDIATE")`.
     """
     # Python's own driver. The asynchronous one would hand every statement to a thread.
     engine = create_engine(url.set(drivername="sqlite"), connect_args={"timeout": _BUSY_SECONDS})
-    # With NORMAL a power loss may undo the last commits, but a commit here acknowledges an upload. EXTRA is as durable
-    # as FULL, and also without a write-ahead log, which does not exist yet during the first migration.
-    synchronous = "EXTRA" if durable else "NORMAL"
-    event.listen(engine, "connect", lambda connection, _: _configure(connection, synchronous))
+    event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
 
 
-def create_postgresql_engine(url: URL, *, durable: bool = True) -> AsyncEngine:
+def create_postgresql_engine(url: URL) -> AsyncEngine:
     """The same for PostgreSQL, where the lock of a row serialises writers."""
     try:
-        return create_async_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(durable))
+        return create_async_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments())
     except ModuleNotFoundError as error:
         raise RegistryError("a registry in PostgreSQL needs asyncpg: pip install 'peltier[postgres]'") from error
 
@@ -227,14 +224,14 @@ def _keep_write_ahead_log(path: Path) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _postgresql_arguments(durable: bool) -> dict[str, object]:
+def _postgresql_arguments() -> dict[str, object]:
     return {
         "timeout": _CONNECT_SECONDS,
         "command_timeout": _STATEMENT_SECONDS,
         "server_settings": {
             "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
-            # The database may be configured to acknowledge sooner, but a commit here acknowledges an upload.
-            "synchronous_commit": "on" if durable else "off",
+            # The database may be configured to acknowledge sooner. Then a crash would take back what replicas have read.
+            "synchronous_commit": "on",
         },
     }
 
@@ -244,12 +241,14 @@ def read_own_clock() -> str:
     return datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
-def _configure(connection: sqlite3.Connection, synchronous: str) -> None:
+def _configure(connection: sqlite3.Connection, _record: object) -> None:
     connection.create_function("clock_timestamp", 0, read_own_clock)
     # The driver would otherwise begin a transaction only after the first read.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute(f"PRAGMA synchronous = {synchronous}")
+    # With NORMAL a power loss would take back the last commits, which others have read. EXTRA is as durable as FULL, and
+    # also without a write-ahead log, which does not exist yet during the first migration.
+    cursor.execute("PRAGMA synchronous = EXTRA")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 

@@ -12,7 +12,8 @@ RegistryError           the database itself failed, or cannot be used
     - AnswerUnknown
   x RegistryConflict    an existing record forbids the change
   x InvalidRecord       a given value breaks a rule
-  x RegistryGone        the database is missing, replaced, older than before, or damaged
+  x RegistryGone        the database is missing, damaged, or another registry
+  x RegistryRewound     the database lacks a change that was read: read everything again
   x RegistryFull        the database's disk is full
   x QuotaReached        the tenant would own more than it may
     - TrainingTooLarge  one training has more examples than any of the tenant's may have
@@ -76,6 +77,10 @@ class RegistryGone(RegistryError):
 
 
 class RegistryFull(RegistryError):
+class RegistryRewound(RegistryError):
+    """The database lacks a change that this process has read: it was restored, or has lost changes in a crash."""
+
+
     """The database's disk is full; it can still be read."""
 
 

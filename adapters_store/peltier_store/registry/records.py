@@ -393,8 +393,12 @@ class StoredEvent:
 
 
 @dataclass(frozen=True)
-class RegistrySnapshot:
-    """Every adapter, tenant and key that changed since an earlier revision, complete, as of `revision`."""
+class Position:
+    """A state of the registry: the number of its last change, and the random id of that change.
+
+    After a crash, a failover or a restore the database may reach the same number by another change. So it still has
+    everything that was read at a position only if its history has that number with that id.
+    """
 
     revision: int
     adapters: tuple[AdapterRecord, ...]
@@ -413,5 +417,17 @@ def check_name(kind: str, name: str) -> None:
 
 def check_text(kind: str, text: str) -> None:
     """Raises InvalidRecord for text that one of the databases cannot store."""
+    change_id: str
+
+
+@dataclass(frozen=True)
+class RegistrySnapshot:
+    """Every adapter, tenant and key that changed since an earlier position, complete, as of `position`.
+
+    With `is_whole` there are no others.
+    """
+
+    position: Position
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRecord(f"the {kind} {text!r} contains a zero byte or a lone surrogate")
+    is_whole: bool = False

@@ -35,6 +35,7 @@ from peltier_store.registry.records import (
     Key,
     Pin,
     Quotas,
+    Position,
     QuotaUsage,
     RegistrySnapshot,
     Reservation,
@@ -46,7 +47,7 @@ from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, RolloutR
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
 from peltier_store.registry.training_state import forget_minutes
 from peltier_store.registry.trainings import TrainingRegistry
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit, read_revision
+from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit
 
 _SINCE = bindparam("since", type_=BigInteger)
 _CHANGED = AdapterRow.revision > _SINCE
@@ -66,19 +67,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def read_snapshot(connection: Connection, since: int) -> RegistrySnapshot:
-    """The current revision, and every adapter, tenant and key that changed after `since`."""
-    revision = read_revision(connection)
-    if revision == since:
-        return RegistrySnapshot(revision, (), ())
-    changed = {"since": since}
+def read_changes(connection: Connection, position: Position, since: Position | None) -> RegistrySnapshot:
+    """Every adapter, tenant and key that changed after `since`, as of `position`."""
+    if position == since:
+        return RegistrySnapshot(position, (), ())
+    changed = {"since": 0 if since is None else since.revision}
     return RegistrySnapshot(
-        revision,
+        position,
         _adapters(connection, changed),
         tuple(tenant_of(row) for row in connection.execute(_TENANTS, changed)),
         tuple(key_of(row) for row in connection.execute(_KEYS, changed)),
     )
 
+        is_whole=since is None,
 
 def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterRecord, ...]:
     versions: dict[tuple[str, str], list[VersionRecord]] = defaultdict(list)
@@ -147,28 +148,26 @@ class Registry:
     async def identity(self) -> str:
         """The unique id of this registry. A copy of the database has the same one, an imported backup a new one.
 
-        After this call, every operation raises RegistryGone if the database was replaced by another registry or by an
-        older state of this one.
+        After this call, changes and snapshots raise RegistryGone if the database was replaced by another registry.
         """
         return await self._transactions.identity()
 
     async def schema(self) -> str | None:
         return await self._transactions.read(read_schema)
 
-    async def revision(self) -> int:
-        """The number of the last change; it never decreases."""
-        return await self._transactions.read(read_revision)
+    async def position(self) -> Position:
+        """The last change."""
+        return await self._transactions.position()
 
-    async def snapshot(self, since: int = 0) -> RegistrySnapshot:
-        """Every adapter, tenant and key that changed after revision `since`, complete; with 0, all of them.
+    async def snapshot(self, since: Position | None = None) -> RegistrySnapshot:
+        """Every adapter, tenant and key that changed after `since`, complete; with None, all of them.
 
         Only versions that became live after `since` have manifests, because these are large and never change. Applying
         snapshots one after another gives the same as reading everything, even while others write.
         """
-        snapshot = await self._read(read_snapshot, since)
-        self._transactions.require_newer(snapshot.revision, since)
-        self._transactions.saw(snapshot.revision)
-        return snapshot
+        return await self._transactions.follow(
+            since, lambda connection, position: read_changes(connection, position, since)
+        )
 
     async def versions(self, *, deleted: bool = False) -> list[VersionRecord]:
         """Every live version, by tenant, name and number; with `deleted` also those that can be undeleted."""
@@ -345,11 +344,11 @@ class Registry:
 
         Raises BlobBusy while a collector is deleting them, which takes moments. `claims` describes the states.
         """
-        return await self._transactions.write(NO_ACTOR, lambda writing: claims.reserve(writing, digest), durable=False)
+        return await self._write(NO_ACTOR, claims.reserve, digest)
 
     async def release(self, reservation: Reservation) -> None:
         """Ends a reservation that will not be published, if it still exists."""
-        await self._transactions.write(NO_ACTOR, lambda writing: claims.release(writing, reservation), durable=False)
+        await self._write(NO_ACTOR, claims.release, reservation)
 
     async def begin_collection(self, digests: Iterable[str]) -> set[str]:
         """Those of `digests` whose blobs the caller may delete within `claims.MAX_COLLECTING`, by its own clock.

@@ -96,7 +96,7 @@ class RolloutRegistry:
     ) -> list[StoredRollout]:
         """Adds what a replica has counted of each rollout, by id, and answers that it gave; returns these rollouts.
 
-        A newer answer replaces that of an earlier request with the same id. A power loss may undo this.
+        A newer answer replaces that of an earlier request with the same id.
         """
 
         def work(writing: WriteTransaction) -> list[StoredRollout]:
@@ -104,7 +104,7 @@ class RolloutRegistry:
             _forget(writing, {answer.tenant for answer in answers}, keep)
             return [_count(writing, _by_id(writing.connection, one), more) for one, more in counts.items()]
 
-        return await self._transactions.write(NO_ACTOR, work, durable=False)
+        return await self._transactions.write(NO_ACTOR, work)
 
     async def forget(self, max_age: timedelta) -> None:
         """Deletes the older answers of all tenants. `report` does so too, but only while there are new ones."""

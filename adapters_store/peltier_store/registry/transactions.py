@@ -2,13 +2,18 @@
 
 Every writing transaction first increments the revision. It holds the lock on that row until the commit. So writers are
 serialised on PostgreSQL as on SQLite, and revisions become visible in their order: a reader that has seen revision 7
-has seen every change with a revision of 7 or less.
+has seen every change with a revision of 7 or less. Each commit is durable before others can read it.
+
+Each change also has a random id. A restored copy, or a standby that lacked the last changes, may reach a revision that
+was read before, but by a change with another id. So one comparison, of the id of the revision that was read last, tells
+a reader whether the database still has all that it has read, and a writer whether its decision rests on that.
 
 Claims of a queue (`Transactions.claim`) have no revision and do not wait for that row. On PostgreSQL they lock the row
 of the queue that they change, by SKIP LOCKED, and writers that change such a row lock it when they read it.
 """
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -18,7 +23,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, func, insert, select, update
+from sqlalchemy import URL, BigInteger, Connection, Engine, Row, bindparam, delete, func, insert, select, update
 from sqlalchemy.util import await_
 
 from peltier_store.registry.database import (
@@ -33,10 +38,10 @@ from peltier_store.registry.database import (
     reason,
     refuses_a_value,
 )
-from peltier_store.registry.database_file import DatabaseFile
-from peltier_store.registry.errors import InvalidRecord, RegistryError, RegistryFull, RegistryGone
-from peltier_store.registry.records import AuditEntry, AuditFilter
-from peltier_store.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow, UtcDateTime
+from peltier_store.registry.database_file import follow_path
+from peltier_store.registry.errors import InvalidRecord, RegistryError, RegistryFull, RegistryGone, RegistryRewound
+from peltier_store.registry.records import AuditEntry, AuditFilter, Position
+from peltier_store.registry.tables import AdapterRow, AuditRow, ChangeRow, RevisionRow, TenantRow, UtcDateTime
 
 T = TypeVar("T")
 
@@ -49,22 +54,32 @@ NO_ACTOR = ""
 _TURN_SECONDS = 30.0
 # The database's clock decides between times of different machines, whose own clocks may be hours apart.
 _CLOCK = func.clock_timestamp(type_=UtcDateTime()).label("at")
+# A replica that missed more changes reads everything again.
+_KEPT_CHANGES = 10_000
+_CHANGES_AT_ONCE = 1_000
 # Statements of every upload are made once: making one takes longer than SQLite takes to run it.
+_ID_OF_SEEN = (
+    select(ChangeRow.id).where(ChangeRow.number == bindparam("seen", type_=BigInteger)).scalar_subquery().label("seen_id")
+)
 _NEXT_REVISION = (
     update(RevisionRow)
     .values(number=RevisionRow.number + 1)
-    .returning(RevisionRow.number, RevisionRow.registry_id, _CLOCK)
+    .returning(RevisionRow.number, RevisionRow.registry_id, _CLOCK, _ID_OF_SEEN)
 )
+_CHANGE = insert(ChangeRow).inline()
+_OLD_CHANGES = delete(ChangeRow).where(ChangeRow.number <= bindparam("last", type_=BigInteger))
 _AUDIT = insert(AuditRow).inline()
-_REVISION, _IDENTITY, _TIME = select(RevisionRow.number), select(RevisionRow.registry_id), select(_CLOCK)
+_POSITION = select(RevisionRow.number, RevisionRow.registry_id, ChangeRow.id, _ID_OF_SEEN).join(
+    ChangeRow, ChangeRow.number == RevisionRow.number
+)
+_IDENTITY, _TIME = select(RevisionRow.registry_id), select(_CLOCK)
 
 
 class Access(Enum):
-    """What a transaction may do. The commit of a relaxed write may be undone by a power loss."""
+    """What a transaction may do."""
 
     READ = "read"
     WRITE = "write"
-    RELAXED_WRITE = "relaxed write"
 
 
 class Engines(Protocol):
@@ -75,9 +90,6 @@ class Engines(Protocol):
 
     def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the event loop while the work of a transaction waits for its result."""
-
-    def pin(self, registry_id: str) -> None:
-        """Declares that the database holds this registry; from then on no other one is used."""
 
     async def close(self) -> None:
         """Closes every connection."""
@@ -91,39 +103,27 @@ class SqliteEngines:
     """A whole transaction runs in one thread. To hand every statement to a thread takes five times as long."""
 
     def __init__(self, url: URL) -> None:
-        durable, relaxed = create_sqlite_engine(url), create_sqlite_engine(url, durable=False)
-        self._name = describe(url)
-        self._file = DatabaseFile(Path(url.database or ""))
-        for engine in (durable, relaxed):
-            self._file.follow(engine)
+        engine = create_sqlite_engine(url)
+        follow_path(engine, Path(url.database or ""))
         self._engines: dict[Access, Engine] = {
-            Access.READ: durable,
-            Access.WRITE: durable.execution_options(begin="BEGIN IMMEDIATE"),
-            Access.RELAXED_WRITE: relaxed.execution_options(begin="BEGIN IMMEDIATE"),
+            Access.READ: engine,
+            Access.WRITE: engine.execution_options(begin="BEGIN IMMEDIATE"),
         }
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="registry")
 
     async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
-        """See `Engines`. Raises RegistryGone if the file was removed or replaced before the commit."""
+        """See `Engines`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, access, work)
 
     def _run(self, access: Access, work: Callable[[Connection], T]) -> T:
         with self._engines[access].begin() as connection:
-            result = work(connection)
-            info = connection.info
-        if access is not Access.READ and not self._file.is_open_in(info):
-            raise RegistryGone(f"the registry {self._name} was removed or replaced during a write")
-        return result
+            return work(connection)
 
     def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 
-    def pin(self, registry_id: str) -> None:
-        self._file.pin(registry_id)
-
     async def close(self) -> None:
-        for engine in self._engines.values():
-            engine.dispose()
+        self._engines[Access.WRITE].dispose()
         self._threads.shutdown(wait=False)
 
 
@@ -131,12 +131,11 @@ class PostgresqlEngines:
     """The driver is asynchronous, so the work runs on the event loop, which does other things while it waits."""
 
     def __init__(self, url: URL) -> None:
-        durable, relaxed = create_postgresql_engine(url), create_postgresql_engine(url, durable=False)
+        engine = create_postgresql_engine(url)
         self._engines = {
             # All statements of a reader must see the same state, as they always do on SQLite.
-            Access.READ: durable.execution_options(isolation_level="REPEATABLE READ"),
-            Access.WRITE: durable,
-            Access.RELAXED_WRITE: relaxed,
+            Access.READ: engine.execution_options(isolation_level="REPEATABLE READ"),
+            Access.WRITE: engine,
         }
 
     async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
@@ -146,12 +145,8 @@ class PostgresqlEngines:
     def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
         return await_(work)
 
-    def pin(self, registry_id: str) -> None:
-        """See `Engines`. The identity that `Transactions` reads is enough."""
-
     async def close(self) -> None:
-        for engine in (self._engines[Access.WRITE], self._engines[Access.RELAXED_WRITE]):
-            await engine.dispose()
+        await self._engines[Access.WRITE].dispose()
 
 
 @dataclass(frozen=True)
@@ -192,7 +187,8 @@ class WriteTransaction(QueueTransaction):
 class Transactions:
     """Runs work in transactions. Failures of the database are RegistryErrors of one sentence.
 
-    After `identity`, another registry at the same place or an older state of the same one is a RegistryGone.
+    After `identity`, another registry at the same place is a RegistryGone. After `follow`, a database that lacks a
+    change that was read is a RegistryRewound, until `follow` has read everything again.
     """
 
     def __init__(self, url: URL) -> None:
@@ -202,7 +198,7 @@ class Transactions:
         self._turn = asyncio.Lock()
         self._unfinished: set[asyncio.Task[object]] = set()
         self._identity: str | None = None
-        self._seen_revision = 0
+        self._seen: Position | None = None
 
     async def close(self) -> None:
         """Finishes running transactions and closes every connection."""
@@ -217,33 +213,37 @@ class Transactions:
     async def identity(self) -> str:
         """The unique id of this registry; from now on no other one is read or written."""
         found = await self.read(read_identity)
-        if self._identity is None:
-            self._identity = found
-            self._engines.pin(found)
+        self._identity = self._identity or found
         return found
 
-    def saw(self, revision: int) -> None:
-        """Notes that this process has seen that revision. A lower revision is then an older state of the registry."""
-        self._seen_revision = max(self._seen_revision, revision)
+    async def position(self) -> Position:
+        """The state of the database."""
+        return await self.read(lambda connection: self._locate(connection, None))
 
-    def require_newer(self, revision: int, than: int) -> None:
-        """Raises RegistryGone if the database is older than this process has seen it."""
-        if revision < than:
-            raise RegistryGone(
-                f"the registry {self.name} was replaced by an older one: it is at revision {revision} and was at {than}"
-            )
+    async def follow(self, since: Position | None, work: Callable[[Connection, Position], T]) -> T:
+        """Runs `work` on one state of the database with its position; what it reads is what this process knows.
+
+        Raises RegistryRewound if the database lacks the change `since`, or if so many followed that it is not known.
+        """
+
+        def read(connection: Connection) -> tuple[Position, T]:
+            position = self._locate(connection, since)
+            return position, work(connection, position)
+
+        position, result = await self.read(read)
+        self._seen = position
+        return result
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` on one consistent state of the database."""
         return await self._finish(self._run(Access.READ, work))
 
-    async def write(self, actor: str, work: Callable[[WriteTransaction], T], *, durable: bool = True) -> T:
+    async def write(self, actor: str, work: Callable[[WriteTransaction], T]) -> T:
         """Runs `work` as the only writer, with a new revision. An exception in it undoes all of its changes.
 
-        The changes survive a power loss once this returns; without `durable` they may not.
+        The changes survive a power loss once this returns, and before anybody reads them.
         """
-        access = Access.WRITE if durable else Access.RELAXED_WRITE
-        return await self._finish(self._write(access, actor, work))
+        return await self._finish(self._write(actor, work))
 
     async def claim(self, work: Callable[[QueueTransaction], T]) -> T:
         """Runs `work`, which changes only rows of a queue that it has locked, beside the writers of other processes.
@@ -273,18 +273,30 @@ class Transactions:
         task.add_done_callback(self._unfinished.discard)
         return await asyncio.shield(task)
 
-    async def _write(self, access: Access, actor: str, work: Callable[[WriteTransaction], T]) -> T:
-        def write(connection: Connection) -> tuple[int, T]:
-            row = connection.execute(_NEXT_REVISION).one()
-            self._require_same(row.registry_id)
-            self.require_newer(row.number - 1, self._seen_revision)
-            result = work(WriteTransaction(connection, row.at, actor, row.number))
-            return row.number, result
+    async def _write(self, actor: str, work: Callable[[WriteTransaction], T]) -> T:
+        def write(connection: Connection) -> T:
+            seen = self._seen
+            row = connection.execute(_NEXT_REVISION, _number_of(seen)).one()
+            self._require_known(row, seen)
+            _record_change(connection, row.number)
+            return work(WriteTransaction(connection, row.at, actor, row.number))
 
         async with self._own_turn():
-            revision, result = await self._run(access, write)
-        self.saw(revision)
-        return result
+            return await self._run(Access.WRITE, write)
+
+    def _locate(self, connection: Connection, seen: Position | None) -> Position:
+        row = connection.execute(_POSITION, _number_of(seen)).one()
+        self._require_known(row, seen)
+        return Position(row.number, row.id)
+
+    def _require_known(self, row: Row[Any], seen: Position | None) -> None:
+        """Raises RegistryGone for another registry, and RegistryRewound for one that lacks the change `seen`."""
+        self._require_same(row.registry_id)
+        if seen is not None and row.seen_id != seen.change_id:
+            raise RegistryRewound(
+                f"the registry {self.name} is at revision {row.number} and lacks the change that was its revision "
+                f"{seen.revision}: it was restored, or lost changes in a crash"
+            )
 
     def _require_same(self, identity: str) -> None:
         if self._identity not in (None, identity):
@@ -338,9 +350,14 @@ class Transactions:
             raise kind(f"the registry {self.name} failed: {reason(error)}") from error
 
 
-def read_revision(connection: Connection) -> int:
-    """The revision of the last writing transaction that this connection sees."""
-    return connection.execute(_REVISION).scalar_one()
+def _number_of(seen: Position | None) -> dict[str, int | None]:
+    return {"seen": None if seen is None else seen.revision}
+
+
+def _record_change(connection: Connection, number: int) -> None:
+    connection.execute(_CHANGE, {"number": number, "id": secrets.token_hex(8)})
+    if number % _CHANGES_AT_ONCE == 0:
+        connection.execute(_OLD_CHANGES, {"last": number - _KEPT_CHANGES})
 
 
 def read_clock(connection: Connection) -> datetime:

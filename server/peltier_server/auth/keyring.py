@@ -104,7 +104,8 @@ class Keyring:
     def __init__(self) -> None:
         self._tenants: dict[str, TenantRecord] = {}
         self._keys: dict[str, _KnownKey] = {}
-        self._revision = -1
+        # Whether the registry has been read.
+        self.is_known = False
         self._credentials: Credentials | None = None
         self._nobody = ""
         self._has_warned = False
@@ -122,18 +123,16 @@ class Keyring:
         return self._credentials
 
     def apply(self, snapshot: RegistrySnapshot) -> None:
-        """Takes over the tenants and keys that have changed. Ignores a snapshot that is older than the last one."""
-        if snapshot.revision < self._revision:
-            return
-        self._revision = snapshot.revision
-        self._tenants.update((tenant.name, tenant) for tenant in snapshot.tenants)
+        """Takes over the tenants and keys that have changed, or of a whole snapshot all that there are."""
+        tenants = {tenant.name: tenant for tenant in snapshot.tenants}
         # Keys are never deleted and never change their tenant. A revoked key stays, marked as revoked.
-        self._keys.update((key.prefix, _KnownKey.of(key)) for key in snapshot.keys)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the registry has been read."""
-        return self._revision >= 0
+        keys = {key.prefix: _KnownKey.of(key) for key in snapshot.keys}
+        if snapshot.is_whole:
+            self._tenants, self._keys = tenants, keys
+        else:
+            self._tenants.update(tenants)
+            self._keys.update(keys)
+        self.is_known = True
 
     @property
     def is_empty(self) -> bool:

@@ -8,8 +8,6 @@ from itertools import chain, islice, takewhile
 
 from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import TaskReference
-from peltier_store.registry import AdapterRecord
-
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.context import RequestContext
 from peltier_server.residency.leases import AdapterKey
@@ -151,10 +149,12 @@ class Catalog:
         self._list(tenant, name, was_there=old is not None, is_there=published is not None)
         return gone
 
-    def apply(self, record: AdapterRecord) -> set[AdapterKey]:
-        """Replaces an adapter by its record in the registry."""
-        published = Published.of(record, self.find(record.tenant, record.name))
-        return self.replace(record.tenant, record.name, published)
+    def become(self, other: "Catalog") -> set[AdapterKey]:
+        """Replaces all adapters by those of another catalog in one step; returns the keys that no version has any
+        more."""
+        gone = self._owners.keys() - other._owners.keys()
+        vars(self).update(vars(other))
+        return gone
 
     def _own(self, name: str, old: Published | None, new: Published | None) -> set[AdapterKey]:
         """Replaces the versions of the adapter `name` among the owners of their bytes. Returns the keys without an

@@ -5,12 +5,11 @@ import logging
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import NotReady
-from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry import Registry
+from peltier_store.blobs.blobs import Blobs, BlobStoreGone
 
 from peltier_server import retry_hints
 from peltier_server.background import BackgroundTask
-from peltier_server.errors import STORE_GONE
+from peltier_server.catalog.sync import RegistrySync
 
 logger = logging.getLogger(__name__)
 
@@ -20,14 +19,14 @@ _REMOTE_PAUSE_SECONDS = 10.0
 
 
 class StoreWatch:
-    """Checks the registry and the blobs periodically, and before each change.
+    """Checks the blobs periodically, and before each change; `RegistrySync` checks the registry.
 
-    A store is gone if it is missing, damaged, older than before, or replaced. Then changes are refused, and the server
-    is not ready, until the same store is back. A store that does not answer is not gone: requests to it fail.
+    Blobs are gone if they are missing, or of another store. Then changes are refused, and the server is not ready,
+    until the same ones are back. A store that does not answer is not gone: requests to it fail.
     """
 
-    def __init__(self, registry: Registry, blobs: Blobs) -> None:
-        self._registry = registry
+    def __init__(self, sync: RegistrySync, blobs: Blobs) -> None:
+        self._sync = sync
         self._blobs = blobs
         self._is_gone = False
         self._watching = BackgroundTask()
@@ -41,7 +40,8 @@ class StoreWatch:
         await self._watching.close()
 
     def require_well(self) -> None:
-        """Raises `NotReady` if the store was gone at the last check."""
+        """Raises `NotReady` if the blobs were gone at the last check, or the registry is not the one that was read."""
+        self._sync.require_current()
         if self._is_gone:
             raise NotReady(
                 "the server's store is gone, so it accepts no changes; its log has the reason",
@@ -49,16 +49,16 @@ class StoreWatch:
             )
 
     async def require_present(self) -> None:
-        """Raises RegistryGone or BlobStoreGone if a change would be lost. Call it before a change."""
-        # Not for a bucket, to save a request; each change checks the registry itself.
+        """Raises RegistryError or BlobStoreGone if a change would be lost. Call it before a change."""
+        await self._sync.require_present()
+        # Not for a bucket, to save a request.
         if self._blobs.is_local or self._is_gone:
             await self._look()
 
     async def _look(self) -> None:
         try:
-            await self._registry.revision()
             await self._blobs.require_present()
-        except STORE_GONE as error:
+        except BlobStoreGone as error:
             if not self._is_gone:
                 logger.error("the store is gone, so changes are refused until it is back: %s", error)
             self._is_gone = True
@@ -73,7 +73,7 @@ class StoreWatch:
             try:
                 await self._look()
             except AdapterError:
-                # `_look` has logged it, or the store does not answer, which `RegistrySync` logs.
+                # `_look` has logged it, or the store does not answer.
                 continue
             except Exception:
                 # Nothing else would notice if this task ended.

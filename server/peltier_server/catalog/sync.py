@@ -4,10 +4,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
-from peltier_store.registry import AdapterRecord, Registry, RegistryError, RegistryGone, RegistrySnapshot
+from peltier_client.errors import NotReady
+from peltier_store.registry import (
+    AdapterRecord,
+    Position,
+    Registry,
+    RegistryError,
+    RegistryGone,
+    RegistryRewound,
+    RegistrySnapshot,
+)
 
+from peltier_server import retry_hints
 from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
@@ -25,7 +36,7 @@ class Image(Protocol):
     """Another object in memory that follows the registry."""
 
     def apply(self, snapshot: RegistrySnapshot) -> None:
-        """Applies the changes."""
+        """Applies the changes, or replaces everything by a whole snapshot."""
 
 
 class Retiring(Protocol):
@@ -38,11 +49,13 @@ class Retiring(Protocol):
 class RegistrySync:
     """Applies the changes of all replicas within a quarter of a second and the time to read them.
 
-    If the registry fails, it polls until the registry answers; meanwhile the last known state is served.
+    If the registry does not answer, it polls until the registry answers; meanwhile the last known state is served. If
+    the registry lacks a change that was read, everything is read again and replaces what is in memory. Until then, and
+    while the registry is gone, `require_current` raises `NotReady`.
     """
 
     def __init__(self, registry: Registry, catalog: Catalog, images: Iterable[Image] = ()) -> None:
-        self.revision = 0
+        self.position: Position | None = None
         self._registry = registry
         self._catalog = catalog
         self._images = tuple(images)
@@ -52,7 +65,7 @@ class RegistrySync:
         self._turn = asyncio.Lock()
         self._read_at = 0.0
         self._polling = BackgroundTask()
-        self._failing = False
+        self._is_failing = self._is_gone = False
         self._timeout_seconds = _READ_SECONDS
 
     def start(self, retiring: Retiring, on_change: Callable[[], None] | None = None) -> None:
@@ -69,67 +82,97 @@ class RegistrySync:
         """Stops polling."""
         await self._polling.close()
 
+    def require_current(self) -> None:
+        """Raises `NotReady` if the registry is gone, or must be read again."""
+        if self._is_gone:
+            raise NotReady(
+                "the server's registry is gone, so it accepts no changes; its log has the reason",
+                retry_after=retry_hints.STORE_GONE,
+            )
+        if self.position is None:
+            raise NotReady("the server reads its registry again, which lacks changes", retry_after=retry_hints.SOON)
+
+    async def require_present(self) -> None:
+        """Raises RegistryError where `require_current` raises, unless the registry can be read now."""
+        if self._is_gone or self.position is None:
+            await self.catch_up()
+
     async def catch_up(self) -> None:
         """Applies everything that was committed before the call; raises RegistryError."""
         asked_at = time.monotonic()
         async with self._turn:
             # The first of several waiting callers reads for all.
             if self._read_at <= asked_at:
-                await self._read()
+                try:
+                    await self._read()
+                except RegistryError as error:
+                    self._fail(error)
+                    raise
 
     async def sync_after_write(self) -> None:
         """`catch_up` after a write of this replica; a failure is only logged, because the write is committed."""
-        try:
+        with suppress(RegistryError):
             await self.catch_up()
-        except RegistryError as error:
-            self._fail(error)
 
     async def _read(self) -> None:
         read_at = time.monotonic()
-        snapshot = await self._snapshot()
+        try:
+            snapshot = await self._snapshot()
+        except RegistryRewound as error:
+            logger.warning("everything is read again: %s", error)
+            self.position = None
+            snapshot = await self._snapshot()
         # Before the adapters, because revoked keys must lose their access first.
         for image in self._images:
             image.apply(snapshot)
-        await self._apply_all(snapshot.adapters)
-        if snapshot.revision != self.revision:
+        await self._apply_all(snapshot)
+        if snapshot.position != self.position:
+            self.position = snapshot.position
             for on_revision in self._followers:
                 on_revision()
-        self.revision = snapshot.revision
         self._read_at = read_at
-        if self._failing:
-            logger.info("the registry answers again")
-            self._failing = False
+        if self._is_failing or self._is_gone:
+            logger.info("the registry is back" if self._is_gone else "the registry answers again")
+            self._is_failing = self._is_gone = False
 
-    async def _apply_all(self, records: Sequence[AdapterRecord]) -> None:
+    async def _apply_all(self, snapshot: RegistrySnapshot) -> None:
         gone: set[AdapterKey] = set()
         try:
-            for record in records:
-                gone |= await self._apply(record)
-                # Lets requests run in between, because there may be thousands of records.
-                await asyncio.sleep(0)
+            if snapshot.is_whole:
+                gone = await self._replace_all(snapshot.adapters)
+            else:
+                for record in snapshot.adapters:
+                    gone |= self._catalog.replace(record.tenant, record.name, await self._published(record))
         finally:
             # At the end, because the same bytes may leave one name and arrive under the next.
             for owned in gone:
                 self._retire(owned)
-            if records and self._on_change is not None:
+            if snapshot.adapters and self._on_change is not None:
                 self._on_change()
 
-    async def _apply(self, record: AdapterRecord) -> set[AdapterKey]:
-        if sum(len(version.manifest) for version in record.versions) <= _CHARS_ON_THE_LOOP:
-            return self._catalog.apply(record)
+    async def _replace_all(self, records: Sequence[AdapterRecord]) -> set[AdapterKey]:
+        fresh = Catalog()
+        for record in records:
+            fresh.replace(record.tenant, record.name, await self._published(record))
+        return self._catalog.become(fresh)
+
+    async def _published(self, record: AdapterRecord) -> Published | None:
         known = self._catalog.find(record.tenant, record.name)
-        published = await asyncio.to_thread(Published.of, record, known)
-        return self._catalog.replace(record.tenant, record.name, published)
+        if sum(len(version.manifest) for version in record.versions) > _CHARS_ON_THE_LOOP:
+            return await asyncio.to_thread(Published.of, record, known)
+        # Lets requests run in between, because there may be thousands of records.
+        await asyncio.sleep(0)
+        return Published.of(record, known)
 
     async def _snapshot(self) -> RegistrySnapshot:
-        if not self.revision:
-            # The first snapshot is everything, and the server waits for it before it serves.
+        if self.position is None:
+            # It is everything, which may take long, and the server is not ready before.
             return await self._registry.snapshot()
         # A dead connection would otherwise block much longer; the next attempt uses another one.
         seconds = self._timeout_seconds
         try:
             async with asyncio.timeout(seconds):
-                snapshot = await self._registry.snapshot(self.revision)
+                snapshot = await self._registry.snapshot(self.position)
         except TimeoutError:
             # The next attempt gets more time, in case the snapshot is large.
             self._timeout_seconds = 2 * seconds
@@ -146,16 +189,20 @@ class RegistrySync:
             await asyncio.sleep(_POLL_SECONDS)
             try:
                 await self.catch_up()
-            except RegistryError as error:
-                self._fail(error)
+            except RegistryError:
+                continue  # it is logged
             except Exception:
                 # Nothing else would notice if this task ended.
-                logger.exception("changes of the registry could not be applied; they are tried again")
+                if not self._is_failing:
+                    logger.exception("changes of the registry could not be applied; they are tried again")
+                self._is_failing = True
 
     def _fail(self, error: RegistryError) -> None:
-        # `StoreWatch` logs a registry that is gone.
         if isinstance(error, RegistryGone):
-            return
-        if not self._failing:
-            logger.warning("the registry does not answer, so the last known state is served: %s", error)
-        self._failing = True
+            if not self._is_gone:
+                logger.error("the registry is gone, so changes are refused until it is back: %s", error)
+            self._is_gone = True
+        else:
+            if not self._is_failing:
+                logger.warning("the registry does not answer, so the last known state is served: %s", error)
+            self._is_failing = True

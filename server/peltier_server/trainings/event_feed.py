@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 from peltier_client.errors import QueueFull
-from peltier_store.registry import FINAL_STATES, Registry, StoredEvent
+from peltier_store.registry import FINAL_STATES, Position, Registry, StoredEvent
 
 from peltier_server import retry_hints
 
@@ -20,12 +20,12 @@ _PAGE = 500
 
 
 class EventFeed:
-    """The streams of this replica. `revision` is that of the newest change of the registry that the replica knows; only
+    """The streams of this replica. `position` is that of the newest change of the registry that the replica knows; only
     one task of the replica polls for it, however many streams are open. Belongs to the event loop."""
 
-    def __init__(self, registry: Registry, revision: Callable[[], int]) -> None:
+    def __init__(self, registry: Registry, position: Callable[[], Position | None]) -> None:
         self._registry = registry
-        self._revision = revision
+        self._position = position
         self._streams = Counter[str]()
 
     @property
@@ -58,7 +58,7 @@ class EventFeed:
         trainings = self._registry.trainings
         state = (await trainings.find(tenant, training_id)).state
         while not is_leaving():
-            revision = self._revision()
+            position = self._position()
             page = await trainings.events(tenant, training_id, after=after, limit=_PAGE)
             for event in page:
                 yield event
@@ -67,12 +67,12 @@ class EventFeed:
                 continue
             if state in FINAL_STATES:
                 return
-            if not await self._has_changed(revision, is_leaving):
+            if not await self._has_changed(position, is_leaving):
                 yield None
 
-    async def _has_changed(self, revision: int, is_leaving: Callable[[], bool]) -> bool:
+    async def _has_changed(self, position: Position | None, is_leaving: Callable[[], bool]) -> bool:
         for _ in range(_TICKS_OF_SILENCE):
             await asyncio.sleep(_TICK_SECONDS)
-            if self._revision() != revision or is_leaving():
+            if self._position() != position or is_leaving():
                 return True
         return False

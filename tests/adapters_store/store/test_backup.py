@@ -169,7 +169,7 @@ async def test_a_backup_comes_back_in_another_kind_of_store(
 async def test_an_imported_registry_goes_on(url: str, backup: Path, tmp_path: Path) -> None:
     """Version numbers continue, also in PostgreSQL, and replicas that knew the empty registry see the import."""
     async with opened(url) as registry:
-        blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.revision()
+        blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.position()
         await restored(registry, blobs, backup)
         changed = await registry.snapshot(seen)
         assert [(adapter.tenant, len(adapter.versions)) for adapter in changed.adapters] == [

@@ -8,10 +8,11 @@ from peltier_client.errors import Forbidden, NotFound, Unauthorized
 from peltier_client.protocol import Scope
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import ALL_SCOPES, LOCAL, TENANT, Caller, Keyring
-from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
+from peltier_store.registry import Key, Position, Quotas, RegistrySnapshot, TenantRecord
 
 NOW = datetime.now(UTC)
 CREDENTIALS = Credentials(b"a secret")
+POSITION = Position(1, "1")
 
 
 def test_a_scope_that_is_held_is_enough() -> None:
@@ -71,7 +72,7 @@ def keyring() -> Keyring:
 def test_nothing_is_known_before_the_registry_is_read(keyring: Keyring) -> None:
     """An empty keyring is not one that has been read to be empty."""
     assert not keyring.is_known
-    keyring.apply(RegistrySnapshot(0, (), ()))
+    keyring.apply(RegistrySnapshot(POSITION, (), ()))
     assert keyring.is_known
     assert keyring.is_empty
 
@@ -79,17 +80,28 @@ def test_nothing_is_known_before_the_registry_is_read(keyring: Keyring) -> None:
 def test_what_has_not_changed_stays(keyring: Keyring) -> None:
     """A snapshot holds only the tenants and keys that have changed."""
     (text, first), (_, second) = make_key("a"), make_key("b")
-    keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"), make_tenant("b")), (first,)))
-    keyring.apply(RegistrySnapshot(2, (), (make_tenant("b", max_adapters=3),), (second,)))
+    keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("a"), make_tenant("b")), (first,)))
+    keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("b", max_adapters=3),), (second,)))
     assert keyring.caller(text).tenant == "a"
     assert [tenant.name for tenant in keyring.tenants(after="", limit=9)] == ["a", "b"]
     assert keyring.quotas("b").max_adapters == 3
 
 
+def test_a_whole_snapshot_replaces_everything(keyring: Keyring) -> None:
+    """A restored registry may lack tenants and keys that were known."""
+    (text, first), (_, second) = make_key("a"), make_key("b")
+    keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("a"), make_tenant("b")), (first, second)))
+    keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("b"),), (second,), is_whole=True))
+    with pytest.raises(Unauthorized):
+        keyring.caller(text)
+    assert not keyring.has_tenant("a")
+    assert keyring.list_keys(None, after="", limit=9) == [second]
+
+
 def test_keys_are_listed_by_age(keyring: Keyring) -> None:
     """Of one tenant or of all; a page follows the key at its cursor."""
     keys = {age: make_key("a" if age < 3 else "b", age)[1] for age in (1, 3, 2)}
-    keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"), make_tenant("b")), tuple(keys.values())))
+    keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("a"), make_tenant("b")), tuple(keys.values())))
     assert keyring.list_keys(None, after="", limit=9) == [keys[3], keys[2], keys[1]]
     assert keyring.list_keys("a", after="", limit=9) == [keys[2], keys[1]]
     assert keyring.list_keys("z", after="", limit=9) == []
@@ -100,9 +112,9 @@ def test_only_a_live_key_is_the_last_admin(keyring: Keyring) -> None:
     """Keys that expired or were revoked cannot create others, so they do not count beside the last one that can."""
     live, *others = (make_key("a")[1] for _ in range(3))
     over = [replace(others[0], expires_at=NOW - timedelta(days=1)), replace(others[1], revoked_at=NOW)]
-    keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"),), (live, *over)))
+    keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("a"),), (live, *over)))
     assert keyring.is_last_admin(live.prefix)
-    keyring.apply(RegistrySnapshot(2, (), (), (make_key("a")[1],)))
+    keyring.apply(RegistrySnapshot(POSITION, (), (), (make_key("a")[1],)))
     assert not keyring.is_last_admin(live.prefix)
 
 
@@ -119,7 +131,7 @@ def test_keys_made_under_another_secret_are_wrong(caplog: pytest.LogCaptureFixtu
     text, key = make_key("a")
     keyring = Keyring()
     keyring.unlock(Credentials(b"another secret"))
-    keyring.apply(RegistrySnapshot(1, (), (make_tenant("a"),), (key,)))
+    keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("a"),), (key,)))
     for _ in range(3):
         with pytest.raises(Unauthorized):
             keyring.caller(text)

@@ -52,6 +52,10 @@ def marked(record: AdapterRecord, number: int, **marks: object) -> AdapterRecord
     return replace(record, versions=tuple(versions))
 
 
+def apply(catalog: Catalog, record: AdapterRecord) -> set[AdapterKey]:
+    return catalog.replace(record.tenant, record.name, Published.of(record, catalog.find(record.tenant, record.name)))
+
+
 @pytest.fixture
 def catalog(manifest: str) -> Catalog:
     """`a` in versions 1, 3 and 10, `b` in version 2; of tenant other `shared`, which is public, and `secret`."""
@@ -62,7 +66,7 @@ def catalog(manifest: str) -> Catalog:
         make_record(manifest, "shared", 1, tenant="other", public=True),
         make_record(manifest, "secret", 1, tenant="other"),
     ):
-        catalog.apply(record)
+        apply(catalog, record)
     return catalog
 
 
@@ -81,17 +85,17 @@ def test_a_bare_name_is_the_newest_version(catalog: Catalog) -> None:
 
 def test_a_bare_name_is_production_where_there_is_such_an_alias(catalog: Catalog, manifest: str) -> None:
     """Also if newer versions exist."""
-    catalog.apply(make_record(manifest, "a", 1, 3, 10, production={1: 1.0}))
+    apply(catalog, make_record(manifest, "a", 1, 3, 10, production={1: 1.0}))
     assert resolved(catalog, "a") == resolved(catalog, "a@production") == 1
 
 
 def test_a_deprecated_version_answers_a_bare_name_last(catalog: Catalog, manifest: str) -> None:
     """It answers to its number, and to the name when nothing else is left."""
     record = marked(make_record(manifest, "a", 1, 3), 3, deprecated_at=NOW, deprecation="worse")
-    catalog.apply(record)
+    apply(catalog, record)
     assert resolved(catalog, "a") == 1
     assert resolved(catalog, "a@3") == 3
-    catalog.apply(marked(record, 1, deleted_at=NOW))
+    apply(catalog, marked(record, 1, deleted_at=NOW))
     assert resolved(catalog, "a") == 3
 
 
@@ -126,9 +130,9 @@ def test_who_gets_which_version_of_one_split_says_nothing_of_another(manifest: s
     """Whether it is another alias, another adapter or another tenant's: of those who get the one version here, half
     get it there. Else the same callers would be in every canary."""
     catalog, halves = Catalog(), {1: 0.5, 2: 0.5}
-    catalog.apply(make_record(manifest, "a", 1, 2, canary=halves, other=halves))
-    catalog.apply(make_record(manifest, "b", 1, 2, canary=halves))
-    catalog.apply(make_record(manifest, "a", 1, 2, tenant="zenith", public=True, canary=halves))
+    apply(catalog, make_record(manifest, "a", 1, 2, canary=halves, other=halves))
+    apply(catalog, make_record(manifest, "b", 1, 2, canary=halves))
+    apply(catalog, make_record(manifest, "a", 1, 2, tenant="zenith", public=True, canary=halves))
     ids = [f"request-{number}" for number in range(1000)]
     chosen = [
         {one for one in ids if resolved(catalog, task, request_id=one) == 1}
@@ -142,21 +146,21 @@ def test_a_split_is_the_same_for_everyone_and_over_time(manifest: str) -> None:
     """A caller keeps the version when the adapter gains versions; callers of other tenants get the same one."""
     catalog, thirds = Catalog(), {1: 0.3, 2: 0.7}
     ids = [f"request-{number}" for number in range(100)]
-    catalog.apply(make_record(manifest, "a", 1, 2, public=True, canary=thirds))
+    apply(catalog, make_record(manifest, "a", 1, 2, public=True, canary=thirds))
     before = [resolved(catalog, "a@canary", request_id=one) for one in ids]
     assert [resolved(catalog, "default:a@canary", tenant="zenith", request_id=one) for one in ids] == before
-    catalog.apply(make_record(manifest, "a", 1, 2, 3, public=True, canary=thirds, production={3: 1.0}))
+    apply(catalog, make_record(manifest, "a", 1, 2, 3, public=True, canary=thirds, production={3: 1.0}))
     assert [resolved(catalog, "a@canary", request_id=one) for one in ids] == before
 
 
 def test_the_adapter_goes_with_its_last_version(catalog: Catalog, manifest: str) -> None:
     """A deleted version is as good as gone, until it is undeleted."""
     record = make_record(manifest, "b", 2)
-    catalog.apply(marked(record, 2, deleted_at=NOW))
+    apply(catalog, marked(record, 2, deleted_at=NOW))
     with pytest.raises(AdapterNotFound):
         resolved(catalog, "b")
     assert len(catalog) == 3
-    catalog.apply(record)
+    apply(catalog, record)
     assert resolved(catalog, "b") == 2
 
 
@@ -167,11 +171,11 @@ def test_bytes_are_held_while_any_version_has_them(catalog: Catalog, manifest: s
         for tenant, name in (("p", "x"), ("p", "y"), ("q", "x"))
     ]
     for record in shared:
-        assert catalog.apply(record) == set()
+        assert apply(catalog, record) == set()
     owned = AdapterKey("p", shared[0].versions[0].digest)
-    assert catalog.apply(replace(shared[0], versions=())) == set()
+    assert apply(catalog, replace(shared[0], versions=())) == set()
     assert catalog.holds(owned)
-    assert catalog.apply(replace(shared[1], versions=())) == {owned}
+    assert apply(catalog, replace(shared[1], versions=())) == {owned}
     assert not catalog.holds(owned)
     assert catalog.holds(owned._replace(tenant="q"))
 
@@ -180,14 +184,14 @@ def test_bytes_have_the_references_of_all_their_versions(catalog: Catalog, manif
     """Those of every adapter of the tenant, as they are now: the bare name goes with the alias."""
     for name in ("x", "y"):
         version = make_version(manifest, "default", name, 1, digest="f")
-        catalog.apply(AdapterRecord("default", name, False, (version,), ()))
+        apply(catalog, AdapterRecord("default", name, False, (version,), ()))
     owned = AdapterKey("default", version.digest)
     assert catalog.references(owned) == ("x", "x@1", "y", "y@1")
     second = make_version(manifest, "default", "x", 2)
-    catalog.apply(AdapterRecord("default", "x", True, (replace(version, name="x"), second), ()))
+    apply(catalog, AdapterRecord("default", "x", True, (replace(version, name="x"), second), ()))
     assert catalog.references(owned) == ("y", "y@1", "x@1", "default:x@1")
     split = (AliasRecord("production", {1: 0.5, 2: 0.5}, NOW, "me"),)
-    catalog.apply(AdapterRecord("default", "x", False, (replace(version, name="x"), second), split))
+    apply(catalog, AdapterRecord("default", "x", False, (replace(version, name="x"), second), split))
     assert catalog.references(owned) == ("y", "y@1", "x", "x@1")
     assert catalog.references(owned._replace(tenant="other")) == ()
 
@@ -195,7 +199,7 @@ def test_bytes_have_the_references_of_all_their_versions(catalog: Catalog, manif
 def test_manifests_are_read_once(catalog: Catalog, manifest: str) -> None:
     """An adapter with a thousand versions must not be read anew for each of its aliases."""
     before = catalog.get("default", "a").entries
-    catalog.apply(marked(make_record(manifest, "a", 1, 3, 10), 3, deprecated_at=NOW, deprecation="worse"))
+    apply(catalog, marked(make_record(manifest, "a", 1, 3, 10), 3, deprecated_at=NOW, deprecation="worse"))
     after = catalog.get("default", "a").entries
     assert after[1] is before[1]
     assert after[3].task is before[3].task
@@ -205,7 +209,7 @@ def test_manifests_are_read_once(catalog: Catalog, manifest: str) -> None:
 def test_an_unreadable_version_does_not_hide_the_others(manifest: str, caplog: pytest.LogCaptureFixture) -> None:
     """A manifest of another release costs one version, not the server."""
     catalog, record = Catalog(), make_record(manifest, "a", 1, 2)
-    catalog.apply(marked(record, 2, manifest="{}"))
+    apply(catalog, marked(record, 2, manifest="{}"))
     assert resolved(catalog, "a") == 1
     assert "default:a@2 is not served" in caplog.text
 
@@ -213,17 +217,30 @@ def test_an_unreadable_version_does_not_hide_the_others(manifest: str, caplog: p
 def test_a_version_whose_manifest_is_known_needs_none_again(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     """One that could not be read when it came stays away, and the log has said why."""
     task = catalog.get("default", "b").newest.task
-    catalog.apply(marked(make_record("", "b", 2, 3), 2, deprecated_at=NOW, deprecation="old"))
+    apply(catalog, marked(make_record("", "b", 2, 3), 2, deprecated_at=NOW, deprecation="old"))
     newest = catalog.get("default", "b").newest
     assert (newest.number, newest.task, newest.version.deprecation) == (2, task, "old")
     assert "not served" not in caplog.text
 
 
+def test_a_whole_catalog_takes_the_place_of_another(manifest: str, catalog: Catalog) -> None:
+    """Nothing of the former one is left: names, pins, owners of bytes. The bytes that no version has any more are
+    told."""
+    fresh, shared = Catalog(), make_record(manifest, "a", 1, 2)
+    apply(fresh, shared)
+    before = {entry.owned for entry in catalog.entries()}
+    assert catalog.become(fresh) == before - {entry.owned for entry in fresh.entries()}
+    assert [one.name for one in catalog.page("default", after="", containing="", limit=9)] == ["a"]
+    assert {entry.number for entry in catalog.entries()} == {1, 2}
+    assert all(catalog.holds(entry.owned) for entry in catalog.entries())
+    assert (catalog.count("other"), len(catalog)) == (0, 1)
+
+
 def test_pages_hold_the_tenants_own_names_in_order(catalog: Catalog, manifest: str) -> None:
     """Also after adapters have come and gone."""
     for name in ("zz", "ab", "aa"):
-        catalog.apply(make_record(manifest, name, 1))
-    catalog.apply(AdapterRecord("default", "ab", False, (), ()))
+        apply(catalog, make_record(manifest, name, 1))
+    apply(catalog, AdapterRecord("default", "ab", False, (), ()))
 
     def names(**given: object) -> list[str]:
         asked = {"after": "", "containing": "", "limit": 10, **given}

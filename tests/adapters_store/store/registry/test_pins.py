@@ -14,7 +14,7 @@ async def _pin_of(registry: Registry, name: str = "sst2") -> Pin | None:
 async def test_a_pin_is_part_of_its_adapter(registry: Registry) -> None:
     """Replicas read it with the adapter, with its tier, its time and its actor; a release removes it."""
     await publish(registry, b"1")
-    since = await registry.revision()
+    since = await registry.position()
     made = await registry.pin("acme", "sst2", "device", actor="ann")
     (changed,) = (await registry.snapshot(since)).adapters
     assert changed.pin == made == Pin("device", made.pinned_at, "ann")

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from peltier_store.registry import AdapterRecord, Key, Quotas, Registry, RegistrySnapshot, TenantRecord
+from peltier_store.registry import AdapterRecord, Key, Position, Quotas, Registry, RegistrySnapshot, TenantRecord
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
@@ -13,14 +13,14 @@ class RegistryCopy:
     """The state that a replica keeps in memory."""
 
     def __init__(self) -> None:
-        self.revision = 0
+        self.position: Position | None = None
         self.adapters: dict[tuple[str, str], AdapterRecord] = {}
         self.tenants: dict[str, TenantRecord] = {}
         self.keys: dict[str, Key] = {}
 
     async def follow(self, registry: Registry) -> RegistrySnapshot:
-        snapshot = await registry.snapshot(self.revision)
-        self.revision = snapshot.revision
+        snapshot = await registry.snapshot(self.position)
+        self.position = snapshot.position
         self.adapters |= {(adapter.tenant, adapter.name): self._whole(adapter) for adapter in snapshot.adapters}
         self.tenants |= {tenant.name: tenant for tenant in snapshot.tenants}
         self.keys |= {key.prefix: key for key in snapshot.keys}
@@ -64,7 +64,7 @@ async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) 
     assert (snapshot.tenants, [key.prefix for key in snapshot.keys]) == ((), ["wxyz1234"])
     await registry.revoke_key("abcd1234", actor="ann")
     assert [key.prefix for key in (await follower.follow(registry)).keys] == ["abcd1234"]
-    assert await follower.follow(registry) == RegistrySnapshot(await registry.revision(), (), ())
+    assert await follower.follow(registry) == RegistrySnapshot(await registry.position(), (), ())
 
 
 async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
@@ -88,9 +88,9 @@ async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
         lambda: registry.revoke_key("abcd1234", actor="ann"),
     )
     for change in changes:
-        revision = follower.revision
+        before = await registry.position()
         await change()
-        assert await registry.revision() > revision
+        assert (await registry.position()).revision > before.revision
         snapshot = await follower.follow(registry)
         assert len(snapshot.adapters) + len(snapshot.tenants) + len(snapshot.keys) > 0
         assert await follower.knows_all(registry)
@@ -104,7 +104,7 @@ async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Regist
     await registry.delete_version("acme", "sst2", 1, actor="ann")
 
     async def change() -> list[bool]:
-        seen = await registry.revision()
+        seen = await registry.position()
         await registry.deprecate("acme", "sst2", 2, "old", actor="ann")
         return has_manifest(await registry.snapshot(seen))
 
@@ -113,7 +113,7 @@ async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Regist
 
     assert has_manifest(await registry.snapshot()) == [False, True]
     assert await change() == [False, False]
-    seen = await registry.revision()
+    seen = await registry.position()
     await publish(registry, b"three")
     assert has_manifest(await registry.snapshot(seen)) == [False, False, True]
     await registry.undelete("acme", "sst2", 1, actor="ann")

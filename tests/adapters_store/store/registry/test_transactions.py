@@ -25,7 +25,7 @@ from tests.adapters_store.store.registry.conftest import publish
 
 
 async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> None:
-    """A write waits for the disk, so that a power loss undoes no acknowledged change; a reservation does not wait."""
+    """A write waits for the disk, so that a power loss undoes no acknowledged change."""
     registry = await Registry.open(sqlite_url)
 
     def look(writing: WriteTransaction) -> list[object]:
@@ -33,7 +33,6 @@ async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> Non
         return [writing.connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
 
     assert await registry._transactions.write("ann", look) == ["wal", 3, 1]  # 3 is EXTRA: FULL and more
-    assert await registry._transactions.write("ann", look, durable=False) == ["wal", 1, 1]  # 1 is NORMAL
     await registry.close()
 
 
@@ -46,13 +45,12 @@ async def test_postgresql_acknowledges_what_is_on_its_disk(postgres_url: str) ->
         return writing.connection.exec_driver_sql("SHOW synchronous_commit").scalar()
 
     assert await registry._transactions.write("ann", look) == "on"
-    assert await registry._transactions.write("ann", look, durable=False) == "off"
     await registry.close()
 
 
 async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: Registry) -> None:
     """The revision does not change either."""
-    before = await registry.revision()
+    before = await registry.position()
 
     def fail(writing: WriteTransaction) -> None:
         writing.audit("acme", "nothing", "at all")
@@ -60,7 +58,7 @@ async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: R
 
     with pytest.raises(KeyError):
         await registry._transactions.write("ann", fail)
-    assert (await registry.revision(), [entry.action for entry in await registry.audit(limit=1)]) == (
+    assert (await registry.position(), [entry.action for entry in await registry.audit(limit=1)]) == (
         before, ["create_tenant"],
     )  # fmt: skip
 

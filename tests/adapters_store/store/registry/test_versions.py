@@ -79,13 +79,13 @@ async def test_an_alias_names_a_version_from_the_moment_it_is_live(registry: Reg
     """One transaction does both: an invalid alias creates no version. An alias may also name bytes that are already
     live."""
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
-    seen = await registry.revision()
+    seen = await registry.position()
     reservation = await registry.reserve(digest_of(b"one"))
     with pytest.raises(InvalidRecord, match="the alias '7' looks like a version number"):
         await registry.publish("acme", "a", reservation, alias="7", **given)
     assert await registry.versions() == []
     await registry.publish("acme", "a", reservation, alias="live", **given)
-    assert await registry.revision() == seen + 2
+    assert (await registry.position()).revision == seen.revision + 2
     await publish(registry, b"two", name="a")
     again = await registry.reserve(digest_of(b"one"))
     assert not (await registry.publish("acme", "a", again, alias="canary", **given))[1]
