@@ -122,7 +122,7 @@ class Service:
         recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics, recorded_rate)
         self.predictor.follow(recorder.observe, always=recorded_rate > 0)
         self.rollouts = Rollouts(store, recorder, settings.feedback, metrics)
-        self._training_publisher = TrainingPublisher(store, self.publisher, metrics, self.rollouts.try_trained)
+        self._training_publisher = TrainingPublisher(store, self.publisher, metrics)
 
     def _limits(self, preparation: Preparation) -> Limits:
         """The limits of each request."""

@@ -60,6 +60,7 @@ from peltier_store.registry.records import (
 )
 from peltier_store.registry.registry import Registry
 from peltier_store.registry.rollouts import Judgement, Retention, RolloutDraft, added, compared
+from peltier_store.registry.training_holder import TrainingHold
 
 __all__ = [
     "BATCH_STATES",
@@ -115,6 +116,7 @@ __all__ = [
     "TenantRecord",
     "TenantUnknown",
     "TrainingDraft",
+    "TrainingHold",
     "TrainingTooLarge",
     "TrainingUnknown",
     "VersionRecord",

@@ -31,7 +31,14 @@ def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, spl
     adapter_id = require_adapter(writing.connection, tenant, name)
     require_live(writing.connection, adapter_id, name, *split)
     _require_room(writing.connection, adapter_id, name, alias)
-    current = _current(writing.connection, adapter_id, alias)
+    current = find_current(writing.connection, adapter_id, alias)
+    if (
+        current is not None
+        and current.split == _stored(split)
+        and not _is_guarded(writing.connection, adapter_id, alias)
+    ):
+        # A repeated call, whose first answer was lost, must not make a rollback go back to what the alias means now.
+        return alias_of(current)
     previous_id = None if current is None else current.previous_id if current.split is None else current.id
     changed = change(writing, adapter_id, alias, split, previous_id)
     writing.audit(tenant, "set_alias", f"{name}@{alias}", split=_stored(split))
@@ -41,7 +48,7 @@ def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, spl
 def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> AliasRecord:
     """Restores the previous split; raises RegistryConflict if there is none or its versions are deleted."""
     adapter_id = require_adapter(writing.connection, tenant, name)
-    current = _current(writing.connection, adapter_id, alias)
+    current = find_current(writing.connection, adapter_id, alias)
     if current is None:
         raise _unknown(name, alias)
     if current.previous_id is None:
@@ -125,14 +132,20 @@ def check_split(alias: str, split: VersionShares) -> None:
         raise InvalidRecord(f"the shares of alias {alias!r} sum to {total:g}: they must sum to 1")
 
 
-def _current(connection: Connection, adapter_id: int, alias: str) -> Row[*tuple[object, ...]] | None:
+def _is_guarded(connection: Connection, adapter_id: int, alias: str) -> bool:
+    running = (RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias, RolloutRow.state == "running")
+    return connection.execute(select(RolloutRow.id).where(*running)).first() is not None
+
+
+def find_current(connection: Connection, adapter_id: int, alias: str) -> Row[*tuple[object, ...]] | None:
+    """The current state of an alias; without a split it was deleted."""
     mine = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
     return connection.execute(mine).one_or_none()
 
 
 def require_current(connection: Connection, adapter_id: int, name: str, alias: str) -> Row[*tuple[object, ...]]:
     """The current state of an alias that is not deleted; raises VersionUnknown."""
-    current = _current(connection, adapter_id, alias)
+    current = find_current(connection, adapter_id, alias)
     if current is None or current.split is None:
         raise _unknown(name, alias)
     return current

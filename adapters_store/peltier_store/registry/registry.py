@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
-from peltier_store.registry import aliases, claims, pins, tenants, versions
+from peltier_store.registry import aliases, claims, pins, tenants, training_holder, versions
 from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.batches import BatchRegistry
 from peltier_store.registry.contents import Contents
@@ -42,9 +42,10 @@ from peltier_store.registry.records import (
     TenantRecord,
     VersionRecord,
 )
-from peltier_store.registry.rollouts import RolloutRegistry, rollout_of, select_rollouts
+from peltier_store.registry.rollouts import RolloutDraft, RolloutRegistry, point_alias, rollout_of, select_rollouts
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, RolloutRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
+from peltier_store.registry.training_holder import TrainingHold
 from peltier_store.registry.training_state import forget_minutes
 from peltier_store.registry.trainings import TrainingRegistry
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit
@@ -204,18 +205,30 @@ class Registry:
         preset: str,
         manifest: str,
         alias: str | None = None,
+        guard: RolloutDraft | None = None,
         report: str | None = None,
+        training: TrainingHold | None = None,
         actor: str,
     ) -> tuple[VersionRecord, bool]:
         """Makes the stored, reserved bytes the next version; returns the version, and whether it is new.
 
-        The same transaction points `alias` to it, and stores its `report`, in place of an earlier one. If a live
-        version has the same bytes, that version is returned. Numbers start at 1 and are never reused. The reservation
-        ends. Raises TenantUnknown, QuotaReached, InvalidRecord for an invalid alias, or BlobBusy if the reservation is
-        gone: then reserve, store and publish again.
+        The same transaction points `alias` to it, with a `guard` by a guarded change, stores its `report`, in place of
+        an earlier one, and ends the `training` that made it. If a live version has the same bytes, that version is
+        returned. Numbers start at 1 and are never reused. The reservation ends. Raises TenantUnknown, QuotaReached,
+        InvalidRecord for an invalid alias, what `rollouts.start` raises, LeaseLost if another replica has the training,
+        or BlobBusy if the reservation is gone: then reserve, store and publish again.
         """
         draft = VersionRecord(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
-        return await self._write(actor, versions.publish, draft, reservation, alias, report)
+
+        def work(writing: WriteTransaction) -> tuple[VersionRecord, bool]:
+            version, is_new = versions.publish(writing, draft, reservation, report)
+            if alias is not None:
+                point_alias(writing, version, alias, guard)
+            if training is not None:
+                training_holder.publish(writing, training, version)
+            return version, is_new
+
+        return await self._transactions.write(actor, work)
 
     async def delete_version(self, tenant: str, name: str, number: int, *, actor: str) -> None:
         """Deletes one version, which can be undeleted until it is purged.

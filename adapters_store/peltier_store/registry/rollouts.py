@@ -5,6 +5,7 @@ Replicas add what they count to the counts of the rollout, and any of them may s
 serialised, so no count is lost, and only the first of several decisions finds the rollout running.
 """
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,8 +18,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from peltier_store.registry import aliases
 from peltier_store.registry.errors import AnswerUnknown, InvalidRecord, RegistryConflict
 from peltier_store.registry.lookup import require_adapter, require_live
-from peltier_store.registry.records import StoredAnswer, StoredRollout
-from peltier_store.registry.tables import AdapterRow, AnswerRow, RolloutRow
+from peltier_store.registry.records import AliasRecord, StoredAnswer, StoredRollout, VersionRecord
+from peltier_store.registry.tables import AdapterRow, AnswerRow, RolloutRow, VersionRow
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_clock
 
 # Judged answers of one arm that wait for one of the other; the oldest is dropped.
@@ -32,7 +33,6 @@ _KEY = ("tenant", "request_id", "row")
 class RolloutDraft:
     """A rollout to be started; `StoredRollout` describes the fields."""
 
-    candidate: int
     share: float | None
     guard: Mapping[str, Any]
     duration: timedelta
@@ -58,24 +58,30 @@ class RolloutRegistry:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def start(self, tenant: str, name: str, alias: str, draft: RolloutDraft, *, actor: str) -> StoredRollout:
-        """Begins a guarded change of an alias. Raises AdapterUnknown, VersionUnknown, or RegistryConflict if the alias
-        means several versions or the candidate alone, or if a guarded change of it is in progress."""
-        return await self._transactions.write(actor, lambda writing: _start(writing, tenant, name, alias, draft))
+    async def start(  # noqa: PLR0913 - what a guarded change is
+        self, tenant: str, name: str, alias: str, candidate: int, draft: RolloutDraft, *, actor: str
+    ) -> AliasRecord:
+        """Begins a guarded change of an alias; returns the alias with it. Raises AdapterUnknown, VersionUnknown,
+        RegistryConflict if the alias means several versions or the candidate alone, or if a guarded change of it is in
+        progress, or InvalidRecord for versions of two types."""
+        return await self._transactions.write(
+            actor, lambda writing: _start(writing, tenant, name, alias, candidate, draft)
+        )
 
     async def find(self, tenant: str, name: str, alias: str) -> StoredRollout | None:
         """The newest rollout of an alias; None if it never had one. Raises AdapterUnknown."""
         return await self._transactions.read(lambda connection: _newest(connection, tenant, name, alias))
 
-    async def stop(self, tenant: str, name: str, alias: str, *, actor: str) -> StoredRollout:
-        """Ends the rollout in progress; the incumbent gets every request. Raises AdapterUnknown, or RegistryConflict
-        if none is in progress."""
+    async def stop(self, tenant: str, name: str, alias: str, *, actor: str) -> AliasRecord:
+        """Ends the rollout in progress; the incumbent gets every request. Returns the alias with the rollout. Raises
+        AdapterUnknown, or RegistryConflict if none is in progress."""
 
-        def work(writing: WriteTransaction) -> StoredRollout:
+        def work(writing: WriteTransaction) -> AliasRecord:
             rollout = _newest(writing.connection, tenant, name, alias)
             if rollout is None or rollout.state != "running":
                 raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no guarded change in progress")
-            return _settle(writing, rollout, "stopped", f"it was stopped by {actor}", {})
+            ended = _settle(writing, rollout, "stopped", f"it was stopped by {actor}", {})
+            return _alias_of(writing.connection, ended)
 
         return await self._transactions.write(actor, work)
 
@@ -149,8 +155,25 @@ def rollout_of(row: Row[*tuple[object, ...]]) -> StoredRollout:
     return StoredRollout(**{name: value for name, value in row._mapping.items() if name != "adapter_id"})
 
 
-def _start(writing: WriteTransaction, tenant: str, name: str, alias: str, draft: RolloutDraft) -> StoredRollout:
-    adapter_id, candidate = require_adapter(writing.connection, tenant, name), draft.candidate
+def point_alias(writing: WriteTransaction, version: VersionRecord, alias: str, draft: RolloutDraft | None) -> None:
+    """Makes the alias mean a published version; with a draft, by a guarded change from the version that it means. An
+    alias that means or tries the version already stays as it is."""
+    tenant, name, number = version.tenant, version.name, version.number
+    current = aliases.find_current(writing.connection, require_adapter(writing.connection, tenant, name), alias)
+    if draft is None or current is None or current.split is None:
+        aliases.set_alias(writing, tenant, name, alias, {number: 1.0})
+        return
+    newest = _newest(writing.connection, tenant, name, alias)
+    is_tried = newest is not None and newest.state == "running" and newest.candidate == number
+    is_meant = list(aliases.split_of(current.split)) == [number]
+    if not (is_tried or is_meant):
+        _start(writing, tenant, name, alias, number, draft)
+
+
+def _start(  # noqa: PLR0913 - what a guarded change is
+    writing: WriteTransaction, tenant: str, name: str, alias: str, candidate: int, draft: RolloutDraft
+) -> AliasRecord:
+    adapter_id = require_adapter(writing.connection, tenant, name)
     require_live(writing.connection, adapter_id, name, candidate)
     newest = _newest(writing.connection, tenant, name, alias)
     if newest is not None and newest.state == "running":
@@ -166,6 +189,7 @@ def _start(writing: WriteTransaction, tenant: str, name: str, alias: str, draft:
         )
     if incumbents == [candidate]:
         raise RegistryConflict(f"alias {alias!r} of adapter {name!r} means version {candidate} already")
+    _require_one_type(writing.connection, adapter_id, incumbents[0], candidate)
     rollout = StoredRollout(
         f"rol_{secrets.token_hex(12)}", tenant, name, alias, incumbents[0], candidate, draft.share, draft.guard, {},
         "running", writing.at, writing.actor, writing.at + draft.duration,
@@ -178,7 +202,21 @@ def _start(writing: WriteTransaction, tenant: str, name: str, alias: str, draft:
     writing.stamp_adapter(adapter_id)
     detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": candidate, "share": draft.share}
     writing.audit(tenant, "start_rollout", f"{name}@{alias}", **detail, guard=dict(draft.guard))
-    return rollout
+    return _alias_of(writing.connection, rollout)
+
+
+def _require_one_type(connection: Connection, adapter_id: int, *numbers: int) -> None:
+    """Raises InvalidRecord for versions of different types of tasks."""
+    own = (VersionRow.adapter_id == adapter_id, VersionRow.number.in_(numbers))
+    manifests = connection.execute(select(VersionRow.manifest).where(*own)).scalars()
+    kinds = {json.loads(manifest).get("task", {}).get("type") for manifest in manifests}
+    if len(kinds) > 1:
+        raise InvalidRecord(f"a guarded change needs two versions of one type; these are {' and '.join(sorted(kinds))}")
+
+
+def _alias_of(connection: Connection, rollout: StoredRollout) -> AliasRecord:
+    adapter_id = require_adapter(connection, rollout.tenant, rollout.name)
+    return aliases.alias_of(aliases.require_current(connection, adapter_id, rollout.name, rollout.alias), rollout)
 
 
 def _settle(

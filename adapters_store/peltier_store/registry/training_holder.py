@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import InvalidRecord, LeaseLost
-from peltier_store.registry.records import NewEvent, Reservation, StoredTraining
+from peltier_store.registry.records import NewEvent, Reservation, StoredTraining, VersionRecord
 from peltier_store.registry.tables import TenantRow, TrainingRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.training_owner import end, grant
@@ -35,6 +35,13 @@ MAX_ATTEMPTS = 5
 _WITH_WORKERS = ("running", "evaluating")
 _NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
 _NO_CHECKPOINT: Mapping[str, Any] = {"checkpoint_digest": None, "checkpoint_bytes": 0}
+
+
+class TrainingHold(NamedTuple):
+    """The claim of a process on a training."""
+
+    training_id: str
+    holder: str
 
 
 class ClaimableWork(NamedTuple):
@@ -242,16 +249,17 @@ def claim_publishing(claiming: QueueTransaction, replica: str) -> StoredTraining
     return change(claiming, training, holder=replica, lease_expires_at=claiming.at + LEASE)
 
 
-def publish_done(
-    writing: WriteTransaction, training_id: str, replica: str, adapter: str | None, reason: str | None
-) -> None:
-    """Ends a training whose adapter is published as `adapter`, or refused for a reason. Then the artifact is kept, so
-    that it can be published once the reason is gone."""
-    training = _held(writing, training_id, replica)
-    if adapter is None:
-        end(writing, training, "failed", f"its adapter cannot be published: {reason}")
-    else:
-        end(writing, training, "succeeded", None, adapter=adapter, report=None, artifact_digest=None, artifact_bytes=0)
+def publish(writing: WriteTransaction, hold: TrainingHold, version: VersionRecord) -> None:
+    """Ends a training whose adapter this transaction publishes."""
+    adapter = f"{version.name}@{version.number}"
+    unkept = {"report": None, "artifact_digest": None, "artifact_bytes": 0}
+    end(writing, _held(writing, *hold), "succeeded", None, adapter=adapter, **unkept)
+
+
+def refuse(writing: WriteTransaction, hold: TrainingHold, reason: str) -> None:
+    """Ends a training whose adapter cannot be published. The artifact is kept, so that it can be published once the
+    reason is gone."""
+    end(writing, _held(writing, *hold), "failed", f"its adapter cannot be published: {reason}")
 
 
 def _held(writing: WriteTransaction, training_id: str, holder: str) -> StoredTraining:

@@ -5,7 +5,7 @@ from typing import Unpack
 
 from peltier_store.registry import training_holder, training_owner
 from peltier_store.registry.records import StoredEvent, StoredTraining, TrainingDraft
-from peltier_store.registry.training_holder import WorkerReport, WorkerResult
+from peltier_store.registry.training_holder import TrainingHold, WorkerReport, WorkerResult
 from peltier_store.registry.training_state import count_states
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, read_clock
 
@@ -112,14 +112,10 @@ class TrainingRegistry:
         without writing whether there may be one."""
         return await self._transactions.claim(lambda claiming: training_holder.claim_publishing(claiming, replica))
 
-    async def publish_done(
-        self, training_id: str, replica: str, *, adapter: str | None, reason: str | None = None
-    ) -> None:
-        """Ends a training whose adapter is published as `adapter` (`NAME@VERSION`), or refused for a reason. Raises
-        LeaseLost."""
-        await self._transactions.write(
-            NO_ACTOR, lambda writing: training_holder.publish_done(writing, training_id, replica, adapter, reason)
-        )
+    async def refuse(self, hold: TrainingHold, reason: str) -> None:
+        """Ends a training whose adapter cannot be published for a reason. `Registry.publish` ends one that can be.
+        Raises LeaseLost."""
+        await self._transactions.write(NO_ACTOR, lambda writing: training_holder.refuse(writing, hold, reason))
 
     async def list(
         self, tenant: str, *, states: Collection[str] = (), limit: int = 100, after: str | None = None

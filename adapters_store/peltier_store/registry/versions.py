@@ -36,15 +36,12 @@ _INSERT_ADAPTER = insert(AdapterRow).returning(*_OF_ADAPTER)
 
 
 def publish(
-    writing: WriteTransaction, draft: VersionRecord, reservation: Reservation, alias: str | None, report: str | None
+    writing: WriteTransaction, draft: VersionRecord, reservation: Reservation, report: str | None
 ) -> tuple[VersionRecord, bool]:
-    """Numbers the draft and makes it live, unless a live version has its bytes; then points the alias to it, and gives
-    it the report."""
+    """Numbers the draft and makes it live, unless a live version has its bytes; then gives it the report."""
     existing = require_room(writing.connection, draft)
     consume(writing.connection, reservation)
     version = existing or _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
-    if alias is not None:
-        aliases.set_alias(writing, version.tenant, version.name, alias, {version.number: 1.0})
     # That a version is published is in the audit log already.
     if report is not None and set_report(writing, version, report) and existing is not None:
         writing.audit(version.tenant, "set_report", f"{version.name}@{version.number}")

@@ -11,11 +11,11 @@ from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import JUDGED_TYPES, Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
 from peltier_store.registry import (
+    AliasRecord,
     AnswerUnknown,
     Judgement,
     RegistryError,
     Retention,
-    RolloutDraft,
     StoredAnswer,
     StoredRollout,
 )
@@ -23,7 +23,7 @@ from peltier_store.registry import (
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
-from peltier_server.catalog.publisher import Store
+from peltier_server.catalog.publisher import Store, rollout_draft
 from peltier_server.context import VersionLabels
 from peltier_server.metrics.drift import mean_distance
 from peltier_server.metrics.metrics import Metrics
@@ -71,40 +71,25 @@ class Rollouts:
             await self._recorder.close()
             await self.report()
 
-    async def start(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> StoredRollout:
-        """Begins a guarded change of an alias. Raises `InvalidInput` for versions of two types, or what
-        `RolloutRegistry.start` raises."""
-        published = self._catalog.get(caller.tenant, name)
-        versions = [candidate, *(published.aliases[alias].split if alias in published.aliases else ())]
-        kinds = {published.version(number).task.type for number in versions}
-        if len(kinds) > 1:
-            raise InvalidInput(
-                f"a guarded change needs two versions of one type; these are {' and '.join(sorted(kinds))}"
-            )
-        if guard.max_disagreement is not None and not kinds <= set(JUDGED_TYPES):
-            rule = f"max_disagreement needs versions of {', '.join(JUDGED_TYPES)}, whose answers are equal or not"
-            raise InvalidInput(f"{rule}; these are {kinds.pop()}")
-        fields = guard.model_dump(mode="json", exclude={"share", "shadow"})
-        draft = RolloutDraft(candidate, guard.share, fields, timedelta(hours=guard.max_hours))
-        rollout = await self._registry.start(caller.tenant, name, alias, draft, actor=caller.actor)
+    async def start(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> AliasRecord:
+        """Begins a guarded change of an alias. Raises `InvalidInput` for a disagreement of answers that are neither
+        right nor wrong, or what `RolloutRegistry.start` raises."""
+        if guard.max_disagreement is not None:
+            kind = self._catalog.get(caller.tenant, name).version(candidate).task.type
+            if kind not in JUDGED_TYPES:
+                rule = f"max_disagreement needs versions of {', '.join(JUDGED_TYPES)}, whose answers are equal or not"
+                raise InvalidInput(f"{rule}; these are {kind}")
+        draft = rollout_draft(guard)
+        changed = await self._registry.start(caller.tenant, name, alias, candidate, draft, actor=caller.actor)
         await self._sync.sync_after_write()
-        return rollout
+        return changed
 
-    async def try_trained(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> None:
-        """Begins a guarded change to a trained version. Does nothing if the alias means or tries this version already,
-        so that it may be repeated. Raises what `start` raises."""
-        published = self._catalog.get(caller.tenant, name)
-        is_tried = alias in published.rollouts and published.rollouts[alias].candidate == candidate
-        is_meant = alias in published.aliases and list(published.aliases[alias].split) == [candidate]
-        if not (is_tried or is_meant):
-            await self.start(caller, name, alias, candidate, guard)
-
-    async def stop(self, caller: Caller, name: str, alias: str) -> StoredRollout:
+    async def stop(self, caller: Caller, name: str, alias: str) -> AliasRecord:
         """Ends a guarded change; the incumbent gets every request."""
         await self.report()
-        rollout = await self._registry.stop(caller.tenant, name, alias, actor=caller.actor)
+        changed = await self._registry.stop(caller.tenant, name, alias, actor=caller.actor)
         await self._sync.sync_after_write()
-        return rollout
+        return changed
 
     async def find(self, tenant: str, name: str, alias: str) -> StoredRollout | None:
         """The newest guarded change of an alias, with what this replica has counted until now."""

@@ -85,8 +85,8 @@ async def set_alias(name: str, alias: str, body: AliasRequest, context: Context,
     Every request that arrives after the answer follows it; those under way keep the version that they began with.
     """
     if body.candidate is not None and body.guard is not None:
-        rollout = await service.rollouts.start(context.caller, name, check_alias(alias), body.candidate, body.guard)
-        return _on_the_wire(service.catalog.get(context.tenant, name).aliases[alias], rollout)
+        started = await service.rollouts.start(context.caller, name, check_alias(alias), body.candidate, body.guard)
+        return _on_the_wire(started, started.rollout)
     return _on_the_wire(await service.version_admin.set_alias(context.caller, name, check_alias(alias), body.split))
 
 
@@ -99,8 +99,8 @@ async def rollback_alias(name: str, alias: str, context: Context, service: Chang
 @changes.post("/{alias}/stop", responses=describe_errors(*_OF_CHANGES, Conflict))
 async def stop_rollout(name: str, alias: str, context: Context, service: Changing) -> Alias:
     """End the guarded change of an alias; the version that the alias meant before answers every request."""
-    rollout = await service.rollouts.stop(context.caller, name, check_alias(alias))
-    return _on_the_wire(service.catalog.get(context.tenant, name).aliases[alias], rollout)
+    stopped = await service.rollouts.stop(context.caller, name, check_alias(alias))
+    return _on_the_wire(stopped, stopped.rollout)
 
 
 @changes.delete("/{alias}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))

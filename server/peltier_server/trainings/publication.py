@@ -3,12 +3,11 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput, PeltierError
-from peltier_client.protocol import PublishOptions, RolloutGuard
+from peltier_client.protocol import PublishOptions
 from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound
 from peltier_store.registry import (
     InvalidRecord,
@@ -17,17 +16,14 @@ from peltier_store.registry import (
     QuotaReached,
     RegistryConflict,
     StoredTraining,
+    TrainingHold,
     create_holder_name,
 )
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import QueueTask
-from peltier_server.catalog.published import Entry
 from peltier_server.catalog.publisher import Publisher, Store, UploadTarget
 from peltier_server.metrics.metrics import Metrics
-
-# Begins a guarded change of an alias of an adapter to a version of it, in the name of its owner.
-TryVersion = Callable[[Caller, str, str, int, RolloutGuard], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
 
@@ -45,18 +41,17 @@ _STATES = ("queued", "running", "paused", "evaluating", "publishing")
 class TrainingPublisher:
     """Claims trained adapters and publishes each as the next version of its task, as an upload of its owner.
 
-    With a guard in the request, the version becomes the candidate of a guarded change of the alias. A refused adapter,
-    one whose guarded change cannot begin, or one beyond a quota of its tenant, ends the training with the reason. After
-    a failure of the store the training is published later, by the replica that claims it first when the lease has
-    ended. Publishing the same bytes twice gives the same version. Belongs to the event loop.
+    With a guard in the request, the version becomes the candidate of a guarded change of the alias. The transaction
+    that publishes it also changes the alias and ends the training, so all of this happens once. A refused adapter, one
+    whose guarded change cannot begin, or one beyond a quota of its tenant, ends the training with the reason. After a
+    failure of the store the training is published later, by the replica that claims it first when the lease has ended.
+    Belongs to the event loop.
     """
 
-    def __init__(self, store: Store, publisher: Publisher, metrics: Metrics, try_version: TryVersion) -> None:
-        self._store = store
+    def __init__(self, store: Store, publisher: Publisher, metrics: Metrics) -> None:
         self._trainings = store.registry.trainings
         self._blobs = store.blobs
         self._publisher = publisher
-        self._try_version = try_version
         self._metrics = metrics
         self._name = f"server {create_holder_name()}"
         self._failures = Counter[str]()
@@ -85,46 +80,31 @@ class TrainingPublisher:
         return True
 
     async def _publish(self, training: StoredTraining) -> None:
-        renewing = asyncio.create_task(self._renew(training))
+        renewing, reason = asyncio.create_task(self._renew(training)), None
         try:
-            adapter, reason = await self._try(training), None
+            await self._try(training)
         except _REFUSALS as error:
-            adapter, reason = None, _sentence(error)
+            reason = _sentence(error)
         except Exception as error:
             if not self._has_failed_for_good(training, error):
                 return
-            adapter, reason = None, "the server failed to publish it; its log has the reason"
+            reason = "the server failed to publish it; its log has the reason"
         finally:
             renewing.cancel()
         self._failures.pop(training.id, None)
-        await self._trainings.publish_done(training.id, self._name, adapter=adapter, reason=reason)
-        self._metrics.training_publications.labels("refused" if adapter is None else "published").inc()
+        if reason is not None:
+            await self._trainings.refuse(TrainingHold(training.id, self._name), reason)
+        self._metrics.training_publications.labels("published" if reason is None else "refused").inc()
 
-    async def _try(self, training: StoredTraining) -> str:
+    async def _try(self, training: StoredTraining) -> None:
         assert training.artifact_digest is not None, "a worker leaves an adapter"
         owner = Caller(training.tenant, frozenset({"publish"}), training.created_by)
         options = PublishOptions.model_validate(training.request.get("publish") or {})
         data = await self._blobs.get(training.artifact_digest)
         report = None if training.report is None else training.report.encode()
-        alias, guard = options.alias, options.guard
-        is_guarded = alias is not None and guard is not None and await self._has_alias(training, alias)
-        target = UploadTarget(owner, training.task, None if is_guarded else alias)
-        entry, _ = await self._publisher.publish(data, target, report)
-        if is_guarded and alias is not None and guard is not None:
-            await self._guard(owner, entry, alias, guard)
-        return f"{entry.version.name}@{entry.number}"
-
-    async def _has_alias(self, training: StoredTraining, alias: str) -> bool:
-        """Whether the alias means a version that the trained one can be compared with."""
-        await self._store.sync.catch_up()
-        published = self._store.catalog.find(training.tenant, training.task)
-        return published is not None and alias in published.aliases
-
-    async def _guard(self, owner: Caller, entry: Entry, alias: str, guard: RolloutGuard) -> None:
-        try:
-            await self._try_version(owner, entry.version.name, alias, entry.number, guard)
-        except (InvalidInput, RegistryConflict) as error:
-            raise type(error)(f"it is version {entry.number}, to which no guarded change can begin: {error}") from error
+        hold = TrainingHold(training.id, self._name)
+        target = UploadTarget(owner, training.task, options.alias, options.guard, hold)
+        await self._publisher.publish(data, target, report)
 
     async def _renew(self, training: StoredTraining) -> None:
         while True:

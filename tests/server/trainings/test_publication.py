@@ -82,7 +82,7 @@ async def test_an_adapter_is_published_in_its_owners_name(
 async def test_two_servers_hold_trainings_by_two_names(caller: Running) -> None:
     """Also with one host name and one process id, as in containers; else either would go on with the other's lease."""
     service = caller.service
-    other = TrainingPublisher(service.store, service.publisher, service.metrics, service.rollouts.try_trained)
+    other = TrainingPublisher(service.store, service.publisher, service.metrics)
     assert other._name != service._training_publisher._name
 
 
@@ -107,7 +107,7 @@ async def test_a_guarded_adapter_is_a_candidate_first(
 async def test_a_guarded_change_that_cannot_begin_fails_the_training(
     caller: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
-    """With the number of the version, which is published; resumed after the obstacle is gone, the training succeeds."""
+    """And publishes nothing; resumed after the obstacle is gone, the training succeeds."""
     publish = {"alias": "best", "guard": {"share": 0.5}}
     for number in (1, 2):
         data = make_artifact(bert, "bitfit", seed=number)
@@ -116,8 +116,8 @@ async def test_a_guarded_change_that_cannot_begin_fails_the_training(
     found = await ended(caller, third)
     assert (found["status"], found["reason"]) == (
         "failed",
-        "its adapter cannot be published: it is version 3, to which no guarded change can begin: alias 'best' of "
-        "adapter 'sst2' has a guarded change to version 2 in progress: stop it first",
+        "its adapter cannot be published: alias 'best' of adapter 'sst2' has a guarded change to version 2 in "
+        "progress: stop it first",
     )
     assert (await caller.client.post("/v1/adapters/sst2/aliases/best/stop")).status_code == 200
     assert (await caller.client.post(f"/v1/trainings/{third}/resume")).status_code == 200

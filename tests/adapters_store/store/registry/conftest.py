@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
@@ -89,7 +90,7 @@ async def registry(url: str) -> AsyncIterator[Registry]:
 
 
 async def publish(
-    registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2", report: str | None = None
+    registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2", **more: Any
 ) -> tuple[VersionRecord, bool]:
     """Publishes bytes that are stored nowhere, as `ann`."""
     reservation = await registry.reserve(digest_of(data))
@@ -100,7 +101,7 @@ async def publish(
         size_bytes=len(data),
         preset="compacter",
         manifest='{"name": "é"}',
-        report=report,
+        **more,
         actor="ann",
     )
 

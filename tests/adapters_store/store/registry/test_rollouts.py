@@ -25,8 +25,10 @@ KEEP = Retention(DAY, 1000)
 
 async def start(registry: Registry, share: float | None = 0.25, *, candidate: int = 2) -> StoredRollout:
     """`sst2@live` means version 1, and a guarded change to version 2 begins."""
-    draft = RolloutDraft(candidate, share, {"margin": 0.02}, DAY)
-    return await registry.rollouts.start("acme", "sst2", "live", draft, actor="ann")
+    draft = RolloutDraft(share, {"margin": 0.02}, DAY)
+    changed = await registry.rollouts.start("acme", "sst2", "live", candidate, draft, actor="ann")
+    assert changed.rollout is not None
+    return changed.rollout
 
 
 @pytest.fixture(autouse=True)

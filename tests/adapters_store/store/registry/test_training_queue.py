@@ -14,14 +14,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import FINAL_STATES, LeaseLost, Registry, RegistryConflict, TrainingDraft, training_holder
+from peltier_store.registry import (
+    FINAL_STATES,
+    LeaseLost,
+    Registry,
+    RegistryConflict,
+    TrainingDraft,
+    TrainingHold,
+    training_holder,
+)
 from peltier_store.registry.database import database_url
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.training_holder import MAX_ATTEMPTS
 from sqlalchemy import create_engine, update
 
 from tests.adapters_store.store.conftest import MakeRegistry
-from tests.adapters_store.store.registry.conftest import add_file
+from tests.adapters_store.store.registry.conftest import add_file, publish
 
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
 
@@ -141,8 +149,8 @@ class QueueMachine(RuleBasedStateMachine):
         training = self.runner.run(self.registry.trainings.claim_publishing("r1"))
         if training is not None:
             assert training.id in self.completed
-            done = self.registry.trainings.publish_done(training.id, "r1", adapter="sst2@1")
-            self.runner.run(done)
+            hold = TrainingHold(training.id, "r1")
+            self.runner.run(publish(self.registry, b"a", tenant="default", training=hold))
 
     @invariant()
     def nothing_is_lost(self) -> None:

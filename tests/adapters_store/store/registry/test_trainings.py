@@ -1,14 +1,16 @@
 """Trainings and their queue, on both databases."""
 
+import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from dataclasses import fields
+from datetime import timedelta
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import (
     FileUnknown,
+    IdempotencyKey,
     InvalidRecord,
     LeaseLost,
     NewEvent,
@@ -19,14 +21,20 @@ from peltier_store.registry import (
     Reservation,
     StoredTraining,
     TrainingDraft,
+    TrainingHold,
     TrainingTooLarge,
     TrainingUnknown,
+    TrainingWaits,
     training_holder,
+    training_owner,
     training_state,
-    transactions,
 )
+from peltier_store.registry.idempotency import forget_keys
+from peltier_store.registry.tables import IdempotencyKeyRow, TrainingTimeRow
+from peltier_store.registry.transactions import WriteTransaction
+from sqlalchemy import select, update
 
-from tests.adapters_store.store.registry.conftest import add_file, add_training
+from tests.adapters_store.store.registry.conftest import add_file, add_training, publish
 
 
 @pytest.fixture
@@ -83,7 +91,7 @@ async def test_a_training_goes_from_the_queue_to_its_adapter(registry: Registry)
     assert waiting is not None
     assert waiting.artifact_digest == digest_of(b"a")
     assert waiting.report == "{}"
-    await registry.trainings.publish_done(training.id, "r1", adapter="sst2@1")
+    await publish(registry, b"artifact", training=TrainingHold(training.id, "r1"))
     done = await registry.trainings.find("acme", training.id)
     assert (done.state, done.adapter, done.seconds, done.preflight) == ("succeeded", "sst2@1", 4.0, {"rows": 3})
     assert (done.progress, done.metrics, done.train_file_id, done.holder) == ({"step": 5}, {"f1": 1.0}, None, None)
@@ -203,21 +211,26 @@ async def test_the_wish_of_the_owner_comes_before_the_minutes(registry: Registry
     assert (await state_of(registry, training))[0] == "paused"
 
 
-async def test_minutes_count_from_when_they_were_spent(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_minutes_count_from_when_they_were_spent(registry: Registry) -> None:
     """A training that runs for days does not count only on its first; a whole day of minutes is free again after 24 to
     25 hours."""
     await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
     training = await add_training(registry)
     await claimed(registry)
-    spent_at, now = [], datetime.now(UTC)
-    for hours in (30, 20):
-        then = now - timedelta(hours=hours)
-        monkeypatch.setattr(transactions, "datetime", SimpleNamespace(now=lambda _zone, then=then: then))
+    spent_at = []
+    for hours in (10, 20):
         spent_at.append(await registry.trainings.renew(training.id, "w1", seconds=100.0))
+        await registry._transactions.write("ann", partial(_spend_earlier, hours=hours))
     assert spent_at == [None, "wait"]
-    monkeypatch.undo()
     assert await registry.trainings.renew(training.id, "w1", seconds=10.0) is None
     assert await registry.trainings.renew(training.id, "w1", seconds=10.0) == "wait"
+
+
+def _spend_earlier(writing: WriteTransaction, hours: int) -> None:
+    """Moves what was spent until now."""
+    for row in writing.connection.execute(select(TrainingTimeRow.__table__)).all():
+        chosen = update(TrainingTimeRow).where(TrainingTimeRow.hour == row.hour)
+        writing.connection.execute(chosen.values(hour=row.hour - timedelta(hours=hours)))
 
 
 async def test_a_deleted_training_gives_no_minutes_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +332,7 @@ async def test_a_newer_checkpoint_frees_the_older_one(registry: Registry) -> Non
         )
     digests = {digest_of(b"old"), digest_of(b"newer")}
     assert await registry.begin_collection(digests) == {digest_of(b"old")}
-    assert (await registry.usage("acme")).stored_bytes == len(b"{}\n") + 5
+    assert (await registry.usage("acme")).stored_bytes == len(b"{}\n") + training.request_bytes + 5
     await registry.trainings.settle(training.id, "w1", state="failed", reason="of a test")
     await registry.trainings.remove("acme", training.id, actor="ann")
     assert await registry.begin_collection([digest_of(b"newer")]) == {digest_of(b"newer")}
@@ -330,7 +343,8 @@ async def test_what_a_worker_stores_counts_for_the_quota_of_bytes(registry: Regi
     """A checkpoint takes the place of the older one, and the artifact that of the checkpoint; one that does not fit is
     not stored, and the worker keeps the training."""
     training = await add_training(registry)
-    await registry.update_tenant("acme", Quotas(max_stored_bytes=len(b"{}\n") + 10), actor="operator")
+    stored = len(b"{}\n") + training.request_bytes
+    await registry.update_tenant("acme", Quotas(max_stored_bytes=stored + 10), actor="operator")
     await claimed(registry)
     for data in (b"first", b"second"):
         await registry.trainings.renew(
@@ -338,7 +352,8 @@ async def test_what_a_worker_stores_counts_for_the_quota_of_bytes(registry: Regi
         )
     large = await reserved(registry, b"large")
     with pytest.raises(
-        QuotaReached, match=r"^tenant 'acme' has stored 13 bytes and may store 13, so 1 more do not fit"
+        QuotaReached,
+        match=rf"^tenant 'acme' has stored {stored + 10} bytes and may store {stored + 10}, so 1 more do not",
     ):
         await registry.trainings.renew(training.id, "w1", checkpoint=large, checkpoint_bytes=11)
     leaves = partial(registry.trainings.settle, training.id, "w1", state="publishing")
@@ -348,7 +363,7 @@ async def test_what_a_worker_stores_counts_for_the_quota_of_bytes(registry: Regi
     assert (await registry.trainings.find("acme", training.id)).checkpoint_digest == digest_of(b"second")
     await leaves(artifact=artifact, artifact_bytes=10)
     assert (await registry.trainings.find("acme", training.id)).checkpoint_digest is None
-    assert (await registry.usage("acme")).stored_bytes == 13
+    assert (await registry.usage("acme")).stored_bytes == stored + 10
 
 
 async def test_a_waiting_training_pauses_and_resumes_at_once(registry: Registry) -> None:
@@ -388,7 +403,7 @@ async def test_no_end_of_a_worker_overtakes_a_cancellation(registry: Registry, s
     assert (found.state, found.reason) == ("cancelled", "its owner cancelled it")
     assert (found.wish, found.holder, found.artifact_digest, found.seconds) == (None, None, None, 1.0)
     assert await registry.trainings.claim_publishing("r1") is None
-    assert (await registry.usage("acme")).stored_bytes == 0
+    assert (await registry.usage("acme")).stored_bytes == found.request_bytes
 
 
 async def test_a_cancellation_replaces_a_pause(registry: Registry) -> None:
@@ -436,7 +451,7 @@ async def test_a_refused_adapter_is_kept_until_it_can_be_published(registry: Reg
     """Hours of training are not lost to a quota: the owner resumes, and it is published again without a worker."""
     training = await trained(registry)
     await registry.trainings.claim_publishing("r1")
-    await registry.trainings.publish_done(training.id, "r1", adapter=None, reason="tenant 'acme' has 3 adapters")
+    await registry.trainings.refuse(TrainingHold(training.id, "r1"), "tenant 'acme' has 3 adapters")
     reason = "its adapter cannot be published: tenant 'acme' has 3 adapters"
     assert await state_of(registry, training) == ("failed", reason)
     assert await registry.begin_collection([digest_of(b"artifact")]) == set()
@@ -458,8 +473,8 @@ async def test_one_replica_publishes_an_adapter(registry: Registry, dead: Callab
     assert again is not None
     assert again.id == other.id
     with pytest.raises(LeaseLost):
-        await registry.trainings.publish_done(other.id, "r1", adapter="sst2@1")
-    await registry.trainings.publish_done(training.id, "r1", adapter="sst2@1")
+        await publish(registry, b"artifact", training=TrainingHold(other.id, "r1"))
+    await publish(registry, b"artifact", training=TrainingHold(training.id, "r1"))
 
 
 async def test_owned_files_are_deleted_with_their_training(registry: Registry) -> None:
@@ -532,7 +547,7 @@ async def test_an_adapter_is_published_again_without_minutes(registry: Registry)
     training = await trained(registry)
     await registry.trainings.claim_publishing("r1")
     await registry.trainings.renew(training.id, "r1", seconds=180.0)
-    await registry.trainings.publish_done(training.id, "r1", adapter=None, reason="of a test")
+    await registry.trainings.refuse(TrainingHold(training.id, "r1"), "of a test")
     await registry.update_tenant("acme", Quotas(max_trainings=0), actor="operator")
     with pytest.raises(QuotaReached):
         await registry.trainings.resume("acme", training.id, actor="ann")
@@ -561,3 +576,90 @@ async def test_a_worker_ends_a_training_in_its_states_only(registry: Registry, s
     await claimed(registry)
     with pytest.raises(InvalidRecord, match=f"^a worker cannot end a training in the state '{state}'$"):
         await registry.trainings.settle(training.id, "w1", state=state)
+
+
+async def test_the_request_of_a_training_counts_for_the_quota_of_bytes(registry: Registry) -> None:
+    """As JSON, until the training is deleted; the refused training leaves nothing."""
+    file = await add_file(registry)
+    request = {"labels": ["\u00e9" * 100]}
+    draft, size_bytes = TrainingDraft("sst2", request, file.id), len(json.dumps(request))
+    await registry.update_tenant("acme", Quotas(max_stored_bytes=file.size_bytes + size_bytes), actor="operator")
+    training = await registry.trainings.create("acme", draft, actor="ann")
+    assert (training.request_bytes, (await registry.usage("acme")).stored_bytes) == (size_bytes, 3 + size_bytes)
+    with pytest.raises(QuotaReached, match=f"so {size_bytes} more do not fit") as caught:
+        await registry.trainings.create("acme", draft, actor="ann")
+    assert type(caught.value) is QuotaReached
+    assert [one.id for one in await registry.trainings.list("acme")] == [training.id]
+
+
+async def test_unfinished_trainings_are_bounded_without_a_quota(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota names another number."""
+    monkeypatch.setattr(training_owner, "MAX_TRAININGS", 1)
+    await add_training(registry)
+    with pytest.raises(TrainingWaits, match=r"^tenant 'acme' has 1 trainings that have not ended and may have 1; wait"):
+        await add_training(registry)
+    await registry.update_tenant("acme", Quotas(max_trainings=2), actor="operator")
+    await add_training(registry)
+
+
+async def test_lists_have_no_requests_and_no_reports(registry: Registry) -> None:
+    """Their cost does not grow with the labels of trainings; requests are read for some of them."""
+    training = await add_training(registry)
+    (listed,) = await registry.trainings.list("acme")
+    assert {field.name for field in fields(StoredTraining)} - {field.name for field in fields(listed)} == {
+        "request", "preflight", "report",
+    }  # fmt: skip
+    assert await registry.trainings.requests("acme", [training.id, "trn_unknown"]) == {training.id: {"seed": 1}}
+    assert await registry.trainings.requests("zenith", [training.id]) == {}
+
+
+async def test_a_repeated_request_finds_the_training(registry: Registry) -> None:
+    """By its key, for each tenant; another request with the key is refused. Old keys are forgotten."""
+    file = await add_file(registry)
+    draft, key = TrainingDraft("sst2", {}, file.id), IdempotencyKey("a", "digest")
+    assert await registry.trainings.find_repeated("acme", key) is None
+    made = [await registry.trainings.create("acme", draft, actor="ann", key=key) for _ in range(3)]
+    assert {one.id for one in made} == {made[0].id} == {one.id for one in await registry.trainings.list("acme")}
+    assert await registry.trainings.find_repeated("acme", key) == made[0]
+    assert await registry.trainings.find_repeated("zenith", key) is None
+    other = IdempotencyKey("a", "other")
+    with pytest.raises(
+        InvalidRecord, match=rf"^the Idempotency-Key 'a' was sent with another .* created '{made[0].id}'"
+    ):
+        await registry.trainings.create("acme", draft, actor="ann", key=other)
+    with pytest.raises(InvalidRecord):
+        await registry.trainings.find_repeated("acme", other)
+
+
+async def test_what_is_refused_keeps_no_key(registry: Registry) -> None:
+    """A repetition is checked again; the keys of a day ago are forgotten."""
+    key = IdempotencyKey("a", "digest")
+    with pytest.raises(FileUnknown):
+        await registry.trainings.create("acme", TrainingDraft("sst2", {}, "file-x"), actor="ann", key=key)
+    assert await registry.trainings.find_repeated("acme", key) is None
+    file = await add_file(registry)
+    made = await registry.trainings.create("acme", TrainingDraft("sst2", {}, file.id), actor="ann", key=key)
+    for hours, found in ((23, made.id), (1, None)):
+        await registry._transactions.write("ann", partial(_send_earlier, hours=hours))
+        await registry._transactions.write("ann", forget_keys)
+        again = await registry.trainings.find_repeated("acme", key)
+        assert (None if again is None else again.id) == found
+
+
+def _send_earlier(writing: WriteTransaction, hours: int) -> None:
+    """Moves the times of all requests with keys."""
+    (sent,) = writing.connection.execute(select(IdempotencyKeyRow.created_at)).scalars()
+    writing.connection.execute(update(IdempotencyKeyRow).values(created_at=sent - timedelta(hours=hours)))
+
+
+async def test_the_last_events_come_first(registry: Registry) -> None:
+    """Without a bound or before an event; a stranger sees none."""
+    training = await add_training(registry)
+    await registry.trainings.pause("acme", training.id, actor="ann")
+    newest, oldest = await registry.trainings.last_events("acme", training.id, before=None, limit=10)
+    assert (newest.data, oldest.data) == ({"state": "paused"}, {"state": "queued"})
+    assert await registry.trainings.last_events("acme", training.id, before=newest.id, limit=1) == [oldest]
+    with pytest.raises(TrainingUnknown):
+        await registry.trainings.last_events("zenith", training.id, before=None, limit=10)
