@@ -17,6 +17,7 @@ RegistryError           the database itself failed, or cannot be used
   x RegistryFull        the database's disk is full
   x QuotaReached        the tenant would own more than it may
     - TrainingTooLarge  one training has more examples than any of the tenant's may have
+    - TrainingWaits     the tenant has enough trainings that have not ended, or has trained enough today
   x LeaseLost           another process has taken the training or the batch
   x BlobBusy            a collector is deleting the bytes, or may have deleted them: store them again
 """
@@ -76,11 +77,11 @@ class RegistryGone(RegistryError):
     """The database is not the one that this process opened, so acknowledged changes would be lost."""
 
 
-class RegistryFull(RegistryError):
 class RegistryRewound(RegistryError):
     """The database lacks a change that this process has read: it was restored, or has lost changes in a crash."""
 
 
+class RegistryFull(RegistryError):
     """The database's disk is full; it can still be read."""
 
 
@@ -90,6 +91,10 @@ class QuotaReached(RegistryError):
 
 class TrainingTooLarge(QuotaReached):
     """A training has more examples than the tenant's quota allows, whatever else the tenant has."""
+
+
+class TrainingWaits(QuotaReached):
+    """The tenant may begin a further training once one of its trainings has ended, or on another day."""
 
 
 class BlobBusy(RegistryError):

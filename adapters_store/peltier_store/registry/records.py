@@ -250,20 +250,29 @@ class TrainingDraft:
 
 
 @dataclass(frozen=True)
-class StoredTraining:
-    """A training with its state: one of `STATES`.
+class IdempotencyKey:
+    """A key that a caller has chosen for a request, to repeat it, and the digest of the request."""
+
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """A training with its state, which is one of `STATES`, without what may be as large as all labels of its task.
 
     While a worker has it, or in the state `publishing` a replica of the server, `holder` is the name of that process
     and `lease_expires_at` the time at which another may take the training. `attempts` counts the workers that began it
     since its newest checkpoint. `seconds` is the time that workers have spent on it. `wish` is what the owner asked
-    for and the worker has not done yet: `pause` or `cancel`. The checkpoint and the artifact are blobs.
+    for and the worker has not done yet: `pause` or `cancel`. The checkpoint and the artifact are blobs. The request has
+    `request_bytes` as JSON.
     """
 
     id: str
     tenant: str
     task: str
     state: str
-    request: Mapping[str, Any]
+    request_bytes: int
     train_file_id: str | None
     validation_file_id: str | None
     keep_examples: bool
@@ -275,9 +284,7 @@ class StoredTraining:
     wish: str | None = None
     reason: str | None = None
     progress: Mapping[str, Any] | None = None
-    preflight: Mapping[str, Any] | None = None
     metrics: Mapping[str, float] | None = None
-    report: str | None = None
     adapter: str | None = None
     seconds: float = 0.0
     holder: str | None = None
@@ -289,6 +296,16 @@ class StoredTraining:
     artifact_bytes: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoredTraining(TrainingSummary):
+    """A training with its request, the report on its rows before the first step, and the report of what was trained,
+    until that is published."""
+
+    request: Mapping[str, Any]
+    preflight: Mapping[str, Any] | None = None
+    report: str | None = None
+
+
 @dataclass(frozen=True)
 class BatchDraft:
     """A batch to be created: what it is to ask of `endpoint`, with the requests in a file."""
@@ -296,7 +313,6 @@ class BatchDraft:
     endpoint: str
     input_file_id: str
     completion_window: str
-    expires_at: datetime
     request_metadata: Mapping[str, str] | None = None
 
 
@@ -401,9 +417,21 @@ class Position:
     """
 
     revision: int
+    change_id: str
+
+
+@dataclass(frozen=True)
+class RegistrySnapshot:
+    """Every adapter, tenant and key that changed since an earlier position, complete, as of `position`.
+
+    With `is_whole` there are no others.
+    """
+
+    position: Position
     adapters: tuple[AdapterRecord, ...]
     tenants: tuple[TenantRecord, ...]
     keys: tuple[Key, ...] = ()
+    is_whole: bool = False
 
 
 def check_name(kind: str, name: str) -> None:
@@ -417,17 +445,5 @@ def check_name(kind: str, name: str) -> None:
 
 def check_text(kind: str, text: str) -> None:
     """Raises InvalidRecord for text that one of the databases cannot store."""
-    change_id: str
-
-
-@dataclass(frozen=True)
-class RegistrySnapshot:
-    """Every adapter, tenant and key that changed since an earlier position, complete, as of `position`.
-
-    With `is_whole` there are no others.
-    """
-
-    position: Position
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRecord(f"the {kind} {text!r} contains a zero byte or a lone surrogate")
-    is_whole: bool = False

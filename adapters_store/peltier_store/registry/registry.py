@@ -16,6 +16,7 @@ from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.files import FileRegistry, forget_abandoned
+from peltier_store.registry.idempotency import forget_keys
 from peltier_store.registry.lookup import (
     LIVE,
     find_version,
@@ -34,8 +35,8 @@ from peltier_store.registry.records import (
     AuditFilter,
     Key,
     Pin,
-    Quotas,
     Position,
+    Quotas,
     QuotaUsage,
     RegistrySnapshot,
     Reservation,
@@ -78,9 +79,9 @@ def read_changes(connection: Connection, position: Position, since: Position | N
         _adapters(connection, changed),
         tuple(tenant_of(row) for row in connection.execute(_TENANTS, changed)),
         tuple(key_of(row) for row in connection.execute(_KEYS, changed)),
+        is_whole=since is None,
     )
 
-        is_whole=since is None,
 
 def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterRecord, ...]:
     versions: dict[tuple[str, str], list[VersionRecord]] = defaultdict(list)
@@ -164,7 +165,9 @@ class Registry:
         """Every adapter, tenant and key that changed after `since`, complete; with None, all of them.
 
         Only versions that became live after `since` have manifests, because these are large and never change. Applying
-        snapshots one after another gives the same as reading everything, even while others write.
+        snapshots one after another gives the same as reading everything, even while others write. Raises
+        RegistryRewound if the database lacks the change `since`, because it was restored or has lost changes in a
+        crash. From then on changes raise it too, until a snapshot of everything has been read.
         """
         return await self._transactions.follow(
             since, lambda connection, position: read_changes(connection, position, since)
@@ -250,12 +253,13 @@ class Registry:
         return await self._write(actor, versions.undelete, tenant, name, number)
 
     async def purge(self, grace: timedelta, *, actor: str) -> set[str]:
-        """Removes every version deleted longer ago, examples whose training was never created, and times of trainings
-        that no longer count; returns the digests of the versions that nothing else needs."""
+        """Removes every version deleted longer ago, examples whose training was never created, times of trainings that
+        no longer count, and old keys of requests; returns the digests of the versions that nothing else needs."""
 
         def work(writing: WriteTransaction) -> set[str]:
             forget_abandoned(writing)
             forget_minutes(writing)
+            forget_keys(writing)
             return versions.purge(writing, grace)
 
         return await self._transactions.write(actor, work)

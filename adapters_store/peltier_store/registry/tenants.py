@@ -169,7 +169,7 @@ def _stored_bytes(connection: Connection, tenant: str) -> int:
         total += int(connection.execute(owned.where(AdapterRow.tenant == tenant)).scalar_one())
     for tenants, size in (
         (FileRow.tenant, FileRow.size_bytes),
-        (TrainingRow.tenant, TrainingRow.checkpoint_bytes + TrainingRow.artifact_bytes),
+        (TrainingRow.tenant, TrainingRow.request_bytes + TrainingRow.checkpoint_bytes + TrainingRow.artifact_bytes),
     ):
         summed = select(func.coalesce(func.sum(size), 0)).where(tenants == tenant)
         total += int(connection.execute(summed).scalar_one())

@@ -1,31 +1,38 @@
 """What the owner of trainings does: creates, finds, pauses, resumes, cancels and deletes them."""
 
+import json
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import fields
 from datetime import datetime
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, Select, delete, insert, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_store.registry.errors import (
     InvalidRecord,
-    QuotaReached,
     RegistryConflict,
     TrainingTooLarge,
     TrainingUnknown,
+    TrainingWaits,
 )
 from peltier_store.registry.files import find_file, forget_file
+from peltier_store.registry.idempotency import find_repeated, keep
 from peltier_store.registry.records import (
     FINAL_STATES,
     STATES,
+    IdempotencyKey,
     NewEvent,
     StoredEvent,
     StoredFile,
     StoredTraining,
     TrainingDraft,
+    TrainingSummary,
     check_name,
 )
 from peltier_store.registry.tables import FileRow, TrainingEventRow, TrainingRow
-from peltier_store.registry.tenants import require_quotas
+from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.training_state import (
     change,
     count_unfinished,
@@ -33,18 +40,33 @@ from peltier_store.registry.training_state import (
     find_minutes,
     record,
     select_trainings,
-    training_of,
 )
 from peltier_store.registry.transactions import WriteTransaction
 
+T = TypeVar("T")
+
+# Trainings that have not ended, of a tenant whose quotas name no other number.
+MAX_TRAININGS = 100
 _WAITING = ("queued", "paused")
 
 
-def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> StoredTraining:
-    """Puts a training into the queue."""
+def create(
+    writing: WriteTransaction, tenant: str, draft: TrainingDraft, key: IdempotencyKey | None = None
+) -> StoredTraining:
+    """Puts a training into the queue, unless the request with this key has done so."""
+    if (repeated := find_repeated(writing.connection, tenant, key)) is not None:
+        return find_own(writing.connection, tenant, repeated)
+    training = _create(writing, tenant, draft)
+    keep(writing, tenant, key, training.id)
+    return training
+
+
+def _create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> StoredTraining:
     check_name("task", draft.task)
     files = _files_of(writing.connection, tenant, draft)
+    request_bytes = len(json.dumps(draft.request).encode())
     _require_room(writing, tenant, files)
+    require_room_for_bytes(writing.connection, require_quotas(writing.connection, tenant), tenant, request_bytes)
     _check_owners(writing.connection, files, owns_files=draft.owns_files)
     if draft.owns_files:
         own = FileRow.id.in_([file.id for file in files])
@@ -55,6 +77,7 @@ def create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Stor
         task=draft.task,
         state="queued",
         request=dict(draft.request),
+        request_bytes=request_bytes,
         train_file_id=draft.train_file_id,
         validation_file_id=draft.validation_file_id,
         keep_examples=draft.keep_examples,
@@ -94,12 +117,11 @@ def _require_room(writing: WriteTransaction, tenant: str, files: Collection[Stor
 
 
 def _require_place(connection: Connection, tenant: str) -> None:
-    quotas = require_quotas(connection, tenant)
-    count = count_unfinished(connection, tenant)
-    if quotas.max_trainings is not None and count >= quotas.max_trainings:
-        raise QuotaReached(
-            f"tenant {tenant!r} has {count} trainings that have not ended and may have {quotas.max_trainings}; wait "
-            "for one or cancel it"
+    limit, count = require_quotas(connection, tenant).max_trainings, count_unfinished(connection, tenant)
+    if count >= (limit := MAX_TRAININGS if limit is None else limit):
+        raise TrainingWaits(
+            f"tenant {tenant!r} has {count} trainings that have not ended and may have {limit}; wait for one or cancel "
+            "it"
         )
 
 
@@ -107,43 +129,83 @@ def _require_minutes(writing: WriteTransaction, tenant: str) -> None:
     limit = require_quotas(writing.connection, tenant).max_training_minutes_per_day
     minutes = find_minutes(writing.connection, tenant, writing.at)
     if limit is not None and minutes >= limit:
-        raise QuotaReached(
+        raise TrainingWaits(
             f"tenant {tenant!r} has trained {minutes:.1f} minutes in the last 24 hours and may train {limit:g}"
         )
 
 
 def list_trainings(
     connection: Connection, tenant: str, states: Collection[str], limit: int, after: str | None
-) -> list[StoredTraining]:
+) -> list[TrainingSummary]:
     """The newest first."""
     if unknown := set(states) - set(STATES):
         raise InvalidRecord(f"the state {min(unknown)!r} is unknown; it is one of {', '.join(STATES)}")
-    wanted = select_trainings().where(TrainingRow.tenant == tenant)
+    wanted = select_trainings(TrainingSummary).where(TrainingRow.tenant == tenant)
     if states:
         wanted = wanted.where(TrainingRow.state.in_(states))
     if after is not None:
-        last = find_own(connection, tenant, after)
-        same_time = (TrainingRow.created_at == last.created_at) & (TrainingRow.id < last.id)
-        wanted = wanted.where(or_(TrainingRow.created_at < last.created_at, same_time))
+        begun = _read_own(connection, tenant, after, TrainingRow.created_at)
+        same_time = (TrainingRow.created_at == begun) & (TrainingRow.id < after)
+        wanted = wanted.where(or_(TrainingRow.created_at < begun, same_time))
     ordered = wanted.order_by(TrainingRow.created_at.desc(), TrainingRow.id.desc()).limit(limit)
-    return [training_of(row) for row in connection.execute(ordered)]
+    return [TrainingSummary(**row._mapping) for row in connection.execute(ordered)]
+
+
+def read_requests(connection: Connection, tenant: str, ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    """The requests of those of these trainings that still exist."""
+    wanted = select(TrainingRow.id, TrainingRow.request).where(TrainingRow.tenant == tenant, TrainingRow.id.in_(ids))
+    return {row.id: row.request for row in connection.execute(wanted)}
+
+
+def find_state(connection: Connection, tenant: str, training_id: str) -> str:
+    """Raises TrainingUnknown."""
+    return _read_own(connection, tenant, training_id, TrainingRow.state)
+
+
+def _read_own(connection: Connection, tenant: str, training_id: str, column: InstrumentedAttribute[T]) -> T:
+    wanted = select(column).where(TrainingRow.tenant == tenant, TrainingRow.id == training_id)
+    row = connection.execute(wanted).one_or_none()
+    if row is None:
+        raise _unknown(tenant, training_id)
+    return row[0]
+
+
+def _unknown(tenant: str, training_id: str) -> TrainingUnknown:
+    return TrainingUnknown(f"tenant {tenant!r} has no training {training_id!r}")
 
 
 def find_own(connection: Connection, tenant: str, training_id: str, *, lock: bool = False) -> StoredTraining:
     """Raises TrainingUnknown."""
     training = find(connection, training_id, lock=lock)
     if training is None or training.tenant != tenant:
-        raise TrainingUnknown(f"tenant {tenant!r} has no training {training_id!r}")
+        raise _unknown(tenant, training_id)
     return training
 
 
 def list_events(connection: Connection, tenant: str, training_id: str, after: int, limit: int) -> list[StoredEvent]:
     """Those after the event with the id `after`, oldest first."""
-    find_own(connection, tenant, training_id)
-    row = TrainingEventRow
-    wanted = select(row.id, row.at, row.kind, row.message, row.data).where(row.training_id == training_id)
-    ordered = wanted.where(row.id > after).order_by(row.id).limit(limit)
-    return [StoredEvent(**found._mapping) for found in connection.execute(ordered)]
+    wanted = _select_events(connection, tenant, training_id).where(TrainingEventRow.id > after)
+    return _events(connection, wanted.order_by(TrainingEventRow.id).limit(limit))
+
+
+def list_last_events(
+    connection: Connection, tenant: str, training_id: str, before: int | None, limit: int
+) -> list[StoredEvent]:
+    """Those before the event with the id `before`, newest first."""
+    wanted = _select_events(connection, tenant, training_id)
+    if before is not None:
+        wanted = wanted.where(TrainingEventRow.id < before)
+    return _events(connection, wanted.order_by(TrainingEventRow.id.desc()).limit(limit))
+
+
+def _select_events(connection: Connection, tenant: str, training_id: str) -> Select[*tuple[object, ...]]:
+    find_state(connection, tenant, training_id)
+    columns = (getattr(TrainingEventRow, field.name) for field in fields(StoredEvent))
+    return select(*columns).where(TrainingEventRow.training_id == training_id)
+
+
+def _events(connection: Connection, wanted: Select[*tuple[object, ...]]) -> list[StoredEvent]:
+    return [StoredEvent(**row._mapping) for row in connection.execute(wanted)]
 
 
 def pause(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Subquery, delete, func, insert, select, update
 
-from peltier_store.registry.records import FINAL_STATES, NewEvent, StoredTraining, check_text
+from peltier_store.registry.records import FINAL_STATES, NewEvent, StoredTraining, TrainingSummary, check_text
 from peltier_store.registry.tables import TrainingEventRow, TrainingRow, TrainingTimeRow
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
@@ -18,9 +18,9 @@ _REPEATED = ("progress", "checkpoint")
 _COUNTED = timedelta(hours=25)
 
 
-def select_trainings() -> Select[*tuple[object, ...]]:
-    """Selects every training, for `training_of`."""
-    return select(*(getattr(TrainingRow, field.name) for field in fields(StoredTraining)))
+def select_trainings(kind: type[TrainingSummary] = StoredTraining) -> Select[*tuple[object, ...]]:
+    """Selects every training, for `training_of` or as values of `kind`."""
+    return select(*(getattr(TrainingRow, field.name) for field in fields(kind)))
 
 
 def training_of(row: Row[*tuple[object, ...]]) -> StoredTraining:

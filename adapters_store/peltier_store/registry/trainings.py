@@ -1,10 +1,19 @@
 """Trainings, and the queue from which workers take them."""
 
-from collections.abc import Collection
-from typing import Unpack
+from collections.abc import Collection, Mapping
+from typing import Any, Unpack
+
+from sqlalchemy import Connection
 
 from peltier_store.registry import training_holder, training_owner
-from peltier_store.registry.records import StoredEvent, StoredTraining, TrainingDraft
+from peltier_store.registry.idempotency import find_repeated
+from peltier_store.registry.records import (
+    IdempotencyKey,
+    StoredEvent,
+    StoredTraining,
+    TrainingDraft,
+    TrainingSummary,
+)
 from peltier_store.registry.training_holder import TrainingHold, WorkerReport, WorkerResult
 from peltier_store.registry.training_state import count_states
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, read_clock
@@ -16,10 +25,22 @@ class TrainingRegistry:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def create(self, tenant: str, draft: TrainingDraft, *, actor: str) -> StoredTraining:
-        """Puts a training into the queue. Raises TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for its
-        name."""
-        return await self._transactions.write(actor, lambda writing: training_owner.create(writing, tenant, draft))
+    async def create(
+        self, tenant: str, draft: TrainingDraft, *, actor: str, key: IdempotencyKey | None = None
+    ) -> StoredTraining:
+        """Puts a training into the queue, or finds the one that the request with this key has created. Raises
+        TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for its name or the key of another request."""
+        return await self._transactions.write(actor, lambda writing: training_owner.create(writing, tenant, draft, key))
+
+    async def find_repeated(self, tenant: str, key: IdempotencyKey | None) -> StoredTraining | None:
+        """The training that the request with this key has created. Raises InvalidRecord for the key of another request,
+        or TrainingUnknown if the training is deleted."""
+
+        def work(connection: Connection) -> StoredTraining | None:
+            found = find_repeated(connection, tenant, key)
+            return None if found is None else training_owner.find_own(connection, tenant, found)
+
+        return None if key is None else await self._transactions.read(work)
 
     async def find(self, tenant: str, training_id: str) -> StoredTraining:
         """Raises TrainingUnknown."""
@@ -27,11 +48,24 @@ class TrainingRegistry:
             lambda connection: training_owner.find_own(connection, tenant, training_id)
         )
 
+    async def state(self, tenant: str, training_id: str) -> str:
+        """One of `STATES`. Raises TrainingUnknown."""
+        return await self._transactions.read(
+            lambda connection: training_owner.find_state(connection, tenant, training_id)
+        )
+
     async def events(self, tenant: str, training_id: str, *, after: int = 0, limit: int = 1000) -> list[StoredEvent]:
         """At most `limit` entries of a training's log that follow the entry `after`, oldest first. Raises
         TrainingUnknown."""
         return await self._transactions.read(
             lambda connection: training_owner.list_events(connection, tenant, training_id, after, limit)
+        )
+
+    async def last_events(self, tenant: str, training_id: str, *, before: int | None, limit: int) -> list[StoredEvent]:
+        """At most `limit` entries of a training's log that precede the entry `before`, newest first. Raises
+        TrainingUnknown."""
+        return await self._transactions.read(
+            lambda connection: training_owner.list_last_events(connection, tenant, training_id, before, limit)
         )
 
     async def count(self) -> dict[str, int]:
@@ -117,9 +151,13 @@ class TrainingRegistry:
         Raises LeaseLost."""
         await self._transactions.write(NO_ACTOR, lambda writing: training_holder.refuse(writing, hold, reason))
 
+    async def requests(self, tenant: str, ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        """The requests of those of these trainings that still exist."""
+        return await self._transactions.read(lambda connection: training_owner.read_requests(connection, tenant, ids))
+
     async def list(
         self, tenant: str, *, states: Collection[str] = (), limit: int = 100, after: str | None = None
-    ) -> list[StoredTraining]:
+    ) -> list[TrainingSummary]:
         """At most `limit` trainings in one of `states` (none: in any), newest first, that follow the training `after`.
 
         Raises TrainingUnknown for that one, or InvalidRecord for a state that does not exist.

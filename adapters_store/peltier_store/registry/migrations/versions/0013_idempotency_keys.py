@@ -6,7 +6,10 @@ from alembic import op
 revision = "0013"
 down_revision = "0012"
 
-_BYTES = {"sqlite": "length(CAST(request AS BLOB))", "postgresql": "octet_length(request::text)"}
+_COUNTED = {
+    "sqlite": "UPDATE trainings SET request_bytes = length(CAST(request AS BLOB))",
+    "postgresql": "UPDATE trainings SET request_bytes = octet_length(request::text)",
+}
 
 
 def upgrade() -> None:
@@ -22,4 +25,4 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_idempotency_keys_created_at"), "idempotency_keys", ["created_at"])
     op.add_column("trainings", sa.Column("request_bytes", sa.BigInteger(), nullable=False, server_default="0"))
-    op.execute(f"UPDATE trainings SET request_bytes = {_BYTES[op.get_bind().dialect.name]}")
+    op.execute(_COUNTED[op.get_bind().dialect.name])
