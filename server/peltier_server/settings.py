@@ -335,7 +335,7 @@ class BatchSettings(SettingsGroup):
 
     max_batch_lines: Count = setting(50_000, "Maximum requests of a batch.")
     max_batch_result_bytes: Count = setting(
-        256 * MIB, "Bytes of a batch's results after which its other requests fail; the server holds them in memory."
+        256 * MIB, "Bytes of a batch's results after which its other requests fail."
     )
 
 

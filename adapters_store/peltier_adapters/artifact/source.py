@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 
-def digest_of(data: bytes) -> str:
+def digest_of(data: bytes | memoryview) -> str:
     """The digest of these bytes: "sha256:" and 64 hexadecimal digits."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 

@@ -85,10 +85,10 @@ class BatchRegistry:
             lambda writing: _change(writing, _held(writing, batch_id, replica), lease_expires_at=writing.at + LEASE),
         )
 
-    async def release(self, batch_id: str, replica: str) -> None:
-        """Ends a turn without results, because the server stops or something is temporarily wrong. Raises
-        LeaseLost."""
-        await self._transactions.write(NO_ACTOR, lambda writing: _release(writing, batch_id, replica))
+    async def release(self, batch_id: str, replica: str, *, pause: timedelta = timedelta(0)) -> None:
+        """Ends a turn without results, because the server stops or something is temporarily wrong. Nobody claims the
+        batch before `pause` has passed. Raises LeaseLost."""
+        await self._transactions.write(NO_ACTOR, lambda writing: _release(writing, batch_id, replica, pause))
 
     async def begin(self, batch_id: str, replica: str, *, num_lines: int) -> None:
         """Ends the turn in which the file was found to be valid. Raises LeaseLost."""
@@ -217,9 +217,10 @@ def _claim(claiming: QueueTransaction, replica: str) -> StoredBatch | None:
     return None
 
 
-def _release(writing: WriteTransaction, batch_id: str, replica: str) -> None:
+def _release(writing: WriteTransaction, batch_id: str, replica: str, pause: timedelta) -> None:
     batch = _held(writing, batch_id, replica)
-    _change(writing, batch, attempts=max(batch.attempts - 1, 0), **_NO_HOLDER)
+    attempts = max(batch.attempts - 1, 0)
+    _change(writing, batch, attempts=attempts, holder=None, lease_expires_at=writing.at + pause)
 
 
 def _begin(writing: WriteTransaction, batch_id: str, replica: str, num_lines: int) -> None:

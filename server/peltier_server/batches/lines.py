@@ -1,20 +1,16 @@
 """The requests in the file of a batch, one a line, and the lines of its results, in the shape of OpenAI's API."""
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from peltier_client.protocol import BatchError
 from peltier_client.protocol.batches import MAX_CUSTOM_ID_CHARS
-from peltier_store.registry import BatchPart
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from peltier_server.http.app_call import AppAnswer
 
 # Of an invalid file, in its first lines.
 _NUM_SHOWN = 20
-_OK = 200
 
 
 class BatchLine(NamedTuple):
@@ -83,9 +79,10 @@ def _spans(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 def _read(line: bytes, endpoint: str) -> tuple[str, bytes]:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        raise _Refused("invalid_json_line", "it is not JSON") from None
+        # Bounds the depth, as the parser of the routes does.
+        row = from_json(line)
+    except ValueError:
+        raise _Refused("invalid_json_line", "it is not JSON, or is nested too deeply") from None
     if not isinstance(row, dict):
         raise _Refused("invalid_json_line", "it must be a JSON object")
     custom_id, body = row.get("custom_id"), row.get("body")
@@ -101,45 +98,28 @@ def _read(line: bytes, endpoint: str) -> tuple[str, bytes]:
         raise _Refused("invalid_request", "body must be a JSON object", "body")
     if body.get("stream"):
         raise _Refused("invalid_request", "body.stream is set; the answers of a batch are in a file", "body")
-    return custom_id, json.dumps(body).encode()
+    return custom_id, to_json(body)
 
 
 def _shown(value: Any) -> str:
     return repr(value)[:80]
 
 
-@dataclass
-class BatchResults:
-    """Answers, and errors. Each is a line of JSON with its end."""
+def result_line(batch_id: str, line: BatchLine, answer: AppAnswer) -> bytes:
+    """The line of an answer of the server, whose body is JSON in one line."""
+    head = to_json({"id": _result_id(batch_id, line), "custom_id": line.custom_id}).removesuffix(b"}")
+    request_id = answer.headers.get("x-request-id", "")
+    response = to_json({"status_code": answer.status, "request_id": request_id}).removesuffix(b"}")
+    return b'%s,"response":%s,"body":%s},"error":null}\n' % (head, response, answer.body)
 
-    batch_id: str
-    completed: list[bytes] = field(default_factory=list)
-    failed: list[bytes] = field(default_factory=list)
 
-    def add(self, line: BatchLine, answer: AppAnswer) -> None:
-        """An answer of the server. Its body is JSON in one line."""
-        head = to_json({"id": self._id(line), "custom_id": line.custom_id}).removesuffix(b"}")
-        request_id = answer.headers.get("x-request-id", "")
-        response = to_json({"status_code": answer.status, "request_id": request_id}).removesuffix(b"}")
-        text = b'%s,"response":%s,"body":%s},"error":null}\n' % (head, response, answer.body)
-        (self.completed if answer.status == _OK else self.failed).append(text)
+def error_lines(batch_id: str, lines: Iterable[BatchLine], code: str, message: str) -> Iterator[bytes]:
+    """The lines of requests that are not sent."""
+    error = {"code": code, "message": message}
+    for line in lines:
+        row = {"id": _result_id(batch_id, line), "custom_id": line.custom_id, "response": None, "error": error}
+        yield to_json(row) + b"\n"
 
-    def add_errors(self, lines: Iterable[BatchLine], code: str, message: str) -> None:
-        """Requests that are not sent. There may be thousands, which are parsed here: not on the event loop."""
-        error = {"code": code, "message": message}
-        for line in lines:
-            row = {"id": self._id(line), "custom_id": line.custom_id, "response": None, "error": error}
-            self.failed.append(to_json(row) + b"\n")
 
-    def add_part(self, part: BatchPart, data: bytes) -> None:
-        """The results of an earlier part."""
-        lines = data.splitlines(keepends=True)
-        self.completed += lines[: part.num_completed]
-        self.failed += lines[part.num_completed :]
-
-    def part(self) -> bytes:
-        """All lines, the answers before the errors."""
-        return b"".join(self.completed + self.failed)
-
-    def _id(self, line: BatchLine) -> str:
-        return f"batch_req_{self.batch_id.removeprefix('batch_')}_{line.number}"
+def _result_id(batch_id: str, line: BatchLine) -> str:
+    return f"batch_req_{batch_id.removeprefix('batch_')}_{line.number}"

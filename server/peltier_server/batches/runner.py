@@ -6,7 +6,8 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import Unavailable
@@ -27,7 +28,8 @@ from starlette.types import ASGIApp
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import QueueTask
-from peltier_server.batches.lines import BatchLine, BatchRequests, BatchResults
+from peltier_server.batches.lines import BatchLine, BatchRequests, error_lines, result_line
+from peltier_server.batches.results import BatchResults, LineFile
 from peltier_server.catalog.publisher import Store
 from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.http.request_middleware import STORED_CALLER
@@ -47,6 +49,11 @@ _PART_BYTES = 8 * 1024 * 1024
 _PART_SECONDS = 10.0
 # Requests in progress, beside live ones.
 _NUM_AT_ONCE = 32
+# A quota that is raised meanwhile is noticed after this time.
+_MAX_PAUSE_SECONDS = 60.0
+# How long no request of an expired batch could be answered until the batch ends, so that a clock that jumps ends none.
+_EXPIRY_SECONDS = 3600.0
+_OK = 200
 # The answers of a server that cannot compute the request now, or may not yet by a quota of the tenant.
 _TEMPORARY = frozenset({429, 503})
 _STATES = ("validating", "in_progress", "finalizing", "cancelling")
@@ -70,6 +77,8 @@ class BatchRunner:
         store.sync.follow(self._turns.wake)
         # The file of the last turn, which most often is that of the next turn too.
         self._read: tuple[str, BatchRequests] | None = None
+        # By batch: since when its turns of this server have had no result.
+        self._fruitless_since = dict[str, float]()
 
     def start(self) -> None:
         """Starts to look for batches."""
@@ -125,8 +134,6 @@ class BatchRunner:
             return
         if requests.errors:
             await self._finish(batch, "failed", errors=requests.errors)
-        elif batch.expires_at <= datetime.now(UTC):
-            await self._expire(batch, requests)
         elif batch.state == "validating":
             await self._batches.begin(batch.id, self._name, num_lines=len(requests))
         else:
@@ -140,25 +147,26 @@ class BatchRunner:
             self._read = batch.id, await asyncio.to_thread(BatchRequests, data, batch.endpoint)
         return self._read[1]
 
-    async def _expire(self, batch: StoredBatch, requests: BatchRequests) -> None:
-        rest = BatchResults(batch.id)
-        message = f"the request was not computed within the completion window of {batch.completion_window}"
-        await asyncio.to_thread(rest.add_errors, requests.lines(batch.num_done), "batch_expired", message)
-        await self._finish(batch, "expired", rest)
-
     async def _add_part(self, batch: StoredBatch, requests: BatchRequests) -> None:
-        results = BatchResults(batch.id)
         stored = sum(part.size_bytes for part in await self._batches.parts(batch.id))
-        if stored > self._max_result_bytes:
-            message = f"the results of the batch have more than {self._max_result_bytes} bytes, which is the maximum"
-            await asyncio.to_thread(results.add_errors, requests.lines(batch.num_done), "results_too_large", message)
-        else:
-            await self._answer(batch, requests.lines(batch.num_done, batch.num_done + _PART_LINES), results)
-        completed, failed = len(results.completed), len(results.failed)
-        if not completed + failed:
-            await self._batches.release(batch.id, self._name)
-            return
-        data = await asyncio.to_thread(results.part)
+        with BatchResults() as results:
+            pause = 0.0
+            if stored > self._max_result_bytes:
+                message = f"the results of the batch have more than the maximum of {self._max_result_bytes} bytes"
+                rest = error_lines(batch.id, requests.lines(batch.num_done), "results_too_large", message)
+                await asyncio.to_thread(results.add_errors, rest)
+            else:
+                pause = await self._answer(batch, requests, results)
+            if results.completed.num_lines + results.failed.num_lines:
+                self._fruitless_since.pop(batch.id, None)
+                await self._store_part(batch, results)
+            else:
+                await self._wait(batch, requests, pause)
+
+    async def _store_part(self, batch: StoredBatch, results: BatchResults) -> None:
+        completed, failed = results.completed.num_lines, results.failed.num_lines
+        await asyncio.to_thread(results.completed.append, results.failed)
+        data = results.completed.content()
         reservation = await self._put(data)
         part = BatchPart(batch.num_done, reservation.digest, len(data), completed, failed)
         try:
@@ -169,83 +177,95 @@ class BatchRunner:
         self._metrics.stored_requests.labels("completed").inc(completed)
         self._metrics.stored_requests.labels("failed").inc(failed)
 
-    async def _answer(self, batch: StoredBatch, lines: Iterable[BatchLine], results: BatchResults) -> None:
-        """Adds the results of the first lines, as many as a part may have, in their order."""
-        turn, answers = _Turn(), list[tuple[BatchLine, asyncio.Task[AppAnswer | None]]]()
-        async with asyncio.TaskGroup() as group:
-            for line in lines:
-                await turn.places.acquire()
-                if answers and turn.is_over:
-                    break
-                turn.num_bytes += len(line.body)
-                answers.append((line, group.create_task(self._ask(batch, line, turn))))
-        for line, done in answers:
-            answer = done.result()
-            if answer is None:
-                return
-            results.add(line, answer)
+    async def _wait(self, batch: StoredBatch, requests: BatchRequests, pause: float) -> None:
+        """Ends a turn without results. Nobody takes the batch again before `pause` seconds have passed."""
+        since = self._fruitless_since.setdefault(batch.id, time.monotonic())
+        if batch.expires_at <= datetime.now(UTC) and time.monotonic() - since >= _EXPIRY_SECONDS:
+            del self._fruitless_since[batch.id]
+            message = f"the request was not computed within the completion window of {batch.completion_window}"
+            rest = error_lines(batch.id, requests.lines(batch.num_done), "batch_expired", message)
+            await self._finish(batch, "expired", rest)
+            return
+        pause = min(pause, _MAX_PAUSE_SECONDS)
+        await self._batches.release(batch.id, self._name, pause=timedelta(seconds=pause))
+        asyncio.get_running_loop().call_later(pause, self._turns.wake)
 
-    async def _ask(self, batch: StoredBatch, line: BatchLine, turn: "_Turn") -> AppAnswer | None:
+    async def _answer(self, batch: StoredBatch, requests: BatchRequests, results: BatchResults) -> float:
+        """Adds the results of the first lines, as many as a part may have, in their order.
+
+        Returns after how many seconds a request that has no result yet may be sent again.
+        """
+        turn, answers = _Turn(), list[asyncio.Task[_Spooled | None]]()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for line in requests.lines(batch.num_done, batch.num_done + _PART_LINES):
+                    await turn.places.acquire()
+                    if answers and turn.is_over:
+                        break
+                    turn.num_bytes += len(line.body)
+                    answers.append(group.create_task(self._ask(batch, line, turn)))
+            await asyncio.to_thread(turn.copy, [done.result() for done in answers], results)
+        finally:
+            turn.spool.close()
+        return turn.pause
+
+    async def _ask(self, batch: StoredBatch, line: BatchLine, turn: "_Turn") -> "_Spooled | None":
         """The server's own answer to a request; None if there is none in this turn."""
         caller = Caller(batch.tenant, frozenset({"predict"}), batch.created_by)
         headers = {"content-type": "application/json", "x-request-id": f"{batch.id}-{line.number}"}
         call = AppCall("POST", batch.endpoint, line.body, headers, {STORED_CALLER: caller})
         try:
             answer = await call.send(self._app)
-            if answer.status in _TEMPORARY:
-                answer = await self._ask_again(call, answer, turn)
+            # A store or an adapter that stays away is the result of the request. Other requests wait for another turn.
+            if answer.status in _TEMPORARY and not _is_unavailable(answer):
+                turn.pause = max(turn.pause, float(answer.headers.get("retry-after", 1)))
+                return None
             turn.num_bytes += len(answer.body)
+            place = await asyncio.to_thread(turn.spool.add, result_line(batch.id, line, answer))
+            return _Spooled(answer.status == _OK, *place)
         finally:
             turn.places.release()
-        # A store or an adapter that stays away is the result of the request. Other requests wait until they expire.
-        return None if answer.status in _TEMPORARY and not _is_unavailable(answer) else answer
-
-    async def _ask_again(self, call: AppCall, answer: AppAnswer, turn: "_Turn") -> AppAnswer:
-        """The last answer of the turn to a request: one request after the other, so that the first ones are answered
-        first."""
-        turn.is_limited = True
-        async with turn.retries:
-            while answer.status in _TEMPORARY and (seconds_left := turn.ends_at - time.monotonic()) > 0:
-                await asyncio.sleep(min(float(answer.headers.get("retry-after", 1)), seconds_left))
-                answer = await call.send(self._app)
-        return answer
 
     async def _finish(
         self,
         batch: StoredBatch,
         state: str,
-        rest: BatchResults | None = None,
+        rest: Iterable[bytes] = (),
         *,
         errors: Sequence[BatchError] | None = None,
     ) -> None:
-        """Ends a batch with all its results, and with those of the `rest` of its lines."""
-        results = BatchResults(batch.id)
-        for part in await self._batches.parts(batch.id):
-            try:
-                data = await self._store.blobs.get(part.digest)
-            except (BlobNotFound, BlobDamaged):
-                message = f"the stored results from request {part.first_line} on are missing or damaged"
-                state, errors = "failed", [BatchError(code="results_lost", message=message)]
-                continue
-            await asyncio.to_thread(results.add_part, part, data)
-        if rest is not None:
-            results.failed += rest.failed
-        output = await self._new_file(f"{batch.id}_output.jsonl", results.completed)
-        error = await self._new_file(f"{batch.id}_error.jsonl", results.failed)
+        """Ends a batch with all its results, and with the errors of the `rest` of its lines."""
+        with BatchResults() as results:
+            for part in await self._batches.parts(batch.id):
+                try:
+                    await results.add_part(self._store.blobs, part)
+                except (BlobNotFound, BlobDamaged):
+                    message = f"the stored results from request {part.first_line} on are missing or damaged"
+                    state, errors = "failed", [BatchError(code="results_lost", message=message)]
+            await asyncio.to_thread(results.add_errors, rest)
+            output = await self._new_file(f"{batch.id}_output.jsonl", results.completed)
+            error = await self._new_file(f"{batch.id}_error.jsonl", results.failed)
         given = None if errors is None else [one.model_dump() for one in errors]
         await self._batches.finish(batch.id, self._name, state, output=output, error=error, errors=given)
         logger.info("the batch %s is %s", batch.id, state)
 
-    async def _new_file(self, name: str, lines: Sequence[bytes]) -> NewFile | None:
-        if not lines:
+    async def _new_file(self, name: str, lines: LineFile) -> NewFile | None:
+        if not lines.num_lines:
             return None
-        data = await asyncio.to_thread(b"".join, lines)
-        return NewFile(await self._put(data), name, len(data), len(lines))
+        return NewFile(await self._put(lines.content()), name, lines.num_bytes, lines.num_lines)
 
-    async def _put(self, data: bytes) -> Reservation:
+    async def _put(self, data: memoryview) -> Reservation:
         reservation = await self._store.registry.reserve(await asyncio.to_thread(digest_of, data))
         await self._store.blobs.put(data)
         return reservation
+
+
+class _Spooled(NamedTuple):
+    """A result in the file of a turn."""
+
+    is_completed: bool
+    start: int
+    size: int
 
 
 class _Turn:
@@ -253,14 +273,24 @@ class _Turn:
 
     def __init__(self) -> None:
         self.ends_at = time.monotonic() + _PART_SECONDS
-        self.places, self.retries = asyncio.Semaphore(_NUM_AT_ONCE), asyncio.Lock()
+        self.places = asyncio.Semaphore(_NUM_AT_ONCE)
         self.num_bytes = 0
-        self.is_limited = False
+        self.pause = 0.0
+        # In the order in which they came.
+        self.spool = LineFile()
 
     @property
     def is_over(self) -> bool:
         """Whether no more requests begin."""
-        return self.is_limited or self.num_bytes > _PART_BYTES or time.monotonic() > self.ends_at
+        return self.pause > 0 or self.num_bytes > _PART_BYTES or time.monotonic() > self.ends_at
+
+    def copy(self, answers: Iterable[_Spooled | None], results: BatchResults) -> None:
+        """Adds the answers up to the first request that has none."""
+        for answer in answers:
+            if answer is None:
+                return
+            file = results.completed if answer.is_completed else results.failed
+            file.add(self.spool.read(answer.start, answer.size))
 
 
 def _is_unavailable(answer: AppAnswer) -> bool:

@@ -1,5 +1,6 @@
 """Batches, by OpenAI's client over a real socket, and by servers that end in the middle of one."""
 
+import itertools
 import json
 import re
 import sqlite3
@@ -26,6 +27,7 @@ _FINAL = {"completed", "failed", "cancelled", "expired"}
 
 
 ADMIN = "plt_of-the-operator"
+_NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -248,27 +250,90 @@ def test_a_batch_waits_for_the_quotas_of_its_tenant(listening: Listening) -> Non
             client.batches.retrieve(batch.id)
 
 
-def test_an_expired_batch_keeps_its_results(
-    client: openai.OpenAI, listening: Listening, go_on: threading.Event
-) -> None:
-    """Each request that is left has an error."""
-    batch = begin(client, embeddings(300))
-    while not (counts := client.batches.retrieve(batch.id).request_counts) or not counts.completed:
-        time.sleep(0.01)
+@pytest.fixture
+def spent(listening: Listening) -> Iterator[openai.OpenAI]:
+    """A caller whose tenant may have one or two texts answered in ten seconds."""
+    name = f"spent-{next(_NUMBERS)}"
+    send(listening, "POST", "/v1/tenants", json={"name": name, "quotas": {"tokens_per_second": 1}})
+    key = send(listening, "POST", "/v1/keys", json={"tenant": name, "scopes": ["predict"]})["key"]
+    with openai.OpenAI(base_url=f"{listening.url}/v1", api_key=key, max_retries=0) as opened:
+        yield opened
+
+
+def expire(listening: Listening, batch: Batch) -> None:
+    """As a clock does that jumps ahead."""
     path = listening.service.settings.store.store / "registry.db"  # type: ignore[operator]
     with sqlite3.connect(path, timeout=60) as connection:
         connection.execute("UPDATE batches SET expires_at = created_at WHERE id = ?", [batch.id])
     connection.close()
-    go_on.set()
-    done = ended(client, batch)
+
+
+def test_a_batch_that_waits_for_a_quota_holds_up_no_other(
+    client: openai.OpenAI, spent: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its turn ends with the first request that has to wait, and its next one begins when that may be sent again."""
+    turns, look = [], BatchRunner._take_turn
+
+    async def take_turn(self: BatchRunner, batch: StoredBatch) -> None:
+        turns.append(batch.id)
+        await look(self, batch)
+
+    monkeypatch.setattr(BatchRunner, "_take_turn", take_turn)
+    waiting = begin(spent, embeddings(5))
+    others = [ended(client, begin(client, embeddings(2))).status for _ in range(3)]
+    assert (others, spent.batches.retrieve(waiting.id).status) == (["completed"] * 3, "in_progress")
+    assert turns.count(waiting.id) <= 3
+    spent.batches.cancel(waiting.id)
+
+
+def test_an_expired_batch_keeps_its_results(
+    spent: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends when no request could be answered for an hour; each request that is left has an error."""
+    monkeypatch.setattr(runner, "_EXPIRY_SECONDS", 0.0)
+    batch = begin(spent, embeddings(5))
+    expire(listening, batch)
+    done = ended(spent, batch)
     assert (done.status, done.expired_at is not None) == ("expired", True)
-    assert done.request_counts is not None
-    completed, failed = done.request_counts.completed, done.request_counts.failed
-    assert (0 < completed < 300, completed + failed) == (True, 300)
-    wrong = rows(client, done.error_file_id)
-    assert [one["custom_id"] for one in wrong] == [f"row-{n}" for n in range(completed, 300)]
+    wrong = rows(spent, done.error_file_id)
+    completed = 5 - len(wrong)
+    assert [one["custom_id"] for one in wrong] == [f"row-{n}" for n in range(completed, 5)]
     assert {one["error"]["code"] for one in wrong} == {"batch_expired"}
-    assert len(rows(client, done.output_file_id)) == completed
+
+
+def test_a_batch_that_goes_on_does_not_expire(
+    client: openai.OpenAI, listening: Listening, go_on: threading.Event
+) -> None:
+    """So a clock that jumps ends no batch."""
+    batch = begin(client, embeddings(20))
+    expire(listening, batch)
+    go_on.set()
+    assert ended(client, batch).status == "completed"
+
+
+@pytest.mark.parametrize(("depth", "state"), [(150, "completed"), (250, "failed"), (970, "failed")])
+def test_a_line_that_is_nested_deeply_ends_its_batch(client: openai.OpenAI, depth: int, state: str) -> None:
+    """As invalid JSON, unless the parser of the routes reads it."""
+    data = json.dumps(line(0, {})).replace("{}", '{"a":' * depth + "1" + "}" * depth)
+    file = client.files.create(file=("rows.jsonl", f"{data}\n".encode()), purpose="batch").id
+    batch = client.batches.create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
+    assert ended(client, batch).status == state
+
+
+def test_the_size_of_results_takes_no_memory(
+    client: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in files from the first answer on; so are those of the whole batch at its end."""
+    put, held = listening.service.store.blobs.put, list[type]()
+
+    async def note(data: bytes | memoryview) -> str:
+        held.append(type(data))
+        return await put(data)
+
+    monkeypatch.setattr(listening.service.store.blobs, "put", note)
+    batch = begin(client, embeddings(5))
+    ended(client, batch)
+    assert held[1:] == [memoryview, memoryview]
 
 
 def test_batches_are_queued_behind_live_requests(client: openai.OpenAI, listening: Listening) -> None:

@@ -1,6 +1,6 @@
 """Routes of OpenAI's API for batches: requests in a file, whose answers are in a file later."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query
@@ -27,7 +27,6 @@ from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
 _OF_ONE = describe_errors(*_SHARED, BatchNotFound, shape=OPENAI_ERRORS)
-_WINDOW = timedelta(hours=24)
 
 BatchLimit = Annotated[int, Query(ge=1, le=100)]
 AfterBatch = Annotated[str | None, Query(max_length=64, description="The id of the last batch of the page before.")]
@@ -42,9 +41,7 @@ async def create_batch(body: BatchRequest, context: Context, service: Changing) 
     registry = service.store.registry
     file = await registry.files.find(context.tenant, body.input_file_id)
     _check(file, service.settings.batches.max_batch_lines)
-    draft = BatchDraft(
-        body.endpoint, file.id, body.completion_window, datetime.now(UTC) + _WINDOW, request_metadata=body.metadata
-    )
+    draft = BatchDraft(body.endpoint, file.id, body.completion_window, request_metadata=body.metadata)
     try:
         return batch_on_the_wire(await registry.batches.create(context.tenant, draft, actor=context.caller.actor))
     except QuotaReached as error:

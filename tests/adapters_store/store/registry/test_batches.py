@@ -24,7 +24,7 @@ from tests.adapters_store.store.registry.conftest import add_file
 
 async def create(registry: Registry, tenant: str = "acme") -> StoredBatch:
     file = await add_file(registry, tenant=tenant)
-    draft = BatchDraft("/v1/embeddings", file.id, "24h", file.created_at + timedelta(hours=24), {"run": "é"})
+    draft = BatchDraft("/v1/embeddings", file.id, "24h", {"run": "é"})
     return await registry.batches.create(tenant, draft, actor="ann")
 
 
@@ -139,7 +139,7 @@ async def test_other_tenants_batches_do_not_exist(registry: Registry) -> None:
     with pytest.raises(BatchUnknown):
         await registry.batches.cancel("zenith", batch.id, actor="bob")
     assert await registry.batches.list("zenith") == []
-    draft = BatchDraft("/v1/embeddings", batch.input_file_id, "24h", batch.expires_at)
+    draft = BatchDraft("/v1/embeddings", batch.input_file_id, "24h")
     with pytest.raises(FileUnknown):
         await registry.batches.create("zenith", draft, actor="bob")
 

@@ -53,9 +53,7 @@ async def queue_artifact(registry: Registry, tenant: str) -> Queued:
 
 async def queue_batch(registry: Registry, tenant: str) -> Queued:
     file = await add_file(registry, tenant=tenant)
-    return await registry.batches.create(
-        tenant, BatchDraft("/v1/embeddings", file.id, "24h", file.created_at), actor="ann"
-    )
+    return await registry.batches.create(tenant, BatchDraft("/v1/embeddings", file.id, "24h"), actor="ann")
 
 
 CLAIMS: dict[str, tuple[Callable[[Registry, str], Awaitable[Queued]], Claim, type[Base]]] = {
