@@ -62,7 +62,7 @@ from peltier_store.registry.records import (
     VersionRecord,
 )
 from peltier_store.registry.registry import Registry
-from peltier_store.registry.rollouts import Judgement, Retention, RolloutDraft, added, compared
+from peltier_store.registry.rollouts import Judgement, Report, Retention, RolloutDraft, added, compared
 from peltier_store.registry.training_holder import TrainingHold
 
 __all__ = [
@@ -108,6 +108,7 @@ __all__ = [
     "RegistryGone",
     "RegistryRewound",
     "RegistrySnapshot",
+    "Report",
     "Reservation",
     "Retention",
     "RolloutDraft",

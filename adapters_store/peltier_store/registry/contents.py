@@ -17,6 +17,7 @@ from peltier_store.registry.tables import (
     Base,
     ChangeRow,
     CollectionRow,
+    ReporterRow,
     ReservationRow,
     RevisionRow,
     TenantRow,
@@ -24,8 +25,9 @@ from peltier_store.registry.tables import (
 )
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
 
-# Not dumped: the revision, and claims of uploads and collectors, belong to one database; answers are kept for a day.
-_LOCAL = {row.__tablename__ for row in (RevisionRow, ChangeRow, ReservationRow, CollectionRow, AnswerRow)}
+# Not dumped: the revision, claims of uploads and collectors, and numbers of reports belong to one database; answers are
+# kept for a day.
+_LOCAL = {row.__tablename__ for row in (RevisionRow, ChangeRow, ReservationRow, CollectionRow, AnswerRow, ReporterRow)}
 # Each table after those that it refers to.
 _TABLES: dict[str, Table] = {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
 # A report has up to a mebibyte.

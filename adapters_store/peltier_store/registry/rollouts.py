@@ -2,7 +2,9 @@
 the decision, which one writing transaction makes.
 
 Replicas add what they count to the counts of the rollout, and any of them may settle it. Writing transactions are
-serialised, so no count is lost, and only the first of several decisions finds the rollout running.
+serialised, so no count is lost, and only the first of several decisions finds the rollout running. A replica whose
+report may or may not be stored, because no answer has come, sends it again under the same number, so no count is added
+twice.
 """
 
 import json
@@ -19,11 +21,13 @@ from peltier_store.registry import aliases
 from peltier_store.registry.errors import AnswerUnknown, InvalidRecord, RegistryConflict
 from peltier_store.registry.lookup import require_adapter, require_live
 from peltier_store.registry.records import AliasRecord, StoredAnswer, StoredRollout, VersionRecord
-from peltier_store.registry.tables import AdapterRow, AnswerRow, RolloutRow, VersionRow
+from peltier_store.registry.tables import AdapterRow, AnswerRow, ReporterRow, RolloutRow, VersionRow
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_clock
 
 # Judged answers of one arm that wait for one of the other; the oldest is dropped.
 MAX_WAITING = 64
+# Longer than a replica that does not end goes on trying to send a report.
+_REPORTING = timedelta(days=7)
 _ACTIONS = {"promoted": "promote_candidate", "rolled_back": "roll_back_candidate", "stopped": "stop_rollout"}
 _OWN_COLUMNS = tuple(column for column in RolloutRow.__table__.columns if column.name != "adapter_id")
 _KEY = ("tenant", "request_id", "row")
@@ -36,6 +40,17 @@ class RolloutDraft:
     share: float | None
     guard: Mapping[str, Any]
     duration: timedelta
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a replica has counted of each rollout, by id, and answers that it gave. `number` grows with each report of
+    the replica."""
+
+    replica: str
+    number: int
+    counts: Mapping[str, Mapping[str, Any]]
+    answers: Sequence[StoredAnswer]
 
 
 class Retention(NamedTuple):
@@ -97,24 +112,30 @@ class RolloutRegistry:
 
         return await self._transactions.write(actor, work)
 
-    async def report(
-        self, counts: Mapping[str, Mapping[str, Any]], answers: Sequence[StoredAnswer], keep: Retention
-    ) -> list[StoredRollout]:
-        """Adds what a replica has counted of each rollout, by id, and answers that it gave; returns these rollouts.
+    async def report(self, report: Report, keep: Retention) -> list[StoredRollout]:
+        """Adds the counts and answers of a report, unless it is a repeated one; returns the rollouts that it counts.
 
         A newer answer replaces that of an earlier request with the same id.
         """
 
         def work(writing: WriteTransaction) -> list[StoredRollout]:
-            _record(writing, answers)
-            _forget(writing, {answer.tenant for answer in answers}, keep)
-            return [_count(writing, _by_id(writing.connection, one), more) for one, more in counts.items()]
+            if not _take_number(writing, report):
+                return [_by_id(writing.connection, one) for one in report.counts]
+            _record(writing, report.answers)
+            _forget(writing, {answer.tenant for answer in report.answers}, keep)
+            return [_count(writing, _by_id(writing.connection, one), more) for one, more in report.counts.items()]
 
         return await self._transactions.write(NO_ACTOR, work)
 
     async def forget(self, max_age: timedelta) -> None:
-        """Deletes the older answers of all tenants. `report` does so too, but only while there are new ones."""
-        await self._transactions.write(NO_ACTOR, lambda writing: _forget_older(writing, max_age))
+        """Deletes the older answers of all tenants. `report` does so too, but only while there are new ones. Forgets
+        replicas that have ended."""
+
+        def work(writing: WriteTransaction) -> None:
+            _forget_older(writing, max_age)
+            writing.connection.execute(delete(ReporterRow).where(ReporterRow.reported_at < writing.at - _REPORTING))
+
+        await self._transactions.write(NO_ACTOR, work)
 
     async def answer(
         self, tenant: str, request_id: str, row: int, keep: Retention
@@ -309,6 +330,20 @@ def _count(
     counts = added(rollout.counts, more) | ({"waiting": dict(waiting)} if waiting else {})
     writing.connection.execute(update(RolloutRow).where(RolloutRow.id == rollout.id).values(counts=counts))
     return replace(rollout, counts=counts)
+
+
+def _take_number(writing: WriteTransaction, report: Report) -> bool:
+    """Whether the report is new: its replica has not stored one with this number."""
+    own = ReporterRow.replica == report.replica
+    last = writing.connection.execute(select(ReporterRow.number).where(own)).scalar_one_or_none()
+    if last is not None and last >= report.number:
+        return False
+    values = {"number": report.number, "reported_at": writing.at}
+    if last is None:
+        writing.connection.execute(insert(ReporterRow).values(replica=report.replica, **values))
+    else:
+        writing.connection.execute(update(ReporterRow).where(own).values(**values))
+    return True
 
 
 def _record(writing: WriteTransaction, answers: Sequence[StoredAnswer]) -> None:

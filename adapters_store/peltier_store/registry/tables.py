@@ -401,6 +401,16 @@ class AnswerRow(Base):
     vector: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
+class ReporterRow(Base):
+    """A replica that counts answers, and the number of its last report, so that a repeated one adds nothing."""
+
+    __tablename__ = "reporters"
+
+    replica: Mapped[str] = mapped_column(Text, primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger)
+    reported_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
 Index("ix_answers_tenant_id", AnswerRow.tenant, AnswerRow.id)
 Index("ix_answers_version", AnswerRow.tenant, AnswerRow.name, AnswerRow.version, AnswerRow.id)
 # Every column that names a blob which must be kept.

@@ -6,13 +6,13 @@ import math
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
 from peltier_client.protocol import JUDGED_TYPES
-from peltier_store.registry import StoredAnswer, StoredRollout, added, compared
+from peltier_store.registry import Report, StoredAnswer, StoredRollout, added, compared, create_holder_name
 
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import PRODUCTION, Entry, Published
@@ -46,7 +46,7 @@ class Trial(NamedTuple):
 
 
 class Recorder:
-    """What this replica has seen of guarded changes since the last `take`, and answers outside of these, at most
+    """What this replica has seen of guarded changes since the last report, and answers outside of these, at most
     `recorded_rate` a second.
 
     Only requests of the adapter's own tenant count, so that nobody else can decide about a candidate. Belongs to the
@@ -66,6 +66,8 @@ class Recorder:
         self._second, self._num_recorded = -math.inf, 0
         self._counts: dict[str, dict[str, Any]] = {}
         self._answers: dict[_Key, StoredAnswer] = {}
+        self._name, self._num_reports = create_holder_name(), 0
+        self._unsent: Report | None = None
         # Under a share: trials of one arm that wait for one of the other, by rollout.
         self._unmatched = defaultdict[str, list[tuple[bool, Trial]]](list)
         self._shadows: dict[asyncio.Task[None], tuple[str, str]] = {}
@@ -82,18 +84,21 @@ class Recorder:
             # The caller has an answer.
             logger.exception("an answer of %s cannot be counted", request.target.reference)
 
-    def take(self) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[StoredAnswer]]:
-        """What was counted of each rollout, and the answers, since the last call."""
-        counts, answers = self._counts, list(self._answers.values())
-        self._counts, self._answers = {}, {}
-        return counts, answers
+    def take(self) -> Iterator[Report]:
+        """A report of what was counted of each rollout, and of the answers, since the last one.
 
-    def give_back(self, counts: Mapping[str, Mapping[str, Any]], answers: Sequence[StoredAnswer]) -> None:
-        """Takes back what could not be reported."""
-        for rollout_id, more in counts.items():
-            self._count(rollout_id, more)
-        older = {(one.tenant, one.request_id, one.row): one for one in answers[:MAX_BUFFERED_ANSWERS]}
-        self._answers = older | self._answers
+        Whoever asks for the next one has stored the one before. A report that is not stored for sure comes first in the
+        next call, unchanged.
+        """
+        if self._unsent is not None:
+            yield self._unsent
+        self._unsent = None
+        if self._counts or self._answers:
+            self._num_reports += 1
+            self._unsent = Report(self._name, self._num_reports, self._counts, list(self._answers.values()))
+            self._counts, self._answers = {}, {}
+            yield self._unsent
+            self._unsent = None
 
     async def settle(self, tenant: str, request_id: str) -> None:
         """Returns once the shadows of a request are computed."""

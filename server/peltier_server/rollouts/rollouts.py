@@ -151,18 +151,17 @@ class Rollouts:
     async def report(self) -> None:
         """Reports what was counted, and decides the rollouts that have changed. What the registry does not take now is
         reported later."""
+        rollouts = dict[str, StoredRollout]()
         async with self._turn:
-            counts, answers = self._recorder.take()
-            if not (counts or answers):
-                return
             try:
-                rollouts = await self._registry.report(counts, answers, self._keep)
-                self._answered |= {VersionLabels(one.tenant, one.name or "", str(one.version)): None for one in answers}
+                for report in self._recorder.take():
+                    rollouts |= {one.id: one for one in await self._registry.report(report, self._keep)}
+                    self._answered |= {
+                        VersionLabels(one.tenant, one.name or "", str(one.version)): None for one in report.answers
+                    }
             except RegistryError as error:
-                self._recorder.give_back(counts, answers)
                 logger.warning("counts of guarded changes cannot be reported now: %s", error)
-                return
-        for rollout in rollouts:
+        for rollout in rollouts.values():
             await self._decide(rollout)
 
     async def compare_inputs(self) -> None:

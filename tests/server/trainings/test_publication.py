@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from peltier_server.catalog.publisher import Publisher
 from peltier_server.trainings import event_feed
 from peltier_server.trainings.publication import TrainingPublisher
 from peltier_store.blobs.blobs import BlobStoreFull
-from peltier_store.registry import Registry
+from peltier_store.registry import Registry, RegistryError
 from peltier_store.registry import training_holder as holder
 
-from tests.server.conftest import Running, until
+from tests.server.conftest import Running, read_again, until
 from tests.support.played_worker import PlayedWorker, play_worker
 
 BODY = {"task": "demo", "examples": [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]}
@@ -255,6 +256,54 @@ async def test_a_replica_that_dies_leaves_the_adapter_to_another(
     assert claimed is not None
     running.service._training_publisher.start()
     assert (await ended(running, training_id))["adapter"] == "demo@1"
+
+
+async def test_a_killed_replica_leaves_nothing_to_be_published_twice(
+    running: Running, own_worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """After whichever of its transactions it ends, also before it has the answer: the next replica ends the training,
+    and what the owner has said of the alias since then stays."""
+    publisher, num_moved = running.service._training_publisher, 0
+    await publisher.close()
+    await running.publish("demo", make_artifact(bert, "bitfit"))
+    for number, is_answered in enumerate([False, True] * 4):
+        await running.client.put("/v1/adapters/demo/aliases/best", json={"version": 1})
+        data = make_artifact(bert, "bitfit", seed=number + 1)
+        training_id = await train(running, own_worker, data, publish={"alias": "best"})
+        with killed_after(running, number // 2, is_answered=is_answered):
+            await publisher._look()
+        await read_again(running)
+        alias = (await running.client.get("/v1/adapters/demo/aliases/best")).json()
+        if is_moved := alias["versions"] != {"1": 1.0}:
+            num_moved += 1
+            await running.client.put("/v1/adapters/demo/aliases/best", json={"version": 1})
+        await publisher._look()
+        assert (await ended(running, training_id))["adapter"] == f"demo@{number + 2}"
+        alias = (await running.client.get("/v1/adapters/demo/aliases/best")).json()
+        assert alias["versions"] == {"1" if is_moved else f"{number + 2}": 1.0}
+    assert 0 < num_moved < 8
+
+
+@contextmanager
+def killed_after(running: Running, count: int, *, is_answered: bool) -> Iterator[None]:
+    """The store fails the server after so many transactions that change something, the last with or without an answer.
+    A lease ends at once."""
+    transactions, left = running.service.store.registry._transactions, count
+    write = transactions.write
+
+    async def fail(*given: Any, **more: Any) -> Any:
+        nonlocal left
+        left -= 1
+        found = None if left < 0 else await write(*given, **more)
+        if left < 0 or (left == 0 and not is_answered):
+            raise RegistryError("the replica is killed")
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(holder, "LEASE", holder.LEASE * 0)
+        patch.setattr(transactions, "write", fail)
+        with suppress(RegistryError):
+            yield
 
 
 async def test_no_time_is_lost_between_the_worker_and_the_publication(

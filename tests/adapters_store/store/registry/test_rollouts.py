@@ -1,8 +1,12 @@
 """Guarded changes of aliases in the registry."""
 
 import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from peltier_store.registry import (
@@ -10,6 +14,7 @@ from peltier_store.registry import (
     Judgement,
     Registry,
     RegistryConflict,
+    Report,
     Retention,
     RolloutDraft,
     StoredAnswer,
@@ -21,6 +26,7 @@ from tests.adapters_store.store.registry.conftest import publish
 
 DAY = timedelta(days=1)
 KEEP = Retention(DAY, 1000)
+_NUMBERS = itertools.count(1)
 
 
 async def start(registry: Registry, share: float | None = 0.25, *, candidate: int = 2) -> StoredRollout:
@@ -42,6 +48,17 @@ async def versions(registry: Registry) -> None:
 def answer(rollout: StoredRollout, request_id: str, version: int, said: str, shadow: str | None = None) -> StoredAnswer:
     """An answer to the first row of a request."""
     return StoredAnswer("acme", request_id, 0, "sst2", rollout.id, version, said, shadow, "hash", datetime.now(UTC))
+
+
+async def report(
+    registry: Registry,
+    answers: Sequence[StoredAnswer] = (),
+    *,
+    counts: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    keep: Retention = KEEP,
+) -> list[StoredRollout]:
+    """The next report of a replica."""
+    return await registry.rollouts.report(Report("r1", next(_NUMBERS), counts, answers), keep)
 
 
 async def meaning(registry: Registry) -> dict[int, float]:
@@ -140,17 +157,34 @@ async def test_counts_of_replicas_are_summed(registry: Registry) -> None:
     """None is lost, whoever writes when."""
     rollout = await start(registry)
     more = {rollout.id: {"candidate": {"answers": 2}, "errors": {"losses": 1}}}
-    await asyncio.gather(*(registry.rollouts.report(more, [], KEEP) for _ in range(5)))
+    await asyncio.gather(*(report(registry, counts=more) for _ in range(5)))
     found = await registry.rollouts.find("acme", "sst2", "live")
     assert found is not None
     assert found.counts == {"candidate": {"answers": 10}, "errors": {"losses": 5}}
+
+
+async def test_a_repeated_report_adds_nothing(registry: Registry) -> None:
+    """Neither counts nor answers, whose feedback stays; the next report of the replica does, and that of another."""
+    rollout = await start(registry)
+    first, other = (Report(name, 7, {rollout.id: {"x": 20}}, [answer(rollout, name, 1, "good")]) for name in "ab")
+    await registry.rollouts.report(first, KEEP)
+    await registry.rollouts.judge("acme", "a", 0, Judgement(None, True), KEEP)
+    for one in (first, other, first, replace(first, number=8, answers=[])):
+        (rollout,) = await registry.rollouts.report(one, KEEP)
+    assert rollout.counts == {
+        "x": 60,
+        "incumbent": {"judged": 1, "right": 1},
+        "waiting": {"arm": "incumbent", "right": [True]},
+    }
+    with pytest.raises(RegistryConflict, match="has feedback already"):
+        await registry.rollouts.judge("acme", "a", 0, Judgement(None, True), KEEP)
 
 
 async def test_feedback_of_a_share_is_compared_in_order_of_arrival(registry: Registry) -> None:
     """Each judged answer of one version with the newest of the other that waits."""
     rollout = await start(registry)
     answers = [answer(rollout, f"r{n}", version, "good") for n, version in enumerate([1, 1, 2, 2, 2])]
-    await registry.rollouts.report({}, answers, KEEP)
+    await report(registry, answers)
     for n, right in enumerate(["good", "bad", "good", "bad", "good"]):
         judged, rollout = await registry.rollouts.judge("acme", f"r{n}", 0, Judgement(right, None), KEEP)
         assert judged.was_right == (right == "good")
@@ -167,7 +201,7 @@ async def test_feedback_of_a_shadow_is_compared_in_pairs(registry: Registry) -> 
     rollout = await start(registry, None)
     said = [("good", "good"), ("good", "bad"), ("bad", "good"), ("good", None)]
     answers = [answer(rollout, f"r{n}", 1, one, other) for n, (one, other) in enumerate(said)]
-    await registry.rollouts.report({}, answers, KEEP)
+    await report(registry, answers)
     for n in range(4):
         _, rollout = await registry.rollouts.judge("acme", f"r{n}", 0, Judgement("good", None), KEEP)
     assert rollout.counts == {
@@ -180,7 +214,7 @@ async def test_feedback_of_a_shadow_is_compared_in_pairs(registry: Registry) -> 
 async def test_feedback_counts_once_and_for_its_tenant(registry: Registry) -> None:
     """Other rows, other tenants and answers that are gone are unknown alike; after the end it counts no more."""
     rollout = await start(registry)
-    await registry.rollouts.report({}, [answer(rollout, "r", 1, "good"), answer(rollout, "s", 2, "good")], KEEP)
+    await report(registry, [answer(rollout, "r", 1, "good"), answer(rollout, "s", 2, "good")])
     judgement = Judgement(None, True)
     for tenant, request_id, row in (("acme", "other", 0), ("acme", "r", 1), ("zenith", "r", 0)):
         with pytest.raises(AnswerUnknown, match=f"no answer is recorded for row {row} of request '{request_id}'"):
@@ -188,7 +222,7 @@ async def test_feedback_counts_once_and_for_its_tenant(registry: Registry) -> No
     await registry.rollouts.judge("acme", "r", 0, judgement, KEEP)
     with pytest.raises(RegistryConflict, match="row 0 of request 'r' has feedback already"):
         await registry.rollouts.judge("acme", "r", 0, judgement, KEEP)
-    await registry.rollouts.report({}, [answer(rollout, "r", 1, "bad")], KEEP)
+    await report(registry, [answer(rollout, "r", 1, "bad")])
     assert (await registry.rollouts.answer("acme", "r", 0, KEEP))[0].was_right is None
     await registry.rollouts.stop("acme", "sst2", "live", actor="ann")
     _, ended = await registry.rollouts.judge("acme", "s", 0, judgement, KEEP)
@@ -198,11 +232,11 @@ async def test_feedback_counts_once_and_for_its_tenant(registry: Registry) -> No
 async def test_answers_are_forgotten(registry: Registry) -> None:
     """By their age, and beyond the number that a tenant may have, the oldest first."""
     rollout = await start(registry)
-    await registry.rollouts.report({}, [answer(rollout, f"r{n}", 1, "good") for n in range(5)], Retention(DAY, 3))
+    await report(registry, [answer(rollout, f"r{n}", 1, "good") for n in range(5)], keep=Retention(DAY, 3))
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r1", 0, KEEP)
     assert (await registry.rollouts.answer("acme", "r2", 0, KEEP))[0].answer == "good"
-    await registry.rollouts.report({}, [], Retention(timedelta(0), 3))
+    await report(registry, [], keep=Retention(timedelta(0), 3))
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r4", 0, KEEP)
 
@@ -210,7 +244,7 @@ async def test_answers_are_forgotten(registry: Registry) -> None:
 async def test_old_answers_take_no_feedback_and_are_forgotten_without_a_report(registry: Registry) -> None:
     """From the moment on that they are too old; the purge deletes them with their hashes and vectors."""
     given = [recorded(1, 1, b"v"), replace(recorded(2, 1, b"v"), answered_at=datetime.now(UTC) - 2 * DAY)]
-    await registry.rollouts.report({}, given, Retention(3 * DAY, 1000))
+    await report(registry, given, keep=Retention(3 * DAY, 1000))
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r2", 0, KEEP)
     with pytest.raises(AnswerUnknown):
@@ -225,7 +259,7 @@ async def test_an_answer_outside_of_a_rollout_takes_feedback_once(registry: Regi
     """It names its adapter, and no rollout counts it."""
     rollout = await start(registry)
     given = StoredAnswer("acme", "r", 0, "sst2", None, 1, "good", None, "hash", datetime.now(UTC))
-    assert await registry.rollouts.report({}, [given], KEEP) == []
+    assert await report(registry, [given]) == []
     assert await registry.rollouts.answer("acme", "r", 0, KEEP) == (given, None)
     judged, of_rollout = await registry.rollouts.judge("acme", "r", 0, Judgement("good", None), KEEP)
     assert (judged.was_right, of_rollout) == (True, None)
@@ -244,16 +278,16 @@ async def test_the_first_and_the_last_vectors_of_a_version_are_found(registry: R
     """Of all replicas; none before there are twice as many rows. Other versions, and answers without one, are not
     among them."""
     answers = [recorded(n, 1 + n % 2, bytes([n])) for n in range(8)]
-    await registry.rollouts.report({}, [*answers[:6], recorded(8, 1, None)], KEEP)
+    await report(registry, [*answers[:6], recorded(8, 1, None)])
     assert await registry.rollouts.vectors("acme", "sst2", 1, 2) == ([], [])
-    await registry.rollouts.report({}, answers[6:], KEEP)
+    await report(registry, answers[6:])
     assert await registry.rollouts.vectors("acme", "sst2", 1, 2) == ([b"\0", b"\2"], [b"\6", b"\4"])
     assert await registry.rollouts.vectors("other", "sst2", 1, 2) == ([], [])
 
 
 async def test_answers_end_with_their_version(registry: Registry) -> None:
     """Deleting a version deletes its rows with hash and vector, and deleting an adapter those of all versions."""
-    await registry.rollouts.report({}, [recorded(n, n, b"v") for n in (1, 2, 3)], KEEP)
+    await report(registry, [recorded(n, n, b"v") for n in (1, 2, 3)])
     await registry.delete_version("acme", "sst2", 2, actor="ann")
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r2", 0, KEEP)
