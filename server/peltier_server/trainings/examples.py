@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +13,8 @@ from peltier_client.protocol import MAX_COLUMNS
 MAX_LINE_BYTES = 1024 * 1024
 # A thread checks so many bytes in some ten milliseconds; then other tenants get their turn.
 PIECE_BYTES = 512 * 1024
+# Bytes of text that are checked in the time that a line takes beside its text.
+_LINE_BYTES = 128
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
 _KINDS = (".jsonl", *_DELIMITERS)
 _MARK = "\ufeff"
@@ -37,37 +39,47 @@ class ExampleCheck:
             if data.startswith(mark):
                 raise InvalidInput(f"the file {what}; send it as JSONL or CSV text")
         self.num_rows = 0
+        self._num_blank = 0
         self._max_rows = max_rows
-        self._position = 0
+        # Bytes of the lines that have been read, with `_LINE_BYTES` for each of them.
+        self._work = 0
         lines = self._lines(data)
         self._rows = _json_rows(lines) if kind == ".jsonl" else _delimited_rows(lines, _DELIMITERS[kind])
 
     def advance(self) -> bool:
-        """Checks the next rows, of about `PIECE_BYTES`. Returns whether more follow. Raises `InvalidInput` with the
+        """Checks the next lines, of about `PIECE_BYTES`. Returns whether more follow. Raises `InvalidInput` with the
         first line that breaks a rule, or for a file without rows."""
-        limit = self._position + PIECE_BYTES
-        for _ in self._rows:
-            self.num_rows += 1
-            if self.num_rows > self._max_rows:
-                raise InvalidInput(f"the file has more than {self._max_rows} rows, which is the maximum")
-            if self._position >= limit:
+        limit = self._work + PIECE_BYTES
+        for is_row in self._rows:
+            self._count(is_row)
+            if self._work >= limit:
                 return True
         if not self.num_rows:
             raise InvalidInput("the file has no rows; it needs at least one example")
         return False
 
+    def _count(self, is_row: bool) -> None:
+        if is_row:
+            self.num_rows += 1
+        else:
+            self._num_blank += 1
+        for count, what in ((self.num_rows, "rows"), (self._num_blank, "blank lines")):
+            if count > self._max_rows:
+                raise InvalidInput(f"the file has more than {self._max_rows} {what}, which is the maximum")
+
     def _lines(self, data: bytes) -> Iterator[tuple[int, str]]:
         """The lines with their numbers and ends, decoded one by one."""
-        number = 0
-        while self._position < len(data):
-            number, start = number + 1, self._position
+        number, start = 0, 0
+        while start < len(data):
+            number += 1
             end = data.find(b"\n", start, start + MAX_LINE_BYTES + 1) + 1
             if not end:
                 end = len(data)
                 if end - start > MAX_LINE_BYTES:
                     raise InvalidInput(f"line {number} has more than {MAX_LINE_BYTES} bytes, which is the maximum")
-            self._position = end
+            self._work += end - start + _LINE_BYTES
             yield number, _decode(number, data[start:end])
+            start = end
 
 
 def _decode(number: int, line: bytes) -> str:
@@ -82,11 +94,13 @@ def _decode(number: int, line: bytes) -> str:
     return text.removeprefix(_MARK) if number == 1 else text
 
 
-def _json_rows(lines: Iterator[tuple[int, str]]) -> Iterator[None]:
+def _json_rows(lines: Iterator[tuple[int, str]]) -> Iterator[bool]:
+    """Whether each line is a row, and not blank."""
     for number, line in lines:
-        if not line.isspace():
+        is_row = not line.isspace()
+        if is_row:
             _check_json(number, line)
-            yield
+        yield is_row
 
 
 def _check_json(number: int, line: str) -> None:
@@ -131,27 +145,51 @@ def to_jsonl(what: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _delimited_rows(lines: Iterator[tuple[int, str]], delimiters: str) -> Iterator[None]:
-    first = next(((number, line) for number, line in lines if not line.isspace()), None)
-    if first is None:
-        return
-    number, header = first
+def _delimited_rows(lines: Iterator[tuple[int, str]], delimiters: str) -> Iterator[bool]:
+    """Whether each row of cells, or blank line, is a row; the header is neither."""
+    for number, line in lines:
+        if line.isspace():
+            yield False
+        else:
+            yield from _rows_below(number, line, lines, delimiters)
+
+
+def _rows_below(number: int, header: str, lines: Iterator[tuple[int, str]], delimiters: str) -> Iterator[bool]:
     delimiter = max(delimiters, key=header.count)
     columns = _read_header(number, header, delimiter)
-    reader = csv.reader(_texts(lines), delimiter=delimiter, strict=True)
+    texts = _Texts(lines)
+    reader = csv.reader(texts, delimiter=delimiter, strict=True)
     try:
         for cells in reader:
             if len(cells) not in (0, columns):
                 line = number + reader.line_num
                 raise InvalidInput(f"line {line} has {len(cells)} cells; the first line names {columns} columns")
-            if cells:
-                yield
+            texts.row_work = 0
+            yield bool(cells)
     except csv.Error as error:
         raise InvalidInput(f"line {number + reader.line_num} is not CSV: {error}") from None
 
 
-def _texts(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
-    return (line for _, line in lines)
+class _Texts:
+    """The texts of lines. The lines of one row, whose cells may have line breaks, take together no longer than one line
+    may: the reader takes all of them without a turn for others."""
+
+    def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
+        self.row_work = 0
+        self._lines = lines
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        number, text = next(self._lines)
+        if self.row_work > MAX_LINE_BYTES:
+            raise InvalidInput(
+                f"the row of line {number} has more than {MAX_LINE_BYTES} characters, which is the maximum; each of "
+                f"its lines counts as {_LINE_BYTES} more"
+            )
+        self.row_work += len(text) + _LINE_BYTES
+        return text
 
 
 def _read_header(number: int, header: str, delimiter: str) -> int:

@@ -1,6 +1,7 @@
 """Checks of files of examples."""
 
 import json
+from contextlib import suppress
 
 import pytest
 from peltier_client.errors import InvalidInput
@@ -41,11 +42,53 @@ def test_rows_are_counted(name: str, data: bytes, rows: int) -> None:
 def test_a_file_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a large one does not occupy a thread; the rows are those of the whole."""
     monkeypatch.setattr(examples, "PIECE_BYTES", 20)
+    monkeypatch.setattr(examples, "_LINE_BYTES", 0)
     check = ExampleCheck("a.jsonl", b'{"a": 1}\n' * 10, 100)
     calls = 1
     while check.advance():
         calls += 1
     assert (calls, check.num_rows) == (4, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.jsonl", b"\n" * 100),
+        ("a.jsonl", b'{"a": 1}\n' + b" \n" * 100),
+        ("a.csv", b"\n" * 100),
+        ("a.csv", b"a,b\n" + b"\n" * 100),
+        ("a.csv", b"a,b\n" + b"1,2\n" * 100),
+    ],
+)
+def test_every_line_counts_as_work(name: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a blank one, and one of a long row: no call reads many lines, whatever the file holds."""
+    decode, read = examples._decode, []
+    monkeypatch.setattr(examples, "_decode", lambda number, line: (read.append(number), decode(number, line))[1])
+    monkeypatch.setattr(examples, "PIECE_BYTES", 10 * examples._LINE_BYTES)
+    check, more = ExampleCheck(name, data, 20_000), True
+    with suppress(InvalidInput):
+        while more:
+            begun = len(read)
+            more = check.advance()
+            assert len(read) - begun <= 11
+    assert len(read) >= 100
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_blank_lines_are_bounded(name: str) -> None:
+    """As rows are."""
+    assert refusal(name, b"\n" * 1001) == "the file has more than 1000 blank lines, which is the maximum"
+
+
+def test_a_row_of_many_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a line is, because the reader of CSV takes the whole row at once."""
+    monkeypatch.setattr(examples, "MAX_LINE_BYTES", 20 * examples._LINE_BYTES)
+    assert count("a.csv", b'a,b\n1,"' + b"x\n" * 10 + b'"\n1,2\n') == 2
+    assert count("a.csv", b"a,b\n" + b"1,2\n" * 100) == 100
+    message = (
+        "the row of line 22 has more than 2560 characters, which is the maximum; each of its lines counts as 128 more"
+    )
+    assert refusal("a.csv", b'a,b\n1,"' + b"x\n" * 100) == message
 
 
 @pytest.mark.parametrize(
