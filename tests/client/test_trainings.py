@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -266,3 +267,23 @@ def test_the_other_calls(client: Client, server: Any, answer: Any, refuse: Any) 
         client.trainings.get("")
     with pytest.raises(InvalidInput, match="the id of the file is empty"):
         client.files.get("")
+
+
+async def test_a_lost_answer_makes_no_second_training(
+    client: Client, async_client: AsyncClient, server: Any, answer: Any
+) -> None:
+    """Each call has an idempotency key of its own, and sends it again after a broken connection."""
+    lost = answer(202, b"{", {"content-length": "99", "connection": "close"})
+    server.planned.extend([lost, answer(202, TRAINING)] * 2)
+    assert client.trainings.create("film", file_id="file_1").id == "trn_1"
+    assert (await async_client.trainings.create("film", file_id="file_1")).id == "trn_1"
+    first, repeated, second, repeated_second = (one.headers["idempotency-key"] for one in server.received)
+    assert first == repeated != second == repeated_second
+
+
+def test_the_time_of_a_caller_ends_a_call_with_a_key(server: Any, answer: Any) -> None:
+    """The caller is told, and nothing is sent again."""
+    server.planned.append(answer(202, TRAINING, before=lambda: time.sleep(1)))
+    with Client(server.url, timeout=0.2) as client, pytest.raises(TimedOut):
+        client.trainings.create("film", file_id="file_1")
+    assert len(server.received) == 1

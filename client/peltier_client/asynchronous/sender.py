@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 import httpx2
@@ -45,7 +46,7 @@ class AsyncSender:
         """The result of `request`, with retries if the request allows them."""
         if not request.retried:
             return await self._send_once(request)
-        return await self._retrying(is_worth_retrying, self._send_once, request)
+        return await self._retrying(partial(is_worth_retrying, request), self._send_once, request)
 
     async def pages(self, ask: Callable[[str | None], Request[P]]) -> AsyncIterator[P]:
         """The pages of a list; `ask` makes the request for the page at a cursor, None for the first."""
@@ -88,7 +89,7 @@ class AsyncSender:
 
     async def open(self, request: Request[T]) -> tuple[httpx2.Response, T]:
         """A response whose body is not read yet, and the reader of its events; the caller closes the response."""
-        return await self._retrying(is_worth_retrying, self._open_once, request)
+        return await self._retrying(partial(is_worth_retrying, request), self._open_once, request)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from peltier_client.errors import ConnectionFailed, InvalidInput, PeltierError, QuotaExceeded, TimedOut, Unavailable
-from peltier_client.exchange.request import Request
+from peltier_client.exchange.request import IDEMPOTENCY_HEADER, Request
 from peltier_client.exchange.transfer import ReportedFile
 from peltier_client.protocol.session import OPEN_TENANT, SESSION_HEADER, session_id
 
@@ -106,10 +106,14 @@ def http_request(
     return http.build_request(request.method, request.path, params=request.query, content=request.json, headers=headers)
 
 
-def is_worth_retrying(error: Exception) -> bool | float:
-    """Whether to retry after `error`, for stamina: False, True, or the seconds to wait. Logs retries at INFO."""
-    # Without a connection nothing was sent. If a connection breaks later, the server may have acted on the request.
-    worth = _pause(error) if isinstance(error, QuotaExceeded | Unavailable) else is_unconnected(error)
+def is_worth_retrying(request: Request[Any], error: Exception) -> bool | float:
+    """Whether to retry `request` after `error`, for stamina: False, True, or the seconds to wait. Logs retries at
+    INFO."""
+    if isinstance(error, QuotaExceeded | Unavailable):
+        worth = _pause(error)
+    else:
+        # Without a connection nothing was sent. If a connection breaks later, the server may have acted on the request.
+        worth = is_unconnected(error) or (IDEMPOTENCY_HEADER in request.headers and _is_broken(error))
     if worth is not False:
         logger.info("retrying after: %s", error)
     return worth
@@ -118,6 +122,11 @@ def is_worth_retrying(error: Exception) -> bool | float:
 def is_unconnected(error: Exception) -> bool:
     """Whether no connection could be made, so that nothing was sent."""
     return isinstance(error.__cause__, _NOT_CONNECTED)
+
+
+def _is_broken(error: Exception) -> bool:
+    """Whether the connection ended before the answer; not if the caller's time is over."""
+    return isinstance(error, ConnectionFailed) and not isinstance(error, TimedOut)
 
 
 def _pause(error: PeltierError) -> bool | float:

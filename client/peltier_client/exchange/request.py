@@ -26,6 +26,8 @@ from peltier_client.protocol import RequestModel
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
+# A server answers a repeated request with the same key as it has answered the first.
+IDEMPOTENCY_HEADER = "idempotency-key"
 _PAGE_SIZE = 100
 _EVENTS = "text/event-stream"
 # Gateways answer these in place of the server, with bodies of their own.

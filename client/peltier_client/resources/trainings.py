@@ -5,11 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, NamedTuple, TypedDict
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx2
 
 from peltier_client.errors import InvalidInput, TrainingFailed
-from peltier_client.exchange.request import Request, page_query, raise_for_error, raise_unless_events, reader, to_json
+from peltier_client.exchange.request import (
+    IDEMPOTENCY_HEADER,
+    Request,
+    page_query,
+    raise_for_error,
+    raise_unless_events,
+    reader,
+    to_json,
+)
 from peltier_client.exchange.training_events import EventReader
 from peltier_client.protocol import (
     MAX_INLINE_EXAMPLES,
@@ -128,12 +137,13 @@ def _to_line(what: str, number: int, row: object) -> bytes:
 
 
 def create_training(task: str, options: NewTraining) -> Request[Training]:
-    """Queue a training."""
+    """Queue a training, once however often the request is sent."""
     given = {name: value for name, value in options.items() if value is not None and name not in _PUBLISHING}
     wanted = {name: options[name] for name in _PUBLISHING if options.get(name) is not None}
     publish = {"publish": wanted} if wanted else {}
     json = to_json(TrainingRequest, {"task": check_name(task), **given, **publish})
-    return Request("POST", "/v1/trainings", reader(Training), json=json)
+    headers = {IDEMPOTENCY_HEADER: str(uuid4())}
+    return Request("POST", "/v1/trainings", reader(Training), json=json, headers=headers)
 
 
 def list_trainings(status: TrainingStatus | None, cursor: str | None = None) -> Request[TrainingList]:

@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol, TypeVar
 
 import httpx2
@@ -45,7 +46,7 @@ class Sender:
         """The result of `request`, with retries if the request allows them."""
         if not request.retried:
             return self._send_once(request)
-        return self._retrying(is_worth_retrying, self._send_once, request)
+        return self._retrying(partial(is_worth_retrying, request), self._send_once, request)
 
     def pages(self, ask: Callable[[str | None], Request[P]]) -> Iterator[P]:
         """The pages of a list; `ask` makes the request for the page at a cursor, None for the first."""
@@ -88,7 +89,7 @@ class Sender:
 
     def open(self, request: Request[T]) -> tuple[httpx2.Response, T]:
         """A response whose body is not read yet, and the reader of its events; the caller closes the response."""
-        return self._retrying(is_worth_retrying, self._open_once, request)
+        return self._retrying(partial(is_worth_retrying, request), self._open_once, request)
 
     def close(self) -> None:
         """Close all connections."""
