@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from peltier_training.errors import TrainingError
 from peltier_training.evaluate.examination import evaluate
 from peltier_training.fit.trainer import AdapterTrainer
 from peltier_training.report.merging import Merging
-from peltier_training.train import learn, train
+from peltier_training.service.checkpoint_times import CheckpointTimes
+from peltier_training.train import finish, learn, train
 from safetensors.torch import load_file
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from tests.training.conftest import MIXTURE, MakeRun, Train, Trained, logged, proved, scores
 
@@ -179,18 +182,19 @@ class PowerCut(Exception):
         pytest.param("t5", "text2text", "adamix", MIXTURE, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.parametrize("saved_at", [3, 4])
 def test_resume_goes_on_as_if_never_stopped(
     make_run: MakeRun, trained: Train, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-    family: str, task_type: str, preset: str, overrides: dict[str, str],
+    tmp_path: Path, family: str, task_type: str, preset: str, overrides: dict[str, str], saved_at: int,
 ):  # fmt: skip
-    """Cut in the second epoch and resumed after the first, a run ends with the very tensors of one never cut, those of
-    its last epoch and those of the best one. Nothing is logged of it."""
+    """Cut in the second epoch and resumed after the first or within the second, a run ends with the very tensors of one
+    never cut, those of its last epoch and those of the best one. Nothing is logged of it."""
     whole = trained(family, task_type, preset, epochs=3, overrides=overrides)
     run = make_run(task_type, preset, backbone=whole.run.backbone, epochs=3, overrides=overrides)
     with pytest.raises(PowerCut):
-        _train_until(run, monkeypatch, step=5)
+        _train_until(run, monkeypatch, step=5, callbacks=[SavesAt(saved_at, tmp_path / "asked")])
     assert not run.output.exists()
-    assert _train_until(replace(run, resume=True), monkeypatch, step=99) == 6
+    assert _train_until(replace(run, resume=True), monkeypatch, step=99) == 9 - saved_at
     assert same(load_file(_last_checkpoint(run)), load_file(_last_checkpoint(whole.run)))
     assert same(load_artifact(run.output, whole.backbone).tensors, whole.artifact.tensors)
     assert caplog.messages == []
@@ -201,7 +205,22 @@ def _last_checkpoint(run: Run) -> Path:
     return run.directory / "checkpoint-9" / "model.safetensors"
 
 
-def _train_until(run: Run, monkeypatch: pytest.MonkeyPatch, step: int) -> int:
+class SavesAt(CheckpointTimes):
+    """Asks for a checkpoint at one step."""
+
+    def __init__(self, step: int, asked: Path) -> None:
+        super().__init__(asked)
+        self._step = step
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.global_step == self._step:
+            self._asked.touch()
+        super().on_step_end(args, state, control)
+
+
+def _train_until(
+    run: Run, monkeypatch: pytest.MonkeyPatch, step: int, callbacks: Sequence[TrainerCallback] = ()
+) -> int:
     """Train, cut off after `step` steps; returns how many there were."""
     compute, steps = AdapterTrainer.training_step, [0]
 
@@ -213,7 +232,7 @@ def _train_until(run: Run, monkeypatch: pytest.MonkeyPatch, step: int) -> int:
 
     with monkeypatch.context() as patch:
         patch.setattr(AdapterTrainer, "training_step", counted)
-        train(run)
+        finish(learn(prepare(run), callbacks))
     return steps[0]
 
 

@@ -11,7 +11,7 @@ import pytest
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import LeaseLost, QuotaReached, Quotas, StoredTraining, training_holder
 from peltier_training.service.hold import Hold, Pace, Place
-from peltier_training.service.messages import Saved
+from peltier_training.service.messages import ASKED, Evaluating, Saved
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
 from tests.training.service.test_worker import until
@@ -80,51 +80,47 @@ async def test_a_cancellation_while_the_artifact_is_stored_counts(
 
 
 async def test_minutes_that_are_used_up_end_the_hold(queue: Queue, tmp_path: Path):
-    """The training waits with its next checkpoint: what was computed is kept, and each claim brings it on."""
+    """The process is asked for a checkpoint, with which the training waits: each claim brings it on."""
     sent = await queue.add(jsonl(praise()), request())
     hold = await minutes_used_up(queue, tmp_path / "archive")
     (tmp_path / "archive").write_bytes(b"checkpoint")
-    hold.tell(Saved(step=4))
-    kept = asyncio.create_task(hold.keep())
-    for _ in range(2):  # the second renewal begins once the hold knows the answer to the first
-        await renewed(queue, sent)
-    assert not kept.done()
+    assert await hold.keep() == "wait"
+    waiting = asyncio.create_task(hold.wait_for_checkpoint([asyncio.create_task(asyncio.sleep(3600))], "wait"))
+    while not (tmp_path / ASKED).exists():  # noqa: ASYNC110 - a file has no event
+        await asyncio.sleep(0.01)
     hold.tell(Saved(step=5))
-    await hold.stop(await kept)
+    await waiting
+    await hold.stop("wait")
     found = await queue.find(sent)
     assert (found.state, found.holder) == ("queued", None)
     assert found.checkpoint_digest == digest_of(b"checkpoint")
     assert await queue.registry.trainings.claim("w1") is None
 
 
-async def test_minutes_that_are_used_up_again_end_the_hold_at_a_later_checkpoint(queue: Queue, tmp_path: Path):
-    """There were minutes in between."""
+@pytest.mark.parametrize(("wish", "is_longer"), [("wait", True), ("pause", False), (None, False)])
+async def test_a_process_that_saves_nothing_gets_a_grace(
+    queue: Queue, tmp_path: Path, wish: str | None, is_longer: bool
+):
+    """A longer one for a final evaluation, which would begin anew, and only for lack of minutes."""
     sent = await queue.add(jsonl(praise()), request())
-    hold = await minutes_used_up(queue, tmp_path / "archive")
-    kept = asyncio.create_task(hold.keep())
-    for minutes in (None, 1e-9):
+    pace = Pace(renew_seconds=0.01, grace_seconds=0.01, evaluation_seconds=3600)
+    hold = await minutes_used_up(queue, tmp_path / "archive", pace)
+    await asyncio.wait_for(hold.wait_for_checkpoint([], wish), 60)
+    hold.tell(Evaluating())
+    waiting = asyncio.create_task(hold.wait_for_checkpoint([], wish))
+    if is_longer:
         for _ in range(2):
             await renewed(queue, sent)
-        await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=minutes), actor="a")
-        for _ in range(2):
-            await renewed(queue, sent)
-        if minutes is None:
-            hold.tell(Saved(step=4))
-    assert not kept.done()
-    hold.tell(Saved(step=5))
-    assert await kept == "wait"
+        assert not waiting.done()
+        waiting.cancel()
+    await asyncio.wait([waiting])
 
 
-async def test_an_awaited_checkpoint_ends_the_hold_at_once(queue: Queue, tmp_path: Path):
-    """Steps after it would be computed again."""
-    sent = await queue.add(jsonl(praise()), request())
-    hold = await minutes_used_up(queue, tmp_path / "archive", Pace(renew_seconds=3600))
-    kept = asyncio.create_task(hold.keep())
-    await renewed(queue, sent)
-    while not kept.done():  # what is told before the hold knows the answer to the renewal is no later checkpoint
-        hold.tell(Saved(step=1))
-        await asyncio.sleep(0.01)
-    assert await kept == "wait"
+async def test_a_training_that_ends_within_its_grace_has_ended(queue: Queue, tmp_path: Path):
+    """Nobody waits for a checkpoint then."""
+    await queue.add(jsonl(praise()), request())
+    hold = await minutes_used_up(queue, tmp_path / "archive", Pace(grace_seconds=3600))
+    await asyncio.wait_for(hold.wait_for_checkpoint([asyncio.create_task(asyncio.sleep(0))], "wait"), 60)
 
 
 async def test_a_cancelled_renewal_counts_its_seconds_once(
@@ -180,7 +176,8 @@ async def minutes_used_up(queue: Queue, archive: Path, pace: Pace = _OFTEN) -> H
 async def test_a_checkpoint_beyond_the_quota_ends_the_hold(queue: Queue, tmp_path: Path):
     """The one before is kept, also if the training pauses then; its log has the reason."""
     sent = await queue.add(jsonl(praise()), request())
-    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=sent.size_bytes + 9), actor="a")
+    stored = (await queue.registry.usage(TENANT)).stored_bytes
+    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=stored + 9), actor="a")
     claimed = await queue.registry.trainings.claim("w1")
     assert claimed is not None
     pace = Pace(renew_seconds=0.01, checkpoint_seconds=0.0)

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from peltier_adapters.artifact.manifest import read_manifest
 from peltier_backbone.backbone import Backbone
 from peltier_training.report.report import Report
 from peltier_training.service.budget import Deadline
-from peltier_training.service.messages import ARCHIVE, Checked, Delivered, Evaluating, Progressed, Refused, Saved
+from peltier_training.service.messages import ARCHIVE, ASKED, Checked, Delivered, Evaluating, Progressed, Refused, Saved
 from peltier_training.service.observer import Observer
 
 from tests.training.service.conftest import Desk, jsonl, praise, request
@@ -79,11 +80,12 @@ class PowerCut(BaseException):
     """The machine goes off."""
 
 
+@pytest.mark.parametrize("saved_at", [6, 7])  # at the end of an epoch, and within one
 @pytest.mark.parametrize(
     "asked", [request(settings={"epochs": 4}), request(budget={"steps": 14}, settings={"epochs": 9})]
 )
 def test_a_resumed_training_ends_with_the_same_weights(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], saved_at: int
 ):
     """From the archive of a checkpoint, in another directory, with the same schedule."""
     data = jsonl(praise())
@@ -93,9 +95,10 @@ def test_a_resumed_training_ends_with_the_same_weights(
     other.folder.mkdir()
     monkeypatch.chdir(other.folder)
     with monkeypatch.context() as patch:
-        patch.setattr(Deadline, "on_step_end", cut_off)
+        patch.setattr(Deadline, "on_step_end", partial(cut_off, saved_at))
         with pytest.raises(PowerCut):
             other.do(other.job(data, asked))
+    assert other.told(Saved)[-1].step == saved_at
     third = Desk(desk.folder.parent / "third", desk.machine)
     third.folder.mkdir()
     (other.folder / ARCHIVE).rename(third.folder / ARCHIVE)
@@ -105,7 +108,9 @@ def test_a_resumed_training_ends_with_the_same_weights(
     assert (third.folder / resumed.artifact).read_bytes() == expected
 
 
-def cut_off(self: Deadline, args: Any, state: Any, control: Any, **_: Any) -> None:
+def cut_off(saved_at: int, args: Any, state: Any, control: Any, **_: Any) -> None:
+    if state.global_step == saved_at:
+        ASKED.touch()
     if state.global_step == 8:
         raise PowerCut
 

@@ -145,14 +145,15 @@ async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker,
 async def test_a_training_beyond_the_quota_of_bytes_fails(queue: Queue, make_worker: MakeWorker, scratch: Path):
     """With the reason; the bytes of the store stay below the quota."""
     training = await queue.add(jsonl(praise()))
-    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=training.size_bytes + 10), actor="a")
+    before = (await queue.registry.usage(TENANT)).stored_bytes
+    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=before + 10), actor="a")
     await make_worker().run()
     found = await queue.find(training)
-    stored = f"tenant 'default' has stored {training.size_bytes} bytes and may store {training.size_bytes + 10}, so "
+    stored = f"tenant 'default' has stored {before} bytes and may store {before + 10}, so "
     assert found.state == "failed"
     assert found.reason is not None
     assert found.reason.startswith(f"what it has learned cannot be stored: {stored}")
-    assert (await queue.registry.usage(TENANT)).stored_bytes == training.size_bytes
+    assert (await queue.registry.usage(TENANT)).stored_bytes == before
     assert scratches(scratch) == []
 
 

@@ -13,6 +13,8 @@ from typing import Any
 from peltier_training.service.messages import Died, Message, TrainingJob
 
 _JOB = "peltier_training.service.job"
+# A thread stops at its next step, or after its evaluation.
+_MAX_STOP_SECONDS = 60.0
 
 
 def _nothing() -> None:
@@ -154,10 +156,14 @@ class SharedProcess:
         return child
 
     async def dismiss(self, child: "SharedChild") -> None:
-        """Stop a job's thread and wait for its end."""
+        """Stop a job's thread and wait for its end. If it does not stop in time, the process ends."""
         if not child.has_ended.is_set():
             self._send(child.number, None)
-        await child.has_ended.wait()
+        try:
+            await asyncio.wait_for(child.has_ended.wait(), _MAX_STOP_SECONDS)
+        except TimeoutError:
+            await asyncio.to_thread(self.end)
+            await child.has_ended.wait()
         self._children.pop(child.number, None)
 
     def end(self) -> None:

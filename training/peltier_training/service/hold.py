@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from peltier_store.registry import (
     StoredTraining,
 )
 
-from peltier_training.service.messages import Checked, Evaluating, Message, Progressed, Saved, storable
+from peltier_training.service.messages import ASKED, Checked, Evaluating, Message, Progressed, Saved, storable
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -35,12 +35,17 @@ _RETRY_SECONDS = 1.0
 @dataclass(frozen=True)
 class Pace:
     """How often a worker asks for work and renews a lease, the least time between two stored checkpoints, and how long
-    it tries to reach a registry or blob store that fails. A lease is longer than all of them (`LEASE`)."""
+    it tries to reach a registry or blob store that fails. A lease is longer than all of them (`LEASE`).
+
+    A training that has to stop gets `grace_seconds` for a checkpoint of its next step. For lack of minutes it gets
+    `evaluation_seconds` if its final evaluation has begun, which would begin anew."""
 
     idle_seconds: float = 2.0
     renew_seconds: float = 5.0
     checkpoint_seconds: float = 15.0
     patience_seconds: float = 50.0
+    grace_seconds: float = 5.0
+    evaluation_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,8 @@ class Hold:
         self._has_ended = False
         # The step of a checkpoint that is not being stored yet.
         self._new_step: int | None = None
-        self._num_saved = 0
-        # How many checkpoints there were when the tenant's minutes were used up; None while there are minutes.
-        self._waits_since: int | None = None
+        self._saved = asyncio.Event()
+        self._is_evaluating = False
         self._storing: asyncio.Task[_StoredCheckpoint] | None = None
         # Why no more checkpoints are stored.
         self._refusal: QuotaReached | None = None
@@ -77,9 +81,9 @@ class Hold:
         self._report.add(message)
         if isinstance(message, Saved):
             self._new_step = message.step
-            self._num_saved += 1
-        is_awaited = isinstance(message, Saved) and self._waits_since is not None
-        if is_awaited or isinstance(message, Checked | Evaluating):
+            self._saved.set()
+        self._is_evaluating |= isinstance(message, Evaluating)
+        if isinstance(message, Checked | Evaluating):
             self._hurry.set()
 
     def note(self, sentence: str) -> None:
@@ -88,15 +92,9 @@ class Hold:
 
     async def keep(self) -> str:
         """Renew the lease until the owner has a wish, or the tenant has no minutes left. Returns `pause`, `cancel` or
-        `wait`. A training waits at its next checkpoint: each claim brings it on, and nothing is computed again. Raises
-        LeaseLost, or QuotaReached when a checkpoint does not fit."""
+        `wait`. Raises LeaseLost, or QuotaReached when a checkpoint does not fit."""
         while True:
-            wish = await self._renew()
-            if wish != "wait":
-                self._waits_since = None
-            elif self._waits_since is None:
-                self._waits_since = self._num_saved
-            if wish is not None and self._waits_since != self._num_saved:
+            if (wish := await self._renew()) is not None:
                 return wish
             if self._refusal is not None:
                 raise self._refusal
@@ -104,6 +102,17 @@ class Hold:
                 await asyncio.wait_for(self._hurry.wait(), self._place.pace.renew_seconds)
             except TimeoutError:
                 continue
+
+    async def wait_for_checkpoint(self, ends: Sequence[asyncio.Task[Any]], wish: str | None) -> None:
+        """Ask the process of a training that has to stop for a checkpoint. Wait until there is one or one of `ends` is
+        done, for the grace at most."""
+        pace, self._saved = self._place.pace, asyncio.Event()
+        seconds = pace.evaluation_seconds if wish == "wait" and self._is_evaluating else pace.grace_seconds
+        (self._archive.parent / ASKED).touch()
+        saved = asyncio.create_task(self._saved.wait())
+        waiting = asyncio.wait((*ends, saved), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await self.keep_until([asyncio.create_task(waiting)])
+        saved.cancel()
 
     async def keep_until(self, tasks: Collection[asyncio.Task[Any]]) -> None:
         """Renew the lease until `tasks` have ended. Whoever ends the hold then learns of a lost lease."""

@@ -20,9 +20,19 @@ from peltier_training.fit.shared_steps import Member, SharedSteps, Stopped
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
 from peltier_training.service.chat import write_columns
+from peltier_training.service.checkpoint_times import CheckpointTimes
 from peltier_training.service.checkpoints import unpack
 from peltier_training.service.examples import check_lines
-from peltier_training.service.messages import ARCHIVE, Checked, Delivered, Evaluating, Message, Refused, TrainingJob
+from peltier_training.service.messages import (
+    ARCHIVE,
+    ASKED,
+    Checked,
+    Delivered,
+    Evaluating,
+    Message,
+    Refused,
+    TrainingJob,
+)
 from peltier_training.service.observer import Observer
 from peltier_training.service.preflight import Preflight
 from peltier_training.service.request import CHECKPOINTS, RequestedTraining, create_run
@@ -101,7 +111,8 @@ def _train(job: TrainingJob, send: Callable[[Message], None], member: Member | N
     preflight.check()
     send(Checked(preflight.report()))
     deadline = Deadline(prepared.run, request.budget, job.spent)
-    learned = learn(prepared, (deadline, Observer(prepared.run, deadline, ARCHIVE, send)), member)
+    callbacks = (deadline, Observer(prepared.run, deadline, ARCHIVE, send), CheckpointTimes(ASKED))
+    learned = learn(prepared, callbacks, member)
     learned = replace(learned, history=deadline.explain(learned.history))
     send(Evaluating())
     result = finish(learned)

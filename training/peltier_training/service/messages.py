@@ -7,8 +7,9 @@ from typing import Any
 
 from peltier_training.service.request import Machine
 
-# The last checkpoint in a job's directory.
+# Files in a job's directory: its last checkpoint, and one by which the worker asks for another at the next step.
 ARCHIVE = Path("checkpoint.tar")
+ASKED = Path("save-now")
 
 
 @dataclass(frozen=True)

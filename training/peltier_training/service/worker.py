@@ -126,6 +126,8 @@ class TrainingWorker:
         try:
             await asyncio.wait((work, wish, stop), return_when=asyncio.FIRST_COMPLETED)
             wished = wish.result() if wish.done() and not work.done() else None
+            if not work.done() and wished != "cancel":
+                await hold.wait_for_checkpoint([work, *([] if stop.done() else [stop])], wished)
             has_ended = work.done()
         finally:
             for task in (work, wish, stop):
