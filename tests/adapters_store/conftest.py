@@ -1,10 +1,12 @@
 """Fixtures of the adapter suites: a backbone of each family, and a hub."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import huggingface_hub
 import pytest
 from huggingface_hub.utils import close_session
+from peltier_adapters.conversion import reader, weights
 from peltier_backbone.backbone import Backbone
 
 from tests.support.hub_server import Hub, run_hub
@@ -28,3 +30,14 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
         yield running
         close_session()
+
+
+@pytest.fixture
+def reads_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pickles are read in this process, which has no limits, because another one imports torch first."""
+
+    def run(module: str, job: Any, *_: object) -> Any:
+        assert module == reader.__name__
+        return reader.convert_files(job)
+
+    monkeypatch.setattr(weights, "run", run)

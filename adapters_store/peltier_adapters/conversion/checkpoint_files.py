@@ -11,20 +11,20 @@ from typing import Any
 
 from peltier_backbone.errors import BackboneError
 
-# vocab.txt, merges.txt, spiece.model, tokenizer.json, chat_template.jinja, LICENSE, …; indices of shards are made anew.
-_COMPANION = re.compile(r"(?!.*\.index\.json$)(?:[^.].*\.(?:json|txt|model|jinja|md)|(?:LICENSE|NOTICE|COPYING)[^/]*)")
+# vocab.txt, merges.txt, spiece.model, tokenizer.json, chat_template.jinja, LICENSE, …
+_READ = re.compile(r"[^.].*\.(?:json|txt|model|jinja|md)|(?:LICENSE|NOTICE|COPYING)[^/]*")
 _MODULE = "[0-9]_*/config.json"
 INDEX = "model.safetensors.index.json"
 _INDICES, _SINGLES = (INDEX, "pytorch_model.bin.index.json"), ("model.safetensors", "pytorch_model.bin")
-# macOS adds these to a zip: resource forks ("._NAME" where it has no folder for them) and the state of its windows.
-_OF_MACOS = ("__MACOSX", ".DS_Store")
 _SUFFIXES = (".bin", ".safetensors")
+# Of a file beside the weights; the largest published tokenizers have 40 MB.
+_MAX_BYTES = 256 * 1024**2
 
 
 def find_snapshot(path: Path) -> Path:
     """The directory with the config.json: `path`, or in a hub cache `models--OWNER--NAME` the revision of refs/main."""
     if not path.is_dir():
-        raise BackboneError(f"{path} is no checkpoint: it is neither a directory nor a zip")
+        raise BackboneError(f"{path} is no checkpoint: it is not a directory")
     if (path / "config.json").is_file():
         return path
     if (path / "snapshots").is_dir():
@@ -32,10 +32,25 @@ def find_snapshot(path: Path) -> Path:
     raise BackboneError(f"{path} is not a checkpoint directory: it has no config.json")
 
 
-def find_unpacked(folder: Path) -> Path:
-    """The same for a zip that was unpacked to `folder`; the zip may have one folder around it, and what macOS adds."""
-    entries = [path for path in folder.iterdir() if path.name not in _OF_MACOS and not path.name.startswith("._")]
-    return find_snapshot(entries[0] if len(entries) == 1 and entries[0].is_dir() else folder)
+def check_files(directory: Path, checkpoint: Path) -> None:
+    """Check the files of the `directory` that `find_snapshot` found, before one of them is read.
+
+    Raises a `BackboneError` for a link out of `checkpoint`, for what is no regular file, and for a huge file beside the
+    weights. Links of a snapshot in a hub cache may lead to anything in the folder of its repository.
+    """
+    root = checkpoint.resolve()
+    if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):
+        root = root.parent.parent
+    for path in (directory, *directory.iterdir(), *directory.glob("[0-9]_*/*")):
+        target = path.resolve()
+        if not target.is_relative_to(root):
+            raise BackboneError(f"{path} is a link out of {root}; copy what it leads to")
+        if not target.exists():
+            raise BackboneError(f"{path} is a link to a file that is not there")
+        if not target.is_dir() and not target.is_file():
+            raise BackboneError(f"{path} is neither a file nor a directory")
+        if _READ.fullmatch(path.name) and target.stat().st_size > _MAX_BYTES:
+            raise BackboneError(f"{path} has {target.stat().st_size:,} bytes; at most {_MAX_BYTES:,} are read")
 
 
 def _main_revision(cache: Path) -> Path:
@@ -81,8 +96,6 @@ def find_weights(directory: Path) -> WeightFiles:
             return _shards(directory, directory / index)
         if (directory / single).is_file():
             return WeightFiles(directory, [_file(directory / single, "")])
-        if (directory / single).is_symlink():
-            raise BackboneError(f"{directory / single} is a link to a file that is not there")
     raise BackboneError(f"{directory} has no weights: none of {', '.join((*_SINGLES, *_INDICES))}")
 
 
@@ -129,8 +142,6 @@ def copy_companions(directory: Path, target: Path) -> int:
     configurations of sentence-transformers' modules. Returns their number."""
     paths = list(_companions(directory))
     for path in paths:
-        if not path.is_file():
-            raise BackboneError(f"{path} is a link to a file that is not there")
         copy = target / path.relative_to(directory)
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, copy)
@@ -139,6 +150,7 @@ def copy_companions(directory: Path, target: Path) -> int:
 
 def _companions(directory: Path) -> Iterator[Path]:
     for path in sorted(directory.iterdir()):
-        if _COMPANION.fullmatch(path.name) and not path.is_dir():
+        # Indices of shards are made anew.
+        if _READ.fullmatch(path.name) and not path.name.endswith(".index.json") and not path.is_dir():
             yield path
     yield from sorted(directory.glob(_MODULE))

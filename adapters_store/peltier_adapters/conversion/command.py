@@ -10,7 +10,7 @@ import typer
 
 def convert(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A directory, a hub cache (models--OWNER--NAME or one of its snapshots), or a zip.")
+        Path, typer.Argument(help="A directory, or a hub cache: models--OWNER--NAME or one of its snapshots.")
     ],
     output: Annotated[Path, typer.Argument(metavar="OUT", help="The directory to write, which must not exist.")],
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -19,8 +19,6 @@ def convert(
     from peltier_adapters.conversion.convert import convert_checkpoint
 
     found = convert_checkpoint(checkpoint, output)
-    if not found.sealed:
-        typer.echo("warning: this system cannot keep the process that read the weights from the network", err=True)
     if json_output:
         print(json.dumps({"checkpoint": str(checkpoint), "output": str(output), **asdict(found)}))
         return

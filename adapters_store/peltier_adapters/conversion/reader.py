@@ -1,10 +1,8 @@
 """The process that reads files of weights, pickles too, and writes them as safetensors.
 
-It reads a list of [source, target] from stdin, and writes one JSON document to stdout.
+Its job is {"files": [[source, target], …]}.
 """
 
-import json
-import sys
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
@@ -13,37 +11,47 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from peltier_adapters.conversion.sealing import seal_process
+from peltier_adapters.conversion.torch_file import read_torch, reason_of
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.checkpoint import read_state
+from peltier_adapters.limited_process import Limits, answer
 
 # Tensors of one storage are written once for each name; a T5 has at most four names of its embedding.
 _MAX_NAMES = 4
+# The file, its tensors with all names, and what safetensors writes of them.
+_MEMORY_RATIO = 2 * _MAX_NAMES + 1
+_BASE_BYTES, _BASE_SECONDS = 512 * 1024**2, 120
+_BYTES_PER_SECOND = 4 * 1024**2
 _POINTER = b"version https://git-lfs"
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def main() -> None:
-    """Answer {"sealed", "files"}, or {"error"} for a file that is refused."""
-    files = json.load(sys.stdin)
-    sealed = seal_process()
+def limits_of(job: Mapping[str, Any]) -> Limits:
+    """By the sizes of the files, so that a small one cannot become a large one in memory or on the disk."""
+    sizes = [Path(source).stat().st_size for source, _ in job["files"]]
+    seconds = _BASE_SECONDS + sum(sizes) // _BYTES_PER_SECOND
+    return Limits(
+        memory_bytes=_BASE_BYTES + _MEMORY_RATIO * max(sizes),
+        cpu_seconds=seconds,
+        file_bytes=_BASE_BYTES + _MAX_NAMES * max(sizes),
+        seconds=4 * seconds,
+    )
+
+
+def convert_files(job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The facts of each file: its names, its bytes, and the number of weights of each dtype."""
     try:
-        answer = {"sealed": sealed, "files": [_convert(Path(source), Path(target)) for source, target in files]}
-    except AdapterError as error:
-        answer = {"error": str(error)}
+        return [_convert(Path(source), Path(target)) for source, target in job["files"]]
     except OSError as error:
-        answer = {"error": f"{error.filename} cannot be read: {error.strerror}"}
-    json.dump(answer, sys.stdout)
+        raise AdapterError(f"{error.filename} cannot be read: {error.strerror}") from None
 
 
 def _convert(source: Path, target: Path) -> dict[str, Any]:
-    """Write the tensors of `source`, in their dtypes, to `target`. Returns their names, their bytes, and the number of
-    weights of each dtype."""
+    """Write the tensors of `source`, in their dtypes, to `target`."""
     _check_file(source)
-    tensors = read_state(source)
+    tensors = read_safetensors(source) if source.suffix == ".safetensors" else read_torch(source)
     _check_bytes(source, tensors)
     for name, tensor in tensors.items():
         _check_values(source, name, tensor)
@@ -59,6 +67,14 @@ def _convert(source: Path, target: Path) -> dict[str, Any]:
     for tensor in filter(torch.is_floating_point, tensors.values()):
         counts[str(tensor.dtype).removeprefix("torch.")] += tensor.numel()
     return {"names": sorted(tensors), "dtypes": counts, "bytes": sum(one.nbytes for one in tensors.values())}
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file by name, in their own dtypes."""
+    try:
+        return load_file(path)
+    except Exception as error:  # the library raises various errors for a broken file
+        raise AdapterError(f"{path} is not a readable safetensors file: {reason_of(error)}") from None
 
 
 def _check_file(source: Path) -> None:
@@ -109,5 +125,10 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
+def _main(job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    limits_of(job).apply()
+    return convert_files(job)
+
+
 if __name__ == "__main__":
-    main()
+    answer(_main)

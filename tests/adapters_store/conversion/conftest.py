@@ -1,19 +1,13 @@
 """Checkpoints of .bin files, as torch writes them."""
 
-import io
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from peltier_adapters.conversion import convert, reader
 from safetensors.torch import load_file
 
 Pickled = Callable[..., Path]
@@ -54,18 +48,3 @@ def _save(folder: Path, state: dict[str, Any], shards: int) -> None:
     for shard in set(shard_of.values()):
         torch.save({name: state[name] for name in state if shard_of[name] == shard}, folder / shard)
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shard_of}))
-
-
-@pytest.fixture
-def reads_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The weights are read in this process, which is not sealed."""
-
-    def run(command: list[str], *, input: str, **_: Any) -> subprocess.CompletedProcess[str]:
-        assert command[-1] == reader.__name__
-        with redirect_stdout(io.StringIO()) as answer, monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", io.StringIO(input))
-            patch.setattr(reader, "seal_process", lambda: True)
-            reader.main()
-        return subprocess.CompletedProcess(command, 0, answer.getvalue())
-
-    monkeypatch.setattr(convert, "subprocess", SimpleNamespace(run=run))

@@ -1,15 +1,16 @@
 """The files of a checkpoint."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from peltier_adapters.conversion.checkpoint_files import (
+    check_files,
     copy_companions,
     find_module_weights,
     find_snapshot,
-    find_unpacked,
     find_weights,
 )
 from peltier_backbone.errors import BackboneError
@@ -41,20 +42,6 @@ def test_a_hub_cache_has_the_revision_of_main(cache: Path) -> None:
     assert find_snapshot(cache / "snapshots" / "ffff") == cache / "snapshots" / "ffff"
 
 
-def test_an_unpacked_zip_may_have_a_folder_around(cache: Path) -> None:
-    """A zip of a directory usually has."""
-    assert find_unpacked(cache.parent) == find_unpacked(cache) == cache / "snapshots" / REVISION
-
-
-def test_what_macos_adds_to_a_zip_is_left_aside(cache: Path) -> None:
-    """It is beside the folder of the checkpoint, and in it."""
-    for name in ("__MACOSX/encoder/._config.json", ".DS_Store", "._encoder", f"{cache.name}/.DS_Store"):
-        path = cache.parent / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"\0\5\x16\7")
-    assert find_unpacked(cache.parent) == cache / "snapshots" / REVISION
-
-
 @pytest.mark.parametrize("revision", ["", "..", "a/b", "/etc", "../../x"])
 def test_a_revision_is_a_name_in_snapshots(revision: str, cache: Path) -> None:
     """A reference leads nowhere else."""
@@ -77,7 +64,7 @@ def test_other_paths_are_refused(tmp_path: Path) -> None:
     """A directory without a configuration, and nothing at all."""
     with pytest.raises(BackboneError, match=r"it has no config\.json"):
         find_snapshot(tmp_path)
-    with pytest.raises(BackboneError, match="is no checkpoint: it is neither a directory nor a zip"):
+    with pytest.raises(BackboneError, match="is no checkpoint: it is not a directory"):
         find_snapshot(tmp_path / "nowhere")
 
 
@@ -95,18 +82,63 @@ def test_what_readers_need_is_copied_and_no_weights_or_code(tmp_path: Path) -> N
     assert not any(path.is_symlink() for path in copies.values())
 
 
-def test_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
-    """As in a hub cache whose download was interrupted."""
-    (tmp_path / "old").mkdir()
-    (tmp_path / "new").mkdir()
-    (tmp_path / "old/tokenizer.json").symlink_to("missing")
+def test_a_link_leads_to_no_file_outside(tmp_path: Path) -> None:
+    """Neither of a file, nor of a folder of it, nor of the snapshot of a cache; one of the checkpoint's own is read."""
+    directory, outside = tmp_path / "checkpoint", tmp_path / "outside"
+    _touch(tmp_path, "outside/vocab.txt", "checkpoint/a.txt")
+    (directory / "vocab.txt").symlink_to("a.txt")
+    check_files(directory, directory)
+    for name in ("b.txt", "model.safetensors", "1_Pooling"):
+        (directory / name).symlink_to(outside if name == "1_Pooling" else outside / "vocab.txt")
+        with pytest.raises(BackboneError, match=f"^{directory / name} is a link out of {directory}; copy what"):
+            check_files(directory, directory)
+        (directory / name).unlink()
+    (tmp_path / "snapshot").symlink_to(outside)
+    with pytest.raises(BackboneError, match=f"snapshot is a link out of {directory}"):
+        check_files(tmp_path / "snapshot", directory)
+
+
+def test_a_snapshot_is_read_through_the_links_of_its_cache(cache: Path, tmp_path: Path) -> None:
+    """Not through links to the blobs of another repository, nor as a snapshot of a folder that is no cache."""
+    _touch(cache, "blobs/1")
+    _touch(tmp_path, "models--other/1")
+    snapshot = cache / "snapshots" / REVISION
+    (snapshot / "vocab.txt").symlink_to("../../blobs/1")
+    for given in (cache, snapshot):
+        check_files(snapshot, given)
+    (snapshot / "merges.txt").symlink_to("../../../models--other/1")
+    for given in (cache, snapshot):
+        with pytest.raises(BackboneError, match=f"merges.txt is a link out of {cache};"):
+            check_files(snapshot, given)
+    (snapshot / "merges.txt").unlink()
+    renamed = cache.rename(tmp_path / "encoder") / "snapshots" / REVISION
+    with pytest.raises(BackboneError, match=r"vocab\.txt is a link out of"):
+        check_files(renamed, renamed)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    """A link to nothing, as in a cache whose download was interrupted; what never ends; and what is huge."""
+    (tmp_path / "tokenizer.json").symlink_to("missing")
     with pytest.raises(BackboneError, match=r"tokenizer\.json is a link to a file that is not there"):
-        copy_companions(tmp_path / "old", tmp_path / "new")
+        check_files(tmp_path, tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(BackboneError, match=r"config\.json is neither a file nor a directory"):
+        check_files(tmp_path, tmp_path)
+    (tmp_path / "config.json").unlink()
+    for name in ("vocab.txt", "model.safetensors.index.json", "LICENSE", "1_Pooling/config.json"):
+        _touch(tmp_path, name, "model.safetensors")
+        os.truncate(tmp_path / name, 256 * 1024**2 + 1)
+        with pytest.raises(BackboneError, match=f"{name} has 268,435,457 bytes; at most 268,435,456 are read"):
+            check_files(tmp_path, tmp_path)
+        (tmp_path / name).unlink()
+    os.truncate(tmp_path / "model.safetensors", 2**40)
+    check_files(tmp_path, tmp_path)
 
 
 def _touch(folder: Path, *names: str) -> None:
     for name in names:
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_bytes(b"1234")
 
 
@@ -152,11 +184,8 @@ def test_an_index_has_a_map(weight_map: object, tmp_path: Path) -> None:
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    """A shard, the file of a link, and all weights."""
+    """A shard, and all weights."""
     with pytest.raises(BackboneError, match=r"has no weights: none of model\.safetensors, pytorch_model\.bin"):
-        find_weights(tmp_path)
-    (tmp_path / "pytorch_model.bin").symlink_to("../blobs/1")
-    with pytest.raises(BackboneError, match=r"pytorch_model\.bin is a link to a file that is not there"):
         find_weights(tmp_path)
     _index(tmp_path, {"a": "x-1.bin"})
     with pytest.raises(BackboneError, match=r"names shards that are not there: x-1\.bin"):

@@ -1,45 +1,43 @@
-"""What the reading process does with a file of weights; it is called in this process, which is not sealed."""
+"""What the reading process does with a file of weights; it is called in this process, which has no limits."""
 
-import io
-import json
 import os
 import pickle
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from peltier_adapters.conversion import reader
+from peltier_adapters.conversion.weights import read_weights
+from peltier_adapters.errors import AdapterError
 from safetensors.torch import load_file
 
 
 @pytest.fixture
-def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> "Read":
+def read(tmp_path: Path) -> "Read":
     """Reads the file that the test wrote."""
-    monkeypatch.setattr(reader, "seal_process", lambda: True)
-    return Read(tmp_path, monkeypatch, capsys)
+    return Read(tmp_path)
 
 
 class Read:
     """One file, `weights.bin`, and what becomes of it."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.source, self.target = folder / "weights.bin", folder / "new.safetensors"
-        self._monkeypatch, self._capsys = monkeypatch, capsys
 
-    def answer(self) -> dict[str, object]:
-        """The document that the process writes."""
-        self._monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps([[str(self.source), str(self.target)]])))
-        reader.main()
-        found: dict[str, object] = json.loads(self._capsys.readouterr().out)
-        return found
+    def facts(self) -> dict[str, Any]:
+        """What is found out about it."""
+        (facts,) = reader.convert_files({"files": [[str(self.source), str(self.target)]]})
+        return facts
 
     def refusal(self) -> str:
         """Why the file is refused; nothing is written then."""
-        answer = self.answer()
+        with pytest.raises(AdapterError) as refused:
+            self.facts()
         assert not self.target.exists()
-        return str(answer["error"])
+        return str(refused.value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -49,7 +47,7 @@ def test_values_and_dtypes_are_kept(dtype: torch.dtype, legacy: bool, read: Read
     weight = torch.randn(3, 5).to(dtype)
     state = {"a": weight, "b": weight, "c": weight.T, "d": torch.nn.Parameter(weight), "position_ids": torch.arange(4)}
     torch.save(state, read.source, _use_new_zipfile_serialization=not legacy)
-    (facts,) = read.answer()["files"]  # type: ignore[misc]
+    facts = read.facts()
     written = load_file(read.target)
     assert written.keys() == state.keys()
     for name, tensor in state.items():
@@ -121,3 +119,18 @@ def test_a_small_file_has_no_huge_tensors(read: Read) -> None:
         for name, data in records.items():
             archive.writestr(name, data)
     assert "is compressed, which torch.save never does" in read.refusal()
+
+
+class _Bomb:
+    """A pickle of a few bytes, whose value has 64 GiB."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return bytearray, (2**36,)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space")
+def test_the_process_that_reads_a_pickle_has_little_memory(tmp_path: Path) -> None:
+    """Of a conversion and of an import; `weights_only` lets such a pickle be read."""
+    torch.save({"weight": _Bomb()}, tmp_path / "weights.bin")
+    with pytest.raises(AdapterError, match=r"weights\.bin is not .* it asks for more memory than its bytes may have"):
+        read_weights(tmp_path / "weights.bin")

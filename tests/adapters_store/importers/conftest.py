@@ -35,6 +35,11 @@ def outputs(wanted: Import, backbone: Backbone) -> list[torch.Tensor]:
     return [output.logits for output in forward(backbone, rows)]
 
 
+@pytest.fixture(autouse=True)
+def _reads_here(reads_here: None) -> None:
+    """No test of an importer is about the process that reads pickles."""
+
+
 @pytest.fixture
 def save_peft(tmp_path: Path, bert: Backbone) -> SavePeft:
     """`save_peft(tensors=…, **settings)`: LoRA on layer 0's query and a head of two outputs; None drops a tensor."""

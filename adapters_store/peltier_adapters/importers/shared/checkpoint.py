@@ -5,16 +5,13 @@ An importer takes each tensor once; tensors left over are refused. Settings that
 
 import json
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
+from peltier_adapters.conversion.weights import read_weights
 from peltier_adapters.errors import AdapterError, and_more
 
 _MAX_SHOWN_NAMES = 3
@@ -107,46 +104,7 @@ def find_file(directory: Path, names: Sequence[str]) -> Path:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """The tensors of a .safetensors file, or of a torch file that contains nothing but tensors."""
-    return Checkpoint(read_state(path), path)
-
-
-def read_state(path: Path) -> dict[str, Tensor]:
-    """The same tensors by name, in their own dtypes."""
-    if path.suffix != ".safetensors":
-        return _read_torch(path)
-    try:
-        return load_file(path)
-    except Exception as error:  # the library raises various errors for a broken file
-        raise AdapterError(f"{path} is not a readable safetensors file: {_reason(error)}") from None
-
-
-def _read_torch(path: Path) -> dict[str, Tensor]:
-    try:
-        with warnings.catch_warnings(action="ignore"):  # about pickles, which it then refuses
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a broken pickle may raise anything: IndexError, struct.error, …
-        raise AdapterError(f"{path} is not a torch file that contains only tensors: {_refusal(error)}") from None
-    if isinstance(state, dict) and isinstance(state.get("model_state_dict"), dict):
-        state = state["model_state_dict"]
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise AdapterError(f"{path} holds {type(state).__name__}; it must be a dictionary of tensors")
-    sparse = next((name for name, tensor in state.items() if tensor.layout != torch.strided or tensor.is_meta), None)
-    if sparse is not None:
-        raise AdapterError(f"{path}: tensor {sparse!r} is sparse or has no values; weights are dense tensors")
-    return {str(name): tensor for name, tensor in state.items()}
-
-
-def _refusal(error: Exception) -> str:
-    """Why torch did not read a pickle, without its advice on how to run what the file holds."""
-    if found := re.search(r"GLOBAL (\S+)", str(error)):
-        return f"it asks for {found[1]}, which no tensor needs"
-    if isinstance(error, UnpicklingError):
-        return "it is a pickle of other things"
-    return _reason(error) if isinstance(error, RuntimeError | OSError) else "torch.save did not write it"
-
-
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error).strip() else type(error).__name__
+    return Checkpoint(read_weights(path), path)
 
 
 class ConfigFile:
