@@ -20,7 +20,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from peltier_store.registry.database_file import require_whole
-from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.errors import RegistryError, RegistryGone
+from peltier_store.registry.tables import Base
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Errors of the database, its driver and the network.
@@ -42,6 +43,9 @@ _POSTGRESQL_OPTIONS = frozenset({"ssl", "host"})
 _SCHEMA_LOCK = 7_213_584_131
 # Alembic keeps the context of a running migration in module globals.
 _alembic = threading.Lock()
+_NUM_REFERENCES = (
+    "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace = current_schema()::regnamespace"
+)
 
 
 def database_url(text: str) -> URL:
@@ -181,6 +185,14 @@ def refuse_broken_references(connection: Connection) -> None:
             raise RegistryError(f"the registry {describe(connection.engine.url)} is damaged: table {broken[0]!r}")
 
 
+def refuse_unfinished_restore(connection: Connection) -> None:
+    """Raises RegistryGone while PostgreSQL loads a dump outside of one transaction: it adds foreign keys at the end."""
+    if connection.dialect.name == "postgresql":
+        needed = sum(len(table.foreign_key_constraints) for table in Base.metadata.tables.values())
+        if connection.exec_driver_sql(_NUM_REFERENCES).scalar_one() < needed:
+            raise RegistryGone(f"the registry {describe(connection.engine.url)} is being restored")
+
+
 def reason(error: Exception) -> str:
     """The message of the operating system or the database, in one line, without the statement."""
     said = str(error.orig if isinstance(error, DBAPIError) else error)
@@ -230,7 +242,7 @@ def _postgresql_arguments() -> dict[str, object]:
         "command_timeout": _STATEMENT_SECONDS,
         "server_settings": {
             "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
-            # The database may be configured to acknowledge sooner. Then a crash would take back what replicas have read.
+            # A database may be configured to acknowledge sooner; a crash would then take back what others have read.
             "synchronous_commit": "on",
         },
     }
@@ -246,8 +258,8 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
     # The driver would otherwise begin a transaction only after the first read.
     connection.isolation_level = None
     cursor = connection.cursor()
-    # With NORMAL a power loss would take back the last commits, which others have read. EXTRA is as durable as FULL, and
-    # also without a write-ahead log, which does not exist yet during the first migration.
+    # With NORMAL a power loss would take back the last commits, which others have read. EXTRA is as durable as FULL,
+    # and also without a write-ahead log, which does not exist yet during the first migration.
     cursor.execute("PRAGMA synchronous = EXTRA")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()

@@ -36,6 +36,7 @@ from peltier_store.registry.database import (
     is_gone,
     is_sqlite,
     reason,
+    refuse_unfinished_restore,
     refuses_a_value,
 )
 from peltier_store.registry.database_file import follow_path
@@ -59,7 +60,10 @@ _KEPT_CHANGES = 10_000
 _CHANGES_AT_ONCE = 1_000
 # Statements of every upload are made once: making one takes longer than SQLite takes to run it.
 _ID_OF_SEEN = (
-    select(ChangeRow.id).where(ChangeRow.number == bindparam("seen", type_=BigInteger)).scalar_subquery().label("seen_id")
+    select(ChangeRow.id)
+    .where(ChangeRow.number == bindparam("seen", type_=BigInteger))
+    .scalar_subquery()
+    .label("seen_id")
 )
 _NEXT_REVISION = (
     update(RevisionRow)
@@ -224,10 +228,13 @@ class Transactions:
         """Runs `work` on one state of the database with its position; what it reads is what this process knows.
 
         Raises RegistryRewound if the database lacks the change `since`, or if so many followed that it is not known.
+        Without `since` raises RegistryGone while a dump is being loaded.
         """
 
         def read(connection: Connection) -> tuple[Position, T]:
             position = self._locate(connection, since)
+            if since is None:
+                refuse_unfinished_restore(connection)
             return position, work(connection, position)
 
         position, result = await self.read(read)
@@ -276,8 +283,7 @@ class Transactions:
     async def _write(self, actor: str, work: Callable[[WriteTransaction], T]) -> T:
         def write(connection: Connection) -> T:
             seen = self._seen
-            row = connection.execute(_NEXT_REVISION, _number_of(seen)).one()
-            self._require_known(row, seen)
+            row = self._known(connection.execute(_NEXT_REVISION, _number_of(seen)).one_or_none(), seen)
             _record_change(connection, row.number)
             return work(WriteTransaction(connection, row.at, actor, row.number))
 
@@ -285,18 +291,20 @@ class Transactions:
             return await self._run(Access.WRITE, write)
 
     def _locate(self, connection: Connection, seen: Position | None) -> Position:
-        row = connection.execute(_POSITION, _number_of(seen)).one()
-        self._require_known(row, seen)
+        row = self._known(connection.execute(_POSITION, _number_of(seen)).one_or_none(), seen)
         return Position(row.number, row.id)
 
-    def _require_known(self, row: Row[Any], seen: Position | None) -> None:
-        """Raises RegistryGone for another registry, and RegistryRewound for one that lacks the change `seen`."""
+    def _known(self, row: Row[Any] | None, seen: Position | None) -> Row[Any]:
+        """Raises RegistryGone for no or another registry, and RegistryRewound for one that lacks the change `seen`."""
+        if row is None:
+            raise _empty(self.name)
         self._require_same(row.registry_id)
         if seen is not None and row.seen_id != seen.change_id:
             raise RegistryRewound(
                 f"the registry {self.name} is at revision {row.number} and lacks the change that was its revision "
-                f"{seen.revision}: it was restored, or lost changes in a crash"
+                f"{seen.revision}: it was restored, lost changes in a crash, or changed {_KEPT_CHANGES:,} times since"
             )
+        return row
 
     def _require_same(self, identity: str) -> None:
         if self._identity not in (None, identity):
@@ -366,7 +374,14 @@ def read_clock(connection: Connection) -> datetime:
 
 
 def read_identity(connection: Connection) -> str:
-    return connection.execute(_IDENTITY).scalar_one()
+    found = connection.execute(_IDENTITY).scalar_one_or_none()
+    if found is None:
+        raise _empty(describe(connection.engine.url))
+    return found
+
+
+def _empty(name: str) -> RegistryGone:
+    return RegistryGone(f"the registry {name} is empty")
 
 
 def read_audit(connection: Connection, limit: int, before_id: int | None, wanted: AuditFilter) -> list[AuditEntry]:

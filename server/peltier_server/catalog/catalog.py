@@ -8,6 +8,7 @@ from itertools import chain, islice, takewhile
 
 from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import TaskReference
+
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.context import RequestContext
 from peltier_server.residency.leases import AdapterKey

@@ -147,7 +147,7 @@ class RegistrySync:
             # At the end, because the same bytes may leave one name and arrive under the next.
             for owned in gone:
                 self._retire(owned)
-            if snapshot.adapters and self._on_change is not None:
+            if (snapshot.is_whole or snapshot.adapters) and self._on_change is not None:
                 self._on_change()
 
     async def _replace_all(self, records: Sequence[AdapterRecord]) -> set[AdapterKey]:

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -111,9 +112,11 @@ async def test_a_store_that_is_gone_takes_no_changes_until_it_is_back(
             assert int(answer.headers["retry-after"]) > 0
         assert tree(tmp_path) == before
         assert await running.scores("demo", TEXT) == scores
+        await until(lambda: running.app.state.lifecycle.problem is not None)
         ready = await running.client.get("/ready")
         assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
-        shutil.rmtree(store, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            store.rename(tmp_path / "foreign")
         (tmp_path / "backup").rename(store)
         assert [answer.status_code for answer in await changes(running, data)] == [201, 200, 200, 201]
         assert (await running.client.get("/ready")).status_code == 200
@@ -171,10 +174,8 @@ async def test_an_older_copy_of_the_registry_is_read_again(
         assert (await running.predict("lost", TEXT)).status_code == 404
         assert (await running.predict("kept", TEXT)).status_code == 200
         assert (await running.client.post("/v1/tenants", json={"name": "zenith"})).status_code == 201
-    assert [record.getMessage() for record in caplog.records if "read again" in record.getMessage()] == [
-        f"everything is read again: the registry '{store}/registry.db' is at revision 3 and lacks the change that was its "
-        "revision 5: it was restored, or lost changes in a crash"
-    ]
+    (line,) = (record.getMessage() for record in caplog.records if "read again" in record.getMessage())
+    assert "is at revision 3 and lacks the change that was its revision 5: it was restored, lost changes in a" in line
 
 
 async def test_the_purge_makes_no_new_store(serve: Serve, tmp_path: Path) -> None:

@@ -3,18 +3,21 @@
 import asyncio
 import json
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
+from peltier_client.errors import NotReady
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.residency.leases import AdapterKey
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import Registry, RegistrySnapshot
+from peltier_store.registry import Position, Registry, RegistryError, RegistryRewound, RegistrySnapshot
 
 from tests.server.gate import Gate
 
@@ -157,3 +160,63 @@ async def test_bytes_that_are_gone_leave_though_the_read_breaks_off(replica: Rep
     replica.keys.then = lambda: None
     await replica.sync.catch_up()
     assert replica.retired == [AdapterKey(TENANT, digest_of(b"x"))]
+
+
+def put_in_place(path: Path, copy: bytes) -> None:
+    """Replaces a registry by a copy, and removes what SQLite keeps beside it."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    path.write_bytes(copy)
+
+
+@pytest.fixture
+async def restored(replica: Replica, tmp_path: Path) -> Replica:
+    """It has read `lost`, and then an older copy of its registry was put in place, and `new` published in that."""
+    path = tmp_path / "registry.db"
+    with closing(sqlite3.connect(path)) as database:
+        copy = database.serialize()
+    await replica.publish("lost", b"lost")
+    await replica.sync.catch_up()
+    put_in_place(path, copy)
+    other = await Registry.open(f"sqlite+aiosqlite:///{path}", migrate=False)
+    await replace(replica, registry=other).publish("new", b"new")
+    await other.close()
+    return replica
+
+
+async def test_a_restored_registry_replaces_what_is_in_memory(
+    restored: Replica, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has as many changes as were read, but others. What it lacks leaves the catalog, the memory and the keys; the
+    log says so in one line, and changes are made again."""
+    await restored.sync.catch_up()
+    assert names_in(restored.catalog) == {"first", "new"}
+    assert restored.retired == [AdapterKey(TENANT, digest_of(b"lost"))]
+    assert restored.keys.snapshots[-1].is_whole
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["everything is read again"]
+    restored.sync.require_current()
+    await restored.publish("next", b"next")
+
+
+async def test_it_is_not_ready_until_everything_is_read_again(
+    restored: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it make changes before, because they may rest on what is lost; asked for one, it reads first."""
+    with pytest.raises(RegistryRewound):
+        await restored.publish("refused")
+    snapshot = restored.registry.snapshot
+
+    async def go_away(since: Position | None = None) -> RegistrySnapshot:
+        if since is None:
+            raise RegistryError("it went away")
+        return await snapshot(since)
+
+    monkeypatch.setattr(restored.registry, "snapshot", go_away)
+    with pytest.raises(RegistryError, match="it went away"):
+        await restored.sync.catch_up()
+    with pytest.raises(NotReady, match="the server reads its registry again"):
+        restored.sync.require_current()
+    monkeypatch.undo()
+    await restored.sync.require_present()
+    restored.sync.require_current()
+    assert names_in(restored.catalog) == {"first", "new"}
