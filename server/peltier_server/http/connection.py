@@ -22,7 +22,9 @@ MAX_HEAD_BYTES = 64 * 1024
 # The most requests that may wait on a connection for the answer to an earlier one.
 _MAX_PIPELINED = 16
 # The most surplus connections, which answer 503 to everything except the front page and the probes.
-_MAX_SURPLUS = 64
+MAX_SURPLUS = 64
+# Idle connections that a new one never displaces. So a caller has time to send a request after it has connected.
+_KEPT_IDLE = 64
 # The time that a surplus connection has for the head of its request.
 _SURPLUS_SECONDS = 2.0
 
@@ -181,12 +183,16 @@ class LimitedConnection(HttpToolsProtocol):
     that the caller takes give time back, at 16 KiB/s), and when bytes arrive although the caller has closed the
     connection. While a request waits, the server reads nothing more from the connection.
 
-    A connection beyond `max_connections` is surplus: the state of its requests has `surplus`, and the head of its
-    request must arrive within two seconds. Connections beyond 64 surplus ones are closed at once.
+    A connection is idle while its caller has no request in progress. Beyond `max_connections`, a new connection
+    displaces the longest idle one if more than 64 are idle. Else it is surplus: the state of its requests has the limit
+    as `surplus`, and the head of its request must arrive within two seconds. Connections beyond 64 surplus ones are
+    closed at once.
     """
 
     stall_seconds: float
     max_connections: int
+    # The longest idle one is the first.
+    idle: dict["LimitedConnection", None]
 
     def connection_made(self, transport) -> None:  # type: ignore[no-untyped-def]
         self._write: TimerHandle | None = None
@@ -202,18 +208,35 @@ class LimitedConnection(HttpToolsProtocol):
         self._output = AnswerOutput(transport)
         super().connection_made(cast("Transport", self._output))
         num_surplus = len(self.connections) - self.max_connections
+        if num_surplus > 0 and self._displace():
+            num_surplus -= 1
         seconds = self.stall_seconds if num_surplus <= 0 else min(self.stall_seconds, _SURPLUS_SECONDS)
         self._head = RequestHead(seconds, transport.abort)
         self.flow = _Flow(self, self._head)
-        if num_surplus > _MAX_SURPLUS:
+        if num_surplus > MAX_SURPLUS:
             transport.abort()
             return
         if num_surplus > 0:
-            self.app_state = {**self.app_state, "surplus": True}
+            self.app_state = {**self.app_state, "surplus": self.max_connections}
+        else:
+            self.idle[self] = None
         self._head.begin()
         self._head.keep_time()
 
+    def _displace(self) -> bool:
+        """Whether there was an idle connection to close: one that owes no bytes of an answer."""
+        if len(self.idle) <= _KEPT_IDLE:
+            return False
+        longest = next((one for one in self.idle if not one.transport.get_write_buffer_size()), None)
+        if longest is None:
+            return False
+        del self.idle[longest]
+        self.connections.discard(longest)
+        longest.transport.abort()
+        return True
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self.idle.pop(self, None)
         self._socket.detach()
         self._head.end()
         self.resume_writing()
@@ -279,6 +302,7 @@ class LimitedConnection(HttpToolsProtocol):
         if len(self.pipeline) >= _MAX_PIPELINED:
             raise HttpParserError("too many requests wait on the connection")
         self._head.end()
+        self.idle.pop(self, None)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -328,6 +352,8 @@ class LimitedConnection(HttpToolsProtocol):
         self._patience = self.stall_seconds
         super().on_response_complete()
         if not self.transport.is_closing():
+            if self._is_idle:
+                self.idle[self] = None
             self.flow.resume_reading()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -373,7 +399,7 @@ class _Flow(FlowControl):
 
 def connection_class(stall_seconds: float, max_connections: int) -> type[LimitedConnection]:
     """A subclass of `LimitedConnection` with these limits."""
-    limits = {"stall_seconds": stall_seconds, "max_connections": max_connections}
+    limits = {"stall_seconds": stall_seconds, "max_connections": max_connections, "idle": {}}
     return type("LimitedConnection", (LimitedConnection,), limits)
 
 

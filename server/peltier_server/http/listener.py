@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 # a hundred a second, and a new connection waits behind all earlier ones, even those that are closed again.
 _AT_ONCE = 64
 _RETRY_SECONDS = 1.0
+# The most connections of the listeners for other protocols than HTTP.
+MAX_GRPC_CONNECTIONS = 256
+MAX_ROUTING_CONNECTIONS = 64
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 

@@ -18,9 +18,9 @@ import uvicorn
 from fastapi import FastAPI
 from peltier_backbone.machine.heap import keep_freed_memory
 
-from peltier_server.http.connection import connection_class
+from peltier_server.http.connection import MAX_SURPLUS, connection_class
 from peltier_server.http.lifecycle import Drain, Lifecycle
-from peltier_server.http.listener import Listener
+from peltier_server.http.listener import MAX_GRPC_CONNECTIONS, MAX_ROUTING_CONNECTIONS, Listener
 from peltier_server.http.routing_server import PATH as ROUTING_PATH
 from peltier_server.http.routing_server import RoutingServer
 from peltier_server.settings import ComputeSettings, DrainSettings, LimitSettings, Settings, SettingsError
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 2048
 # Open files besides connections: uploads, the store, the registry, and connections that are closed at once.
 _OTHER_FILES = 512
+# A connection may read a blob.
+_FILES_OF_A_CONNECTION = 2
 # Adapters are loaded after the start and stay in memory. With Python's own thresholds (700, 10, 10), sixty concurrent
 # requests cause a full collection every ten seconds, and with 10,000 adapters each collection stops the whole server
 # for 400 ms.
@@ -89,7 +91,7 @@ class DrainingServer(uvicorn.Server):
         self.servers = [Listener(one, self._create_protocol) for one in sockets or []]  # type: ignore[misc]
         if self._beside is not None:
             server, listener = self._beside
-            await server.start(listener)
+            server.start(listener)
 
     async def on_tick(self, counter: int) -> bool:
         """Runs ten times a second: logs once that the server is ready, and ends the server once it is drained or has
@@ -159,14 +161,13 @@ def run(app: FastAPI, settings: Settings) -> None:
     """
     keep_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
-    _allow_files(settings.limits.max_connections + _OTHER_FILES)
     lifecycle: Lifecycle = app.state.lifecycle
     with ExitStack() as sockets:
         listener = sockets.enter_context(_listen(settings.network.host, settings.network.port))
         url = _url(settings.network.host, listener)
         _log_start(settings.compute, url)
         beside = _listen_for_pickers(lifecycle, settings, sockets)
-        server = DrainingServer(create_config(app, settings.limits), lifecycle, settings.drain, url, beside)
+        server = DrainingServer(create_config(app, _fit_files(settings)), lifecycle, settings.drain, url, beside)
         server.run(sockets=[listener])
         server.log_signals()
     if server.force_exit:
@@ -210,20 +211,37 @@ def _url(host: str, listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _allow_files(count: int) -> None:
-    """Raises the limit of open files to `count`, or as far as the process may. Without a free file descriptor the
-    server could not read from the store either.
+def _fit_files(settings: Settings) -> LimitSettings:
+    """The limits of the server, with fewer connections if the limit of open files has no room for `max_connections`
+    beside all else. Without a free file descriptor no listener could accept, and nothing could read from the store.
     """
+    limits, network = settings.limits, settings.network
+    others = _OTHER_FILES + MAX_SURPLUS
+    others += 0 if network.grpc_port is None else MAX_GRPC_CONNECTIONS
+    others += 0 if settings.routing.routing_port is None else MAX_ROUTING_CONNECTIONS
+    allowed = _allow_files(limits.max_connections * _FILES_OF_A_CONNECTION + others)
+    # A quarter is better than none where even the others do not fit.
+    fitting = max(allowed - others, allowed // 4) // _FILES_OF_A_CONNECTION
+    if fitting >= limits.max_connections:
+        return limits
+    logger.warning(
+        "%d files may be open, so the server accepts %d connections and not max_connections, %d: raise the limit "
+        "(ulimit -n), or lower the setting",
+        allowed,
+        fitting,
+        limits.max_connections,
+    )
+    return limits.model_copy(update={"max_connections": fitting})
+
+
+def _allow_files(count: int) -> int:
+    """Raises the limit of open files to `count`, or as far as the process may. Returns how many it may open, at most
+    `count`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if resource.RLIM_INFINITY != soft < count:
-        allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if resource.RLIM_INFINITY != soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-        if allowed < count:
-            logger.warning(
-                "%d files may be open and max_connections wants %d: raise the limit (ulimit -n), or lower the setting",
-                allowed,
-                count,
-            )
+    return allowed
 
 
 def _log_start(compute: ComputeSettings, url: str) -> None:

@@ -101,13 +101,13 @@ class RequestMiddleware:
         context = self._begin(scope, started, admitted=lifecycle.begin_request())
         state = scope["state"]
         incoming = Incoming(context, receive, self._settings.limits.stall_seconds, is_whole=state.get(WHOLE, False))
-        is_surplus = state.get("surplus", False)
-        outgoing = Outgoing(context, lifecycle, incoming, send, is_last=is_surplus)
+        max_connections = state.get("surplus")
+        outgoing = Outgoing(context, lifecycle, incoming, send, is_last=max_connections is not None)
         outgoing.only_head = method == "HEAD"
         # Log records name this request until its answer has ended.
         token = current_context.set(context)
         try:
-            await self._answer(scope, context, incoming, outgoing, is_surplus=is_surplus)
+            await self._answer(scope, context, incoming, outgoing, max_connections)
         finally:
             if context.answer_bytes is not None:
                 context.answer_bytes.end()
@@ -127,12 +127,13 @@ class RequestMiddleware:
         return context
 
     async def _answer(
-        self, scope: Scope, context: RequestContext, incoming: Incoming, outgoing: Outgoing, *, is_surplus: bool
+        self, scope: Scope, context: RequestContext, incoming: Incoming, outgoing: Outgoing, max_connections: int | None
     ) -> None:
         error: PeltierError
         try:
-            if is_surplus and scope["path"] not in OPEN_PATHS:
-                raise self._surplus
+            if max_connections is not None and scope["path"] not in OPEN_PATHS:
+                sentence = f"{max_connections} connections are open, and this server holds no more"
+                raise QueueFull(sentence, retry_after=retry_hints.SOON)
             if not is_open(scope["path"]):
                 stored = scope["state"].get(STORED_CALLER)
                 context.known_caller = stored or await self._authenticator.caller(context.headers)
@@ -160,11 +161,6 @@ class RequestMiddleware:
         if not outgoing.started:
             context.quota_headers = None
             await error_response(error, scope)(scope, incoming.receive, outgoing.send)
-
-    @property
-    def _surplus(self) -> QueueFull:
-        sentence = f"{self._settings.limits.max_connections} connections are open, and this server holds no more"
-        return QueueFull(sentence, retry_after=retry_hints.SOON)
 
     def _measure(self, scope: Scope, context: RequestContext, outgoing: Outgoing, seconds: float) -> None:
         metrics, status = self._state.metrics, outgoing.status

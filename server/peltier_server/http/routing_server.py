@@ -25,6 +25,7 @@ from peltier_client.errors import MethodNotAllowed, NotFound, PeltierError
 
 from peltier_server.errors import PELTIER_ERRORS
 from peltier_server.http.lifecycle import Lifecycle
+from peltier_server.http.listener import MAX_ROUTING_CONNECTIONS, Listener
 from peltier_server.service import Service
 from peltier_server.settings import Settings
 
@@ -34,7 +35,6 @@ _TEXT, _JSON = "text/plain; version=0.0.4; charset=utf-8", "application/json"
 _MAX_HEAD_BYTES = 16 * 1024
 # A page is smaller. A connection whose picker leaves more unread is closed.
 _MAX_UNREAD_BYTES = 1024 * 1024
-_MAX_CONNECTIONS = 64
 _GAUGES = (
     ("num_requests_running", "Rows and texts that are computed", " {running}"),
     ("num_requests_waiting", "Rows in the queue, and adapters that are loaded", " {waiting}"),
@@ -54,18 +54,29 @@ class RoutingServer:
         routing = settings.routing
         self._lifecycle = lifecycle
         self._gauges = RoutingMetrics(prefix=routing.routing_prefix, max_names=routing.max_routing_names)
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self.stall_seconds = settings.limits.stall_seconds
-        self.connections = set[asyncio.Transport]()
+        # The first one has had no request for the longest time.
+        self.connections = dict[asyncio.Transport, None]()
 
-    async def start(self, listener: socket.socket) -> None:
-        """Accepts connections from now on."""
-        self._server = await asyncio.get_running_loop().create_server(lambda: _Connection(self), sock=listener)
+    def start(self, listening: socket.socket) -> None:
+        """Accepts connections from now on, in the running event loop. Beyond 64, a new one takes the place of the
+        longest idle one."""
+        self._listener = Listener(listening, lambda: _Connection(self))
+
+    def add(self, connection: asyncio.Transport) -> None:
+        """A connection that has begun, or has a request."""
+        self.connections.pop(connection, None)
+        if len(self.connections) >= MAX_ROUTING_CONNECTIONS:
+            longest = next(iter(self.connections))
+            del self.connections[longest]
+            longest.abort()
+        self.connections[connection] = None
 
     def close(self) -> None:
         """Closes the socket and the connections."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
         for connection in list(self.connections):
             connection.close()
 
@@ -102,17 +113,13 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        if len(self._server.connections) >= _MAX_CONNECTIONS:
-            self._transport.abort()
-            return
-        self._server.connections.add(self._transport)
+        self._server.add(self._transport)
         self._transport.set_write_buffer_limits(_MAX_UNREAD_BYTES)
         self._clock = self._loop.call_later(self._server.stall_seconds, self._check_time)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._transport in self._server.connections:
-            self._server.connections.discard(self._transport)
-            self._clock.cancel()
+        self._server.connections.pop(self._transport, None)
+        self._clock.cancel()
 
     def pause_writing(self) -> None:
         self._transport.abort()
@@ -137,6 +144,7 @@ class _Connection(asyncio.Protocol):
             return
         path, self._path, self._num_bytes = self._path.partition(b"?")[0], b"", 0
         self._has_answered, self._heard_at = True, self._loop.time()
+        self._server.add(self._transport)
         self._transport.write(self._server.answer(self._parser.get_method().decode("latin-1"), path.decode("latin-1")))
         if not self._parser.should_keep_alive():
             self._transport.close()

@@ -314,7 +314,7 @@ def test_a_caller_who_takes_its_time_gets_everything(server: Server, request_byt
 
 def test_far_too_many_connections_are_closed_unheard(address: tuple[str, int]) -> None:
     """Open connections continue, and a new one fits when one has closed."""
-    most = _MAX_CONNECTIONS + connection._MAX_SURPLUS
+    most = _MAX_CONNECTIONS + connection.MAX_SURPLUS
     with ExitStack() as others:
         callers = [others.enter_context(socket.create_connection(address, timeout=60)) for _ in range(most)]
         callers[0].sendall(b"GET /pieces HTTP/1.1\r\nhost: a\r\n\r\n")

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from peltier_adapters.batch.row import Row
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
+from peltier_server.http import process
 from peltier_server.http.process import DrainingServer, create_config
 from peltier_server.load_settings import load_settings
 from peltier_server.runner import isolation
@@ -394,3 +395,25 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) ->
     assert re.search(r"^error: .*nothing", missing.log, re.MULTILINE)
     assert "the server would be open to the network and has no key: set PELTIER_ADMIN_KEY" in open_to_all.log
     assert "Traceback" not in missing.log + open_to_all.log
+
+
+@pytest.mark.parametrize(
+    ("allowed", "more", "fitting"),
+    [
+        (10**6, {}, 2048),
+        (4672, {}, 2048),
+        (4671, {}, 2047),
+        (4672, {"grpc_port": 0, "routing_port": 0}, 1888),
+        (400, {}, 50),
+    ],
+)
+def test_connections_leave_files_to_the_rest(
+    allowed: int,
+    more: dict[str, object],
+    fitting: int,
+    settings_of: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two for each connection, 512 for all else and 64 for probes; those of other ports are counted."""
+    monkeypatch.setattr(process, "_allow_files", lambda count: min(count, allowed))
+    assert process._fit_files(settings_of(**more)).max_connections == fitting

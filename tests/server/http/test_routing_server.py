@@ -28,7 +28,7 @@ MakeArtifact = Callable[..., bytes]
 async def picker_of(lifecycle: Lifecycle, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
     server = RoutingServer(lifecycle, load_settings(options))
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        await server.start(listener)
+        server.start(listener)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
             yield client
@@ -162,7 +162,7 @@ async def test_a_connection_that_breaks_a_rule_is_closed(sent: bytes, stall_seco
     """The next one is served."""
     server = RoutingServer(Lifecycle(), load_settings({"stall_seconds": stall_seconds}))
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        await server.start(listener)
+        server.start(listener)
         address = listener.getsockname()
         reader, writer = await asyncio.open_connection(*address)
         writer.write(sent)
@@ -179,14 +179,19 @@ async def test_a_connection_that_breaks_a_rule_is_closed(sent: bytes, stall_seco
 
 
 async def test_connections_are_bounded() -> None:
-    """The 65th is closed at once."""
+    """A new one takes the place of that which has had no request for the longest time."""
     server = RoutingServer(Lifecycle(), load_settings({}))
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        await server.start(listener)
-        streams = [await asyncio.open_connection(*listener.getsockname()) for _ in range(65)]
+        server.start(listener)
+        streams = [await asyncio.open_connection(*listener.getsockname()) for _ in range(64)]
+        streams[0][1].write(_GET)
         async with asyncio.timeout(60):
+            assert await streams[0][0].read(12) == b"HTTP/1.1 503"
+            streams.append(await asyncio.open_connection(*listener.getsockname()))
             with suppress(ConnectionResetError):
-                assert await streams[-1][0].read() == b""
+                assert await streams[1][0].read() == b""
+            streams[-1][1].write(_GET)
+            assert await streams[-1][0].read(12) == b"HTTP/1.1 503"
         assert len(server.connections) == 64
         for _, writer in streams:
             writer.close()
