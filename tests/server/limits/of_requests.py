@@ -1,9 +1,9 @@
 """Bounds of connections, requests and their bodies."""
 
-import asyncio
 import itertools
 import json
 import math
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -23,12 +23,10 @@ from peltier_server.inference.answer_size import AnswerForm
 from peltier_server.metrics.series import WINDOW_ROWS
 from peltier_server.protocols.oip.grpc import server as grpc_server
 from peltier_server.settings import SETTINGS
-from tritonclient.grpc.service_pb2 import ModelInferRequest, ServerLiveRequest
-from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small
-from tests.server.protocols.oip.grpc_port import grpc_port
+from tests.server.protocols.oip.grpc_port import grpc_of, grpc_port
 
 _CLOSED = "the connection is closed"
 _PREDICT = "/v1/tasks/demo/predict"
@@ -47,7 +45,7 @@ def _(servers: Servers) -> Met:
         return httpx2.get(f"{other.listening.url}/info", timeout=60)
 
 
-@probe("connections beyond these", "peltier_server.http.connection._MAX_SURPLUS")
+@probe("connections beyond these", "peltier_server.http.connection.MAX_SURPLUS")
 def _(servers: Servers) -> Met:
     with servers.start("bert", max_connections=1) as other, ExitStack() as held:
         for _ in range(64):
@@ -56,28 +54,69 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("calls over gRPC at a time", "peltier_server.protocols.oip.grpc.server._MAX_CALLS")
+def _ask_grpc(server: Small, key: str = KEY) -> str:
+    """The code of a call's end, or OK."""
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port(server.listening.app)}") as channel:
+        call = channel.stream_unary("/inference.GRPCInferenceService/ServerMetadata")
+        silent = iter(threading.Event().wait, None)
+        error = call.future(silent, metadata=(("authorization", f"Bearer {key}"),), timeout=60).exception(60)
+    return f"gRPC's own `{error.code().name}`"
+
+
+def _closed_by_grpc(server: Small, begin: bytes) -> Met:
+    """What a connection reads that sends nothing but its beginning."""
+    with socket.create_connection(("127.0.0.1", grpc_port(server.listening.app)), timeout=60) as connection:
+        connection.sendall(begin)
+        while connection.recv(1024):
+            pass
+    return _CLOSED
+
+
+@probe(
+    "calls over gRPC at a time, of callers with a key, and calls on one connection",
+    "peltier_server.protocols.oip.grpc.server._MAX_CALLS",
+)
 def _(servers: Servers) -> Met:
-    begun = threading.Event()
-
-    async def wait(*_: object, **__: object) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grpc_server, "_MAX_CALLS", 1)
-        with (
-            servers.start("bert", grpc_port=0) as other,
-            grpc.insecure_channel(f"127.0.0.1:{grpc_port(other.listening.app)}") as channel,
-        ):
-            patch.setattr(other.service.batcher, "compute", wait)
-            stub, request = GRPCInferenceServiceStub(channel), ModelInferRequest(model_name="demo")
-            request.inputs.add(name="text", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"a good film")
-            held = stub.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
-            assert begun.wait(60)
-            refused = stub.ServerLive.future(ServerLiveRequest(), timeout=60).exception()
-            held.cancel()
-    return f"gRPC's own `{refused.code().name}`"
+        patch.setattr(grpc_server, "_MAX_CALLS", 2)
+        with servers.start("bert", grpc_port=0) as other:
+            held: SharedBound = grpc_of(other.listening.app)._calls
+            other.listening.loop.call_soon_threadsafe(held.add, "another", 1)
+            return _ask_grpc(other)
+
+
+@probe("time for the message of a call over gRPC")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", grpc_port=0, stall_seconds=STALL_SECONDS) as other:
+        return _ask_grpc(other)
+
+
+@probe("connections over gRPC", "peltier_server.http.listener.MAX_GRPC_CONNECTIONS")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as held:
+        patch.setattr(grpc_server, "MAX_GRPC_CONNECTIONS", 1)
+        with servers.start("bert", grpc_port=0) as other:
+            address = ("127.0.0.1", grpc_port(other.listening.app))
+            held.enter_context(socket.create_connection(address, timeout=60))
+            return _closed_by_grpc(other, b"")
+
+
+@probe("time for a connection over gRPC to begin", "peltier_server.protocols.oip.grpc.server._HANDSHAKE_SECONDS")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", grpc_port=0, stall_seconds=STALL_SECONDS) as other:
+        return _closed_by_grpc(other, b"")
+
+
+@probe(
+    "age of a connection over gRPC; its calls have 5 minutes more",
+    "peltier_server.protocols.oip.grpc.server._MAX_AGE_SECONDS",
+)
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpc_server, "_MAX_AGE_SECONDS", 0.2)
+        patch.setattr(grpc_server, "_GRACE_SECONDS", 0.1)
+        with servers.start("bert", grpc_port=0) as other:
+            return _closed_by_grpc(other, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
 
 
 @probe("size of a request's line and headers", "peltier_server.http.connection.MAX_HEAD_BYTES")

@@ -95,7 +95,7 @@ UNMET = frozenset(
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
         "peltier_server.cluster.replica._MAX_STARTS",
         "peltier_backbone.machine.ray_cluster._MAX_STARTS",
-        "peltier_server.http.routing_server._MAX_CONNECTIONS",
+        "peltier_server.http.listener.MAX_ROUTING_CONNECTIONS",
         "peltier_server.http.routing_server._MAX_HEAD_BYTES",
         "peltier_server.http.routing_server._MAX_UNREAD_BYTES",
         "peltier_server.tracing._MAX_LINKS",

@@ -1,13 +1,19 @@
-"""The port of a server that has chosen a free one for its calls over gRPC."""
+"""The server for calls over gRPC of a started app, and its port, which it has chosen itself."""
 
 from typing import Any
 
 from fastapi import FastAPI
+from peltier_server.protocols.oip.grpc.server import GrpcServer
+
+
+def grpc_of(app: FastAPI) -> GrpcServer:
+    """The server that a started app has."""
+    lifespan: Any = app.router.lifespan_context
+    *_, server = lifespan.args
+    assert isinstance(server, GrpcServer)
+    return server
 
 
 def grpc_port(app: FastAPI) -> int:
     """The one that a started app listens at, whose setting `grpc_port` is 0."""
-    lifespan: Any = app.router.lifespan_context
-    *_, server = lifespan.args
-    port: int = server.port
-    return port
+    return grpc_of(app).port

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx2
@@ -67,6 +70,10 @@ def stub(port: int) -> Iterator[service_pb2_grpc.GRPCInferenceServiceStub]:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
+def metadata_of(key: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {key}"),)
+
+
 def texts(name: str = "text") -> triton.InferInput:
     tensor = triton.InferInput(name, [len(TEXTS)], "BYTES")
     tensor.set_data_from_numpy(TEXTS)
@@ -112,7 +119,7 @@ def test_tensors_may_be_in_the_message(stub: service_pb2_grpc.GRPCInferenceServi
     request = service_pb2.ModelInferRequest(model_name="film", id="8")
     tensor = request.inputs.add(name="text", datatype="BYTES", shape=[1])
     tensor.contents.bytes_contents.append(b"a good film")
-    metadata = (("authorization", f"Bearer {KEY}"), ("x-request-id", "mine"))
+    metadata = (*metadata_of(KEY), ("x-request-id", "mine"))
     answer, call = stub.ModelInfer.with_call(request, metadata=metadata)
     assert [one.name for one in answer.outputs] == ["label", "score", "scores"]
     assert dict(call.trailing_metadata())["x-request-id"] == "mine"
@@ -171,7 +178,7 @@ def test_a_caller_who_leaves_ends_its_work(
     request.inputs.add(name="text", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"a good film")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listening.service.batcher, "compute", wait)
-        call = stub.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
+        call = stub.ModelInfer.future(request, metadata=metadata_of(KEY))
         assert begun.wait(60)
         call.cancel()
         assert ended.wait(60)
@@ -192,32 +199,63 @@ def test_the_deadline_of_a_call_is_its_timeout() -> None:
     assert (timeout(2.5, 1_000_000), timeout(2.5, 9_000_000), timeout(None, 7)) == (1_000_000, 2_500_000, 7)
 
 
-def test_calls_beyond_the_most_are_refused(
-    listen: Listen, make_artifact: Callable[..., bytes], bert: Backbone, monkeypatch: pytest.MonkeyPatch
+def silent_calls(channel: grpc.Channel, count: int, key: str = "") -> list[Any]:
+    """Calls whose messages never come."""
+    call = channel.stream_unary(f"/{grpc_server._SERVICE}/ModelInfer")
+    metadata = metadata_of(key) if key else ()
+    return [call.future(iter(threading.Event().wait, None), metadata=metadata) for _ in range(count)]
+
+
+def end_of(call: Any) -> tuple[str, str]:
+    """The code and the sentence of a call that fails."""
+    error = call.exception(timeout=60)
+    return error.code().name, error.details()
+
+
+def test_calls_without_a_key_take_no_place(
+    stub: service_pb2_grpc.GRPCInferenceServiceStub, port: int, client: triton.InferenceServerClient
 ) -> None:
-    """Before the app has them. A call that ends makes room."""
-    begun = threading.Event()
+    """Each is refused before its message is there; a probe is answered before."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for call in silent_calls(channel, 200) + silent_calls(channel, 1, "plt_another"):
+            assert end_of(call)[0] == "UNAUTHENTICATED"
+        probe = channel.stream_unary(f"/{grpc_server._SERVICE}/ServerLive")
+        assert probe(iter(threading.Event().wait, None), timeout=60)
+    assert client.is_model_ready("film", headers=HEADERS)
 
-    async def wait(*_: object, **__: object) -> None:
-        begun.set()
-        await asyncio.Event().wait()
 
-    monkeypatch.setattr(grpc_server, "_MAX_CALLS", 1)
-    with (
-        listen(grpc_port=0, admin_key=KEY) as started,
-        grpc.insecure_channel(f"127.0.0.1:{grpc_port(started.app)}") as channel,
-    ):
-        started.upload(make_artifact(bert, "compacter", name="film"), KEY)
-        calls = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        request = service_pb2.ModelInferRequest(model_name="film")
-        request.inputs.add(name="text", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"a good film")
-        monkeypatch.setattr(started.service.batcher, "compute", wait)
-        call = calls.ModelInfer.future(request, metadata=(("authorization", f"Bearer {KEY}"),))
-        assert begun.wait(60)
-        with pytest.raises(grpc.RpcError) as raised:
-            calls.ServerLive(service_pb2.ServerLiveRequest())
-        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
-        call.cancel()
+def test_a_tenant_leaves_places_to_others(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most three of four are held by calls whose message does not come; after its deadline a place is free."""
+    monkeypatch.setattr(grpc_server, "_MAX_CALLS", 4)
+    with listen(grpc_port=0, admin_key=KEY, stall_seconds=1) as started:
+        other = started.add_tenant("predict").key
+        with grpc.insecure_channel(f"127.0.0.1:{grpc_port(started.app)}") as channel:
+            calls = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+            def ask(key: str) -> str:
+                return str(calls.ServerMetadata(service_pb2.ServerMetadataRequest(), metadata=metadata_of(key)).name)
+
+            held = silent_calls(channel, 4, KEY)
+            refused = next(call for call in held if call.exception(timeout=60).code() is grpc.StatusCode.UNAVAILABLE)
+            assert refused.details().startswith("3 calls over gRPC of tenant 'default' are in progress; 1 more would")
+            assert dict(refused.trailing_metadata()) == {"retry-after": "1"}
+            assert ask(other) == "peltier"
+            late = {end_of(call) for call in held if call is not refused}
+            assert late == {("DEADLINE_EXCEEDED", "the message did not arrive within 1 s")}
+            assert ask(KEY) == "peltier"
+
+
+def test_connections_are_bounded(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further ones are closed; one that does not begin is closed too, and makes room."""
+    monkeypatch.setattr(grpc_server, "MAX_GRPC_CONNECTIONS", 2)
+    with listen(grpc_port=0, admin_key=KEY, stall_seconds=0.2) as started, ExitStack() as opened:
+        address = ("127.0.0.1", grpc_port(started.app))
+        silent = [opened.enter_context(socket.create_connection(address, timeout=60)) for _ in range(3)]
+        for one in silent:
+            while one.recv(1024):
+                pass
+        with triton.InferenceServerClient(f"127.0.0.1:{address[1]}") as late:
+            assert late.is_server_live()
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:

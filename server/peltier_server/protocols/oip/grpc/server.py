@@ -1,18 +1,23 @@
 """The gRPC server of the Open Inference Protocol."""
 
+import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import grpc
 import grpc.aio
-from peltier_client.errors import PeltierError
-from starlette.types import ASGIApp
+from fastapi import FastAPI
+from peltier_client.errors import BadRequest, PeltierError, TooSlow
 
+from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http.app_call import AppAnswer, AppCall
+from peltier_server.http.application import AppState
+from peltier_server.http.listener import MAX_GRPC_CONNECTIONS
 from peltier_server.protocols.oip.grpc import messages
 from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
 from peltier_server.protocols.oip.messages import OIP_ERRORS
@@ -21,7 +26,14 @@ from peltier_server.settings import Settings, SettingsError
 logger = logging.getLogger(__name__)
 
 _SERVICE = "inference.GRPCInferenceService"
-# The most calls at a time. gRPC receives whole messages, also of callers without a key, before the app can count them.
+# A connection ends after this time, once its calls have ended or the time of grace is over.
+_MAX_AGE_SECONDS = 600.0
+_GRACE_SECONDS = 300.0
+# A caller who does not begin to speak gRPC holds a connection for this time.
+_HANDSHAKE_SECONDS = 5.0
+# The most calls of callers with a key, because each holds a whole message, and the most of a connection. gRPC refuses
+# further ones of a connection before it makes an object of them, which a caller who takes them back at once could
+# otherwise cause without an end.
 _MAX_CALLS = 128
 # Fields and lengths that a message has beside its texts or its answer.
 _MESSAGE_BYTES = 1024 * 1024
@@ -46,8 +58,18 @@ _CODES: Mapping[int, grpc.StatusCode] = {
 # Calls that say whether something is ready. That it is not is no error there.
 _NOT_READY = frozenset({HTTPStatus.FAILED_DEPENDENCY, HTTPStatus.SERVICE_UNAVAILABLE})
 
-AnswerReader = Callable[[AppAnswer], Any]
-CallHandler = Callable[[Any, Any], Awaitable[Any]]
+
+@dataclass(frozen=True)
+class _Method:
+    """A call of the protocol: the type of its message, the request that `make` makes of the message and of the seconds
+    until the caller's deadline, the message that `read` makes of an answer, and which statuses are no errors. A call
+    that `is_open` needs no key, and its message says nothing."""
+
+    kind: Any
+    make: Callable[[Any, float | None], AppCall]
+    read: Callable[[AppAnswer], Any]
+    accepted: frozenset[int] = frozenset()
+    is_open: bool = False
 
 
 class GrpcServer:
@@ -55,15 +77,27 @@ class GrpcServer:
 
     A call is a request of the app: caller, scopes, quotas, limits, drain, metrics, traces and answers are as over HTTP.
     The metadata `authorization`, `x-request-id`, `x-session-id`, `traceparent` and `tracestate` are its headers.
+
+    The server checks the key before it reads the message, and calls without a right key take no place of others. The
+    message must arrive within `stall_seconds`. The answer counts among the bytes of answers until the caller has taken
+    it. A connection is closed when it is old, or idle for `keep_alive_seconds`.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
         self.port = settings.network.grpc_port or 0
         self._app = app
         self._host = settings.network.host
         self._certificate, self._private_key = settings.network.grpc_certificate, settings.network.grpc_private_key
         limits = settings.limits
+        self._stall_seconds = limits.stall_seconds
+        self._calls = SharedBound(_MAX_CALLS, "calls over gRPC")
         self._options = (
+            ("grpc.max_allowed_incoming_connections", MAX_GRPC_CONNECTIONS),
+            ("grpc.max_concurrent_streams", _MAX_CALLS),
+            ("grpc.server_handshake_timeout_ms", _milliseconds(min(_HANDSHAKE_SECONDS, limits.stall_seconds))),
+            ("grpc.max_connection_idle_ms", _milliseconds(limits.keep_alive_seconds)),
+            ("grpc.max_connection_age_ms", _milliseconds(_MAX_AGE_SECONDS)),
+            ("grpc.max_connection_age_grace_ms", _milliseconds(_GRACE_SECONDS)),
             ("grpc.max_receive_message_length", limits.max_body_bytes + _MESSAGE_BYTES),
             ("grpc.max_send_message_length", limits.max_answer_bytes + _MESSAGE_BYTES),
             # Otherwise two servers could share a port.
@@ -73,8 +107,9 @@ class GrpcServer:
 
     async def start(self) -> None:
         """Listens. Raises `SettingsError` if the port is taken, or if the certificate or its key cannot be used."""
-        server = grpc.aio.server(options=self._options, maximum_concurrent_rpcs=_MAX_CALLS)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, self._handlers),))
+        server = grpc.aio.server(options=self._options)
+        handlers = {name: self._handler(method) for name, method in _METHODS.items()}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         host = f"[{self._host}]" if ":" in self._host else self._host
         try:
             self.port = self._bind(server, f"{host}:{self.port}")
@@ -104,64 +139,86 @@ class GrpcServer:
             ) from None
         return int(server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
 
-    @property
-    def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:
-        return {
-            "ServerLive": self._handler(proto.ServerLiveRequest, messages.live_call, messages.read_live),
-            "ServerReady": self._handler(
-                proto.ServerReadyRequest, messages.ready_call, messages.read_ready, _NOT_READY
-            ),
-            "ServerMetadata": self._handler(
-                proto.ServerMetadataRequest, messages.metadata_call, messages.read_metadata
-            ),
-            "ModelReady": self._handler(
-                proto.ModelReadyRequest, messages.model_ready_call, messages.read_model_ready, _NOT_READY
-            ),
-            "ModelMetadata": self._handler(
-                proto.ModelMetadataRequest, messages.model_metadata_call, messages.read_model_metadata
-            ),
-            "ModelInfer": _unary(proto.ModelInferRequest, self._infer),
-            "RepositoryIndex": self._handler(proto.RepositoryIndexRequest, messages.index_call, messages.read_index),
-            "RepositoryModelLoad": self._handler(
-                proto.RepositoryModelLoadRequest, messages.load_call, messages.read_load
-            ),
-            "RepositoryModelUnload": self._handler(
-                proto.RepositoryModelUnloadRequest, messages.unload_call, messages.read_unload
-            ),
-        }
+    def _handler(self, method: _Method) -> grpc.RpcMethodHandler:
+        async def handle(_: Any, context: Any) -> None:
+            await self._handle(method, context)
 
-    def _handler(
-        self, kind: Any, make: Callable[[Any], AppCall], read: AnswerReader, accepted: frozenset[int] = frozenset()
-    ) -> grpc.RpcMethodHandler:
-        async def handle(request: Any, context: Any) -> Any:
-            return await self._answer(context, partial(make, request), read, accepted)
+        # A handler of a unary call would begin when the message is there.
+        return grpc.stream_stream_rpc_method_handler(
+            handle,
+            request_deserializer=method.kind.FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
 
-        return _unary(kind, handle)
-
-    async def _infer(self, request: proto.ModelInferRequest, context: Any) -> Any:
-        make = partial(messages.infer_call, request, context.time_remaining())
-        return await self._answer(context, make, messages.read_infer, frozenset())
-
-    async def _answer(
-        self, context: Any, make: Callable[[], AppCall], read: AnswerReader, accepted: frozenset[int]
-    ) -> Any:
+    async def _handle(self, method: _Method, context: Any) -> None:
+        started = time.monotonic()
+        headers = {name: value for name, value in context.invocation_metadata() or () if name in _HEADERS}
+        state: AppState = self._app.state  # type: ignore[assignment]
         try:
-            call = make()
+            if method.is_open:
+                await context.write(await self._ask(method, method.make(method.kind(), None), headers, context))
+                return
+            tenant = (await state.authenticator.caller(headers)).tenant
+            with self._calls.hold(tenant, 1):
+                call = method.make(await self._receive(context), context.time_remaining())
+                answer = await self._ask(method, call, headers, context)
+                with state.preparation.answer_bytes.hold(tenant, answer.ByteSize()):
+                    await context.write(answer)
         except PeltierError as error:
-            await context.abort(_code(OIP_ERRORS.status(error)), OIP_ERRORS.body(error).error)
-        call.headers |= {name: value for name, value in context.invocation_metadata() or () if name in _HEADERS}
+            state.metrics.observe_request(None, error.status, time.monotonic() - started)
+            wait = () if error.retry_after is None else (("retry-after", str(max(1, round(error.retry_after)))),)
+            await context.abort(_code(OIP_ERRORS.status(error)), OIP_ERRORS.body(error).error, wait)
+
+    async def _receive(self, context: Any) -> Any:
+        """The message of the call. Raises `TooSlow`, or `BadRequest` for a call without one."""
+        try:
+            async with asyncio.timeout(self._stall_seconds):
+                message = await context.read()
+        except TimeoutError:
+            raise TooSlow(f"the message did not arrive within {self._stall_seconds:g} s") from None
+        if message is grpc.aio.EOF:
+            raise BadRequest("the call has no message")
+        return message
+
+    async def _ask(self, method: _Method, call: AppCall, headers: Mapping[str, str], context: Any) -> Any:
+        """The message that answers `call`. Ends the call of `context` with an error if the app answers with one."""
+        call.headers |= headers
         answer = await call.send(self._app)
         shown = tuple((name, value) for name, value in answer.headers.items() if name.startswith(_SHOWN))
         context.set_trailing_metadata(shown)
-        if answer.status >= HTTPStatus.BAD_REQUEST and answer.status not in accepted:
+        if answer.status >= HTTPStatus.BAD_REQUEST and answer.status not in method.accepted:
             await context.abort(_code(answer.status), messages.read_error(answer), shown)
-        return read(answer)
+        return method.read(answer)
 
 
-def _unary(kind: Any, handle: CallHandler) -> grpc.RpcMethodHandler:
-    return grpc.unary_unary_rpc_method_handler(
-        handle, request_deserializer=kind.FromString, response_serializer=lambda message: message.SerializeToString()
-    )
+def _plain(make: Callable[[Any], AppCall]) -> Callable[[Any, float | None], AppCall]:
+    """`make` for a call whose deadline does not matter."""
+    return lambda message, _: make(message)
+
+
+_METHODS: Mapping[str, _Method] = {
+    "ServerLive": _Method(proto.ServerLiveRequest, _plain(messages.live_call), messages.read_live, is_open=True),
+    "ServerReady": _Method(
+        proto.ServerReadyRequest, _plain(messages.ready_call), messages.read_ready, _NOT_READY, is_open=True
+    ),
+    "ServerMetadata": _Method(proto.ServerMetadataRequest, _plain(messages.metadata_call), messages.read_metadata),
+    "ModelReady": _Method(
+        proto.ModelReadyRequest, _plain(messages.model_ready_call), messages.read_model_ready, _NOT_READY
+    ),
+    "ModelMetadata": _Method(
+        proto.ModelMetadataRequest, _plain(messages.model_metadata_call), messages.read_model_metadata
+    ),
+    "ModelInfer": _Method(proto.ModelInferRequest, messages.infer_call, messages.read_infer),
+    "RepositoryIndex": _Method(proto.RepositoryIndexRequest, _plain(messages.index_call), messages.read_index),
+    "RepositoryModelLoad": _Method(proto.RepositoryModelLoadRequest, _plain(messages.load_call), messages.read_load),
+    "RepositoryModelUnload": _Method(
+        proto.RepositoryModelUnloadRequest, _plain(messages.unload_call), messages.read_unload
+    ),
+}
+
+
+def _milliseconds(seconds: float) -> int:
+    return int(1000 * seconds)
 
 
 def _code(status: int) -> grpc.StatusCode:
