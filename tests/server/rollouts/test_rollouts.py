@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
+from peltier_server.catalog.sync import RegistrySync
 from peltier_server.rollouts import recorder, rollouts
 from peltier_store.registry import RegistryError, StoredRollout
 from peltier_store.registry.rollouts import RolloutRegistry
@@ -110,6 +111,29 @@ async def test_a_change_is_stopped(shop: Shop) -> None:
     assert (stopped["versions"], stopped["rollout"]["state"]) == ({"1": 1.0}, "stopped")
     again = await shop.running.client.post("/v1/adapters/a/aliases/production/stop")
     assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
+
+
+async def test_an_alias_that_is_deleted_meanwhile_is_answered_as_it_was(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is that of the change, whatever the server reads afterwards."""
+    running, sync = shop.running, RegistrySync.sync_after_write
+
+    async def delete_before(self: RegistrySync) -> None:
+        registry = running.service.store.registry
+        await registry.delete_alias(running.tenant, "a", "production", actor="another caller")
+        await sync(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RegistrySync, "sync_after_write", delete_before)
+        begun = await shop.guard(share=0.25)
+    assert (begun.status_code, begun.json()["versions"]) == (200, {"1": 0.75, "2": 0.25})
+    assert (await running.client.post("/v1/adapters/a/aliases/production/rollback")).status_code == 200
+    await running.client.put("/v1/adapters/a/aliases/production", json={"version": 1})
+    await shop.guard(share=0.25)
+    monkeypatch.setattr(RegistrySync, "sync_after_write", delete_before)
+    stopped = await running.client.post("/v1/adapters/a/aliases/production/stop")
+    assert (stopped.status_code, stopped.json()["versions"]) == (200, {"1": 1.0})
 
 
 async def test_each_row_of_each_kind_of_request_takes_feedback(shop: Shop) -> None:
