@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.artifact.manifest import read_manifest
 from peltier_backbone.backbone import Backbone
 from peltier_training.report.report import Report
+from peltier_training.service import job
 from peltier_training.service.budget import Deadline
 from peltier_training.service.messages import ARCHIVE, ASKED, Checked, Delivered, Evaluating, Progressed, Refused, Saved
 from peltier_training.service.observer import Observer
@@ -189,3 +191,19 @@ def test_chats_are_read_as_columns(desk: Desk):
     found = delivered(desk, jsonl(chats), request(format="chat"))
     labels = read_manifest(desk.folder / found.artifact).task.labels
     assert set(labels) == {row["label"] for row in praise()}
+
+
+def test_an_allocation_that_fails_is_one_sentence(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """Torch raises no `MemoryError` on a CPU."""
+    monkeypatch.setattr(job, "learn", lambda *_: torch.empty(2**50))
+    refused = desk.do(desk.job(jsonl(praise()), request()))
+    assert refused == Refused("memory ran out; train with a smaller batch_size or max_length")
+
+
+@pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="it is Linux's")
+def test_the_kernel_ends_a_training_before_its_server():
+    """The process says so itself, and a system that refuses it harms nothing."""
+    if (pid := os.fork()) == 0:
+        job._die_first()
+        os._exit(int(Path("/proc/self/oom_score_adj").read_text()) // 10)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 100

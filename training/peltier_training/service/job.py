@@ -6,6 +6,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Set
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing import parent_process
@@ -15,7 +16,7 @@ from pathlib import Path
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from peltier_training.config.preparation import Prepared, prepare
-from peltier_training.errors import TrainingError
+from peltier_training.errors import TrainingError, is_out_of_memory
 from peltier_training.fit.shared_steps import Member, SharedSteps, Stopped
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
@@ -47,6 +48,7 @@ def run_job(job: TrainingJob, channel: Connection) -> None:
     the parent can no longer."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and kills
         signal.signal(number, signal.SIG_IGN)
+    _die_first()
     threading.Thread(target=_end_with_parent, args=({job.directory},), daemon=True).start()
     os.chdir(job.directory)  # messages have the names of files without the folders of this machine
     _write_output_to(Path(_LOG))
@@ -61,6 +63,7 @@ def run_jobs(channel: Connection) -> None:
     end."""
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.SIG_IGN)
+    _die_first()
     tqdm.set_lock(threading.RLock())
     _write_output_to(Path(os.devnull))
     shared, stopping, directories = SharedSteps(), dict[int, threading.Event](), set[Path]()
@@ -98,8 +101,8 @@ def conclude(job: TrainingJob, send: Callable[[Message], None], member: Member |
     except Exception as error:
         if getattr(error, "is_user_error", False):
             return Refused(" ".join(str(error).split()))
-        if isinstance(error, MemoryError):
-            return Refused("memory ran out; train with shorter inputs or smaller batches")
+        if is_out_of_memory(error):
+            return Refused("memory ran out; train with a smaller batch_size or max_length")
         reason = f"an error of the worker, {type(error).__name__}, ended the training; the worker's log has its details"
         return Refused(reason, traceback.format_exc())
 
@@ -160,6 +163,13 @@ def _restore() -> bool:
         shutil.rmtree(CHECKPOINTS, ignore_errors=True)
         return False
     return True
+
+
+def _die_first() -> None:
+    """Have Linux kill this process before all others if the machine's memory runs out. Other systems have no such
+    file, and some sandboxes refuse the write; then the kernel chooses."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _write_output_to(path: Path) -> None:
