@@ -137,8 +137,8 @@ def _has_minutes(connection: Connection, tenant: str, now: datetime) -> bool:
 
 
 class WorkerReport(TypedDict, total=False):
-    """What a worker reports: `state` is `running` or `evaluating`, `seconds` the time since the last call. The stored
-    `checkpoint` replaces the one before."""
+    """What a worker reports: `state` is `running` or `evaluating`, `seconds` the time that workers have spent on
+    the training so far. The stored `checkpoint` replaces the one before."""
 
     state: str | None
     progress: Mapping[str, Any] | None
@@ -151,7 +151,7 @@ class WorkerReport(TypedDict, total=False):
 
 class WorkerResult(TypedDict, total=False):
     """How a worker's hold ends: `state` is `paused`, `cancelled`, `queued` because the tenant's minutes are used up,
-    `failed` with its `reason`, or `publishing` with a stored `artifact`. `seconds` is the time since the last call."""
+    `failed` with its `reason`, or `publishing` with a stored `artifact`. `seconds` is that of `WorkerReport`."""
 
     state: Required[str]
     reason: str | None
@@ -166,7 +166,7 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
     """Extends the lease and stores what the worker reports; returns the wish of the training's owner, or `wait` if the
     minutes of its tenant's day are used up."""
     training = _held(writing, training_id, holder)
-    state, seconds = given.get("state"), spend(writing, training, given.get("seconds", 0.0))
+    state, seconds = given.get("state"), spend(writing, training, given.get("seconds"))
     if state not in (None, *_WITH_WORKERS):
         raise InvalidRecord(f"the state {state!r} is not one of a training that a worker has")
     values: dict[str, Any] = {"lease_expires_at": writing.at + LEASE, "seconds": seconds}
@@ -189,7 +189,7 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
 def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:
     """Ends a worker's hold. A training that its owner has cancelled meanwhile ends as cancelled, whatever its state."""
     training = _held(writing, training_id, holder)
-    training = change(writing, training, seconds=spend(writing, training, given.get("seconds", 0.0)))
+    training = change(writing, training, seconds=spend(writing, training, given.get("seconds")))
     match "cancelled" if training.wish == "cancel" else given["state"]:
         case "paused":
             grant(writing, training, "pause")
@@ -223,7 +223,7 @@ def _require_room(connection: Connection, training: StoredTraining, size_bytes: 
     require_room_for_bytes(connection, quotas, training.tenant, size_bytes - training.checkpoint_bytes)
 
 
-def release(writing: WriteTransaction, training_id: str, holder: str, seconds: float = 0.0) -> None:
+def release(writing: WriteTransaction, training_id: str, holder: str, seconds: float | None = None) -> None:
     """Queues the training again, because its worker stops. This does not count as an attempt."""
     training = _held(writing, training_id, holder)
     training = change(writing, training, seconds=spend(writing, training, seconds))

@@ -66,9 +66,13 @@ def _shorten(connection: Connection, training_id: str) -> None:
         connection.execute(old)
 
 
-def spend(writing: WriteTransaction, training: StoredTraining, seconds: float) -> float:
-    """Counts the time of a worker for its tenant, and returns the seconds of the training so far."""
-    if not seconds:
+def spend(writing: WriteTransaction, training: StoredTraining, seconds_so_far: float | None) -> float:
+    """Counts the time of a worker for its tenant, and returns the seconds of the training so far.
+
+    A report that is repeated, because its answer was lost, adds nothing.
+    """
+    seconds = 0.0 if seconds_so_far is None else seconds_so_far - training.seconds
+    if seconds <= 0:
         return training.seconds
     hour = writing.at.replace(minute=0, second=0, microsecond=0)
     counted = update(TrainingTimeRow).where(TrainingTimeRow.tenant == training.tenant, TrainingTimeRow.hour == hour)

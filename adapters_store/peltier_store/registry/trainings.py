@@ -135,7 +135,7 @@ class TrainingRegistry:
             NO_ACTOR, lambda writing: training_holder.settle(writing, training_id, worker, given)
         )
 
-    async def release(self, training_id: str, worker: str, *, seconds: float = 0.0) -> None:
+    async def release(self, training_id: str, worker: str, *, seconds: float | None = None) -> None:
         """Queues a training again, because its worker stops. Raises LeaseLost."""
         await self._transactions.write(
             NO_ACTOR, lambda writing: training_holder.release(writing, training_id, worker, seconds)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import LeaseLost, QuotaReached, Quotas, StoredTraining, training_holder
+from peltier_store.registry import LeaseLost, QuotaReached, Quotas, RegistryError, StoredTraining, training_holder
+from peltier_store.registry.trainings import TrainingRegistry
 from peltier_training.service.hold import Hold, Pace, Place
 from peltier_training.service.messages import ASKED, Evaluating, Saved
 
@@ -121,6 +122,32 @@ async def test_a_training_that_ends_within_its_grace_has_ended(queue: Queue, tmp
     await queue.add(jsonl(praise()), request())
     hold = await minutes_used_up(queue, tmp_path / "archive", Pace(grace_seconds=3600))
     await asyncio.wait_for(hold.wait_for_checkpoint([asyncio.create_task(asyncio.sleep(0))], "wait"), 60)
+
+
+async def test_a_renewal_whose_answer_is_lost_counts_its_seconds_once(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It is sent again and again until an answer comes."""
+    sent = await queue.add(jsonl(praise()), request())
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    pace = Pace(renew_seconds=0.01, patience_seconds=1e6)
+    hold = Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, tmp_path / "archive")
+    renew, num_lost = TrainingRegistry.renew, 3
+
+    async def lose(self: TrainingRegistry, *given: Any, **more: Any) -> str | None:
+        nonlocal num_lost
+        wish = await renew(self, *given, **more)
+        num_lost -= 1
+        if num_lost >= 0:
+            raise RegistryError("the connection was closed")
+        return wish or "pause"
+
+    monkeypatch.setattr(TrainingRegistry, "renew", lose)
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 10_000)
+    monkeypatch.setattr("peltier_training.service.hold.time", later)
+    assert await hold.keep() == "pause"
+    assert 10_000 <= (await queue.find(sent)).seconds < 20_000
 
 
 async def test_a_cancelled_renewal_counts_its_seconds_once(

@@ -74,7 +74,7 @@ class Hold:
         self._storing: asyncio.Task[_StoredCheckpoint] | None = None
         # Why no more checkpoints are stored.
         self._refusal: QuotaReached | None = None
-        self._stored_at = self._counted_at = self._renewed_at = time.monotonic()
+        self._stored_at = self._begun_at = self._renewed_at = time.monotonic()
 
     def tell(self, message: Message) -> None:
         """Have what the process tells stored with the next renewal."""
@@ -181,10 +181,15 @@ class Hold:
     def _key(self) -> tuple[str, str]:
         return self.training.id, self._place.worker
 
+    @property
+    def _seconds(self) -> float:
+        """The time that workers have spent on the training so far."""
+        return self.training.seconds + time.monotonic() - self._begun_at
+
     async def _end(self, work: Callable[[float], Awaitable[None]]) -> None:
         """End the hold. No renewal follows."""
         async with self._in_turn:
-            await self.insist(lambda: work(time.monotonic() - self._counted_at))
+            await self.insist(lambda: work(self._seconds))
             self._has_ended = True
 
     async def _renew(self) -> str | None:
@@ -203,11 +208,8 @@ class Hold:
             events = [*events, NewEvent("checkpoint", f"Step {stored.step} is saved.", {"step": stored.step})]
         try:
             wish: str | None = await self._trainings.renew(
-                *self._key, **report.latest, **checkpoint, events=events, seconds=now - self._counted_at
+                *self._key, **report.latest, **checkpoint, events=events, seconds=self._seconds
             )
-        except asyncio.CancelledError:
-            self._counted_at = now  # the registry stores it all the same
-            raise
         except (LeaseLost, RegistryGone):
             raise
         except QuotaReached as error:
@@ -222,7 +224,7 @@ class Hold:
             if now - self._renewed_at > self._place.pace.patience_seconds:
                 raise LeaseLost(f"the lease of {self.training.id} could not be renewed: {error}") from None
             return None
-        self._counted_at = self._renewed_at = now
+        self._renewed_at = now
         return wish
 
     def _stored_checkpoint(self) -> "_StoredCheckpoint | None":

@@ -82,10 +82,10 @@ async def test_a_training_goes_from_the_queue_to_its_adapter(registry: Registry)
     await registry.trainings.renew(
         training.id, "w1", preflight={"rows": 3}, progress={"step": 5}, events=[progress], seconds=2.5
     )
-    await registry.trainings.renew(training.id, "w1", state="evaluating", seconds=1.0)
+    await registry.trainings.renew(training.id, "w1", state="evaluating", seconds=3.5)
     await registry.trainings.settle(
         training.id, "w1", state="publishing", metrics={"f1": 1.0}, report="{}",
-        artifact=await reserved(registry, b"a"), artifact_bytes=1, seconds=0.5,
+        artifact=await reserved(registry, b"a"), artifact_bytes=1, seconds=4.0,
     )  # fmt: skip
     waiting = await registry.trainings.claim_publishing("r1")
     assert waiting is not None
@@ -172,13 +172,14 @@ async def test_a_failed_training_of_too_many_rows_does_not_resume(registry: Regi
 
 async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: Registry) -> None:
     """Its worker learns it with its next report, and no worker gets the training before there are minutes again. The
-    attempt does not count."""
+    attempt does not count, and neither does a repeated report."""
     await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
     training = await add_training(registry)
     await claimed(registry)
     assert await registry.trainings.renew(training.id, "w1", seconds=119.0) is None
-    assert await registry.trainings.renew(training.id, "w1", seconds=1.0) == "wait"
-    await registry.trainings.settle(training.id, "w1", state="queued", seconds=1.0)
+    assert await registry.trainings.renew(training.id, "w1", seconds=119.0) is None
+    assert await registry.trainings.renew(training.id, "w1", seconds=120.0) == "wait"
+    await registry.trainings.settle(training.id, "w1", state="queued", seconds=121.0)
     found = await registry.trainings.find("acme", training.id)
     assert (found.state, found.holder, found.attempts, found.seconds) == ("queued", None, 0, 121.0)
     assert found.reason == "the training minutes of tenant 'acme' for 24 hours are used up"
@@ -218,12 +219,12 @@ async def test_minutes_count_from_when_they_were_spent(registry: Registry) -> No
     training = await add_training(registry)
     await claimed(registry)
     spent_at = []
-    for hours in (10, 20):
-        spent_at.append(await registry.trainings.renew(training.id, "w1", seconds=100.0))
+    for hours, seconds in ((10, 100.0), (20, 200.0)):
+        spent_at.append(await registry.trainings.renew(training.id, "w1", seconds=seconds))
         await registry._transactions.write("ann", partial(_spend_earlier, hours=hours))
     assert spent_at == [None, "wait"]
-    assert await registry.trainings.renew(training.id, "w1", seconds=10.0) is None
-    assert await registry.trainings.renew(training.id, "w1", seconds=10.0) == "wait"
+    assert await registry.trainings.renew(training.id, "w1", seconds=210.0) is None
+    assert await registry.trainings.renew(training.id, "w1", seconds=220.0) == "wait"
 
 
 def _spend_earlier(writing: WriteTransaction, hours: int) -> None:
