@@ -166,7 +166,8 @@ class Run:
 
     The adapter's own parameters are float32, whatever `dtype` is. With `threads` None, torch's number stays as it is.
     With `merge_report` the report compares an AdaMix's merged adapter with routes through its experts. Without
-    `writes_events` there are no TensorBoard events, whose library takes half a second to import."""
+    `writes_events` there are no TensorBoard events, whose library takes half a second to import. A step whose pass
+    would need more than about `pass_bytes` is divided into several (`fit/passes.py`)."""
 
     task: Annotated[str, Option(help="Name of the task and of its adapter.")]
     task_type: Annotated[TaskType, Option(help=f"{', '.join(BEST_METRICS)}.")] = "classification"
@@ -200,6 +201,7 @@ class Run:
     ] = None
 
     writes_events: bool = True
+    pass_bytes: int | None = None
 
     @property
     def epochs(self) -> int:

@@ -32,6 +32,10 @@ class Objective(Protocol):
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         """The divergence of two passes over rows of these lengths in tokens."""
 
+    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> tuple[int, int] | None:
+        """The numbers of terms of which the loss and the divergence of such rows are means; None if a term depends on
+        several rows."""
+
 
 @dataclass(frozen=True)
 class HeadObjective:
@@ -59,6 +63,11 @@ class HeadObjective:
 
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         return consistency_loss(logits, other, multilabel=self.type == "multilabel")
+
+    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> tuple[int, int]:
+        if self.type == "token-classification":
+            return int((labels >= 0).sum()), sum(lengths)
+        return len(lengths), len(lengths)
 
 
 def create_objective(run: Run, consistency: float) -> Objective:
@@ -97,6 +106,9 @@ class TextObjective:
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         return consistency_loss(logits.float(), other.float(), rows=len(lengths))
 
+    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> tuple[int, int]:
+        return len(labels), len(lengths)
+
 
 @dataclass(frozen=True)
 class RankingObjective:
@@ -120,6 +132,9 @@ class RankingObjective:
 
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         raise AssertionError("a ranking has no consistency loss")
+
+    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> None:
+        return None
 
 
 def _pairwise(scores: Tensor, relevance: Tensor, together: Tensor) -> Tensor:
@@ -162,6 +177,9 @@ class EmbeddingObjective:
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         raise AssertionError("an embedding has no consistency loss")
 
+    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> None:
+        return None
+
     def _loss(self, vectors: Tensor, labels: Tensor) -> Tensor:
         first, second = vectors.unbind(1)
         if labels.dim() == 1:
@@ -194,6 +212,9 @@ class SparseObjective:
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         raise AssertionError("an embedding has no consistency loss")
 
+    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> None:
+        return None
+
 
 @dataclass(frozen=True)
 class MaxSimObjective:
@@ -211,6 +232,9 @@ class MaxSimObjective:
 
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         raise AssertionError("an embedding has no consistency loss")
+
+    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> None:
+        return None
 
 
 def _in_batch(scores: Tensor, numbers: Tensor) -> Tensor:
@@ -243,6 +267,9 @@ class SpanObjective:
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         pairs = zip(*(torch.split(one, list(lengths)) for one in (logits, other)), strict=True)
         return torch.stack([consistency_loss(row.T, twin.T) for row, twin in pairs]).mean()
+
+    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> tuple[int, int]:
+        return len(lengths), len(lengths)
 
 
 def tag_loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -49,14 +49,15 @@ class Stopped(BaseException):
 @dataclass
 class Step:
     """One step of a training: its `rows`, with the target texts of a T5, the random numbers of each of its passes over
-    them, and the loss of the outputs of these. `compute` is the whole loss without the others, for a retry."""
+    them, and the loss of the outputs of these. `alone` is the whole step without the others: it returns the loss, whose
+    gradients the parameters have then."""
 
     adapter: TrainableAdapter
     rows: Sequence[Encoded]
     targets: Targets | None
     streams: Callable[[], Sequence[Stream]]
     loss_of: Callable[[Sequence[Tensor]], Tensor]
-    compute: Callable[[], Tensor]
+    alone: Callable[[], Tensor]
     loss: Tensor | None = None
     error: Exception | None = None
 
@@ -78,9 +79,7 @@ class Step:
         """Sets the loss and the gradients of the parameters, or the error."""
         self.adapter.zero_grad()
         try:
-            loss = self.compute()
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.loss = loss.detach()
+            self.loss = self.alone()
         except Exception as error:
             self.error = error
 

@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from peltier_training.evaluate import metrics
 from peltier_training.fit.callbacks import Ending, ProgressLines, ValidationInterval
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
+from peltier_training.fit.passes import PassMemory, Size
 from peltier_training.fit.schedule import has_converged, is_over, rate_factor, why_ended
 from peltier_training.fit.shared_steps import Member, Step
 from peltier_training.models.model import HeadedAdapter, TrainableAdapter
@@ -138,12 +140,11 @@ class AdapterTrainer(RunTrainer):
         return [name for name in names if not name.split(".")[-1].startswith("norm/")]
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """The Trainer's, or the same with the steps of the others."""
-        if self._member is None:
-            loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
-            return loss
+        """The Trainer's, in several passes if their memory has a bound, or the same with the steps of the others."""
         model.train()
         inputs = self._prepare_inputs(inputs)
+        if self._member is None:
+            return self._step_alone(model, inputs)
         return self._member.step(
             Step(
                 adapter=self.adapter,
@@ -151,33 +152,109 @@ class AdapterTrainer(RunTrainer):
                 targets=self._targets(inputs),
                 streams=self._streams,
                 loss_of=lambda outputs: self._loss(inputs, outputs),
-                compute=lambda: self.compute_loss(model, inputs),
+                alone=lambda: self._step_alone(model, inputs),
             )
         )
+
+    def _step_alone(self, model: nn.Module, inputs: dict[str, Any]) -> Tensor:
+        """The loss, with gradients in the parameters."""
+        pieces = self._divide(inputs)
+        if len(pieces) > 1:
+            rows = [len(row) for row in inputs["rows"]]
+            whole = self._objective.num_terms(inputs["labels"], rows)
+            return self._add_related(model, inputs, pieces) if whole is None else self._add(model, pieces, whole)
+        loss: Tensor = self.compute_loss(model, inputs)
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+    def _add(self, model: nn.Module, pieces: Sequence[dict[str, Any]], whole: tuple[int, int]) -> Tensor:
+        """Adds the gradients of pieces, each with its share of the terms of the `whole` loss."""
+        losses = []
+        for number, piece in enumerate(pieces):
+            outputs, lengths = self._outputs(model, piece, number), [len(row) for row in piece["rows"]]
+            own = self._objective.num_terms(piece["labels"], lengths)
+            assert own is not None, "terms of the whole are those of its pieces"
+            shares = [part / max(all_of_them, 1) for part, all_of_them in zip(own, whole, strict=True)]
+            loss = self._loss(piece, outputs, *shares)
+            self.accelerator.backward(loss)
+            losses.append(loss.detach())
+        return torch.stack(losses).sum()
+
+    def _add_related(self, model: nn.Module, inputs: dict[str, Any], pieces: Sequence[dict[str, Any]]) -> Tensor:
+        """Adds the gradients of pieces whose loss depends on the outputs of all: those of the outputs first, and then
+        those of each piece, which is computed again (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size
+        under Memory Limited Setup")."""
+        first = [self._outputs(model, piece, number, related=False)[0].detach() for number, piece in enumerate(pieces)]
+        outputs = torch.cat(first).requires_grad_()
+        assert isinstance(self.adapter, HeadedAdapter), "texts are not related"
+        related = self.adapter.relate(outputs, [len(row) for row in inputs["rows"]])
+        loss = self._loss(inputs, [related])
+        (gradient,) = torch.autograd.grad(loss, outputs)
+        for number, (piece, own) in enumerate(
+            zip(pieces, torch.split(gradient, [len(one) for one in first]), strict=True)
+        ):
+            again = self._outputs(model, piece, number, related=False)[0]
+            self.accelerator.backward((again * own).sum())
+        return loss.detach()
+
+    def _divide(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
+        """The inputs of the passes of a step: neighbouring rows, or pairs of rows."""
+        rows, labels, targets = inputs["rows"], inputs["labels"], inputs.get("targets")
+        if self._run.pass_bytes is None:
+            return [inputs]
+        sizes = [Size(len(row), len(targets[place]) if targets else 0) for place, row in enumerate(rows)]
+        of_item = 1 if targets else len(rows) // len(labels)
+        items = [sizes[first : first + of_item] for first in range(0, len(rows), of_item)]
+        slices = list(self.memory.divide(items, self._run.pass_bytes))
+        if len(slices) == 1:
+            return [inputs]
+        ends = list(accumulate((size.written for size in sizes), initial=0))
+        return [
+            {
+                "labels": labels[ends[own.start] : ends[own.stop]] if targets else labels[own],
+                "rows": rows[own.start * of_item : own.stop * of_item],
+                **({"targets": targets[own]} if targets else {}),
+            }
+            for own in slices
+        ]
+
+    @cached_property
+    def memory(self) -> PassMemory:
+        """The memory of the passes of a step."""
+        return PassMemory(self.adapter.backbone.config, self.adapter.parts, len(self._streams()))
 
     def compute_loss(  # type: ignore[override]
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
     ) -> Any:
-        read, outputs = self._read(inputs), []
-        for stream in self._streams() if model.training else [None]:
-            self.adapter.stream = stream
-            outputs.append(model(*read))
-        self.adapter.stream = None
-        loss = self._loss(inputs, outputs)
-        return (loss, {"logits": outputs[0]}) if return_outputs else loss
+        if not return_outputs:
+            return self._loss(inputs, self._outputs(model, inputs))
+        pieces = [self._outputs(model, piece) for piece in self._divide(inputs)]
+        outputs = [torch.cat(own) for own in zip(*pieces, strict=True)]
+        return self._loss(inputs, outputs), {"logits": outputs[0]}
 
-    def _streams(self) -> list[Stream]:
-        """The random numbers of each pass of the next step."""
+    def _outputs(self, model: nn.Module, inputs: dict[str, Any], piece: int = 0, **options: bool) -> list[Tensor]:
+        """Those of each pass over a piece of a step."""
+        read, outputs = self._read(inputs), []
+        for stream in self._streams(piece) if model.training else [None]:
+            self.adapter.stream = stream
+            outputs.append(model(*read, **options))
+        self.adapter.stream = None
+        return outputs
+
+    def _streams(self, piece: int = 0) -> list[Stream]:
+        """The random numbers of each pass over a piece of the next step."""
         num = 2 if self.adapter.is_mixture and self._objective.consistency > 0 else 1
         rank = int(os.environ.get("RANK", "0"))
-        return [Stream(self.args.seed, self.state.global_step, number, rank) for number in range(num)]
+        return [Stream(self.args.seed, self.state.global_step, number, rank, piece=piece) for number in range(num)]
 
-    def _loss(self, inputs: dict[str, Any], outputs: Sequence[Tensor]) -> Tensor:
-        """The loss of one pass, or of two with their consistency."""
-        loss = self._objective.task_loss(outputs[0], inputs["labels"])
+    def _loss(
+        self, inputs: dict[str, Any], outputs: Sequence[Tensor], share: float = 1.0, share_apart: float = 1.0
+    ) -> Tensor:
+        """The loss of one pass, or of two with their consistency; each by its share in that of a step."""
+        loss = share * self._objective.task_loss(outputs[0], inputs["labels"])
         if len(outputs) > 1:
             apart = self._objective.divergence(outputs[0], outputs[1], [len(row) for row in inputs["rows"]])
-            loss = loss + self._objective.consistency * apart
+            loss = loss + share_apart * self._objective.consistency * apart
         return loss
 
     def _targets(self, inputs: dict[str, Any]) -> Targets | None:

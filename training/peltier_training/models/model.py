@@ -186,10 +186,12 @@ class HeadedAdapter(TrainableAdapter):
         assert isinstance(spec, HeadSpec)
         return spec
 
-    def forward(self, packed: Packed, states: Tensor | None = None) -> Tensor:
-        """`states` are those of the rows after `lower_blocks`, if there are such blocks."""
+    def forward(self, packed: Packed, states: Tensor | None = None, *, related: bool = True) -> Tensor:
+        """`states` are those of the rows after `lower_blocks`, if there are such blocks. Without `related` the outputs
+        are those that `relate` takes."""
         own = self.begin(packed.lengths, self.stream or Stream())
-        return self.finish(own, packed, last_states(self, packed, own.adaptation, states))
+        outputs = self.represent(own, packed, last_states(self, packed, own.adaptation, states))
+        return self.relate(outputs, packed.lengths) if related else outputs
 
     @cached_property
     def lower_blocks(self) -> LowerBlocks | None:
@@ -207,6 +209,14 @@ class HeadedAdapter(TrainableAdapter):
 
     def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
         """The outputs of the pass for `packed`, whose last layer has the states `hidden` [tokens, hidden]."""
+        return self.relate(self.represent(own, packed, hidden), packed.lengths)
+
+    def relate(self, outputs: Tensor, lengths: Sequence[int]) -> Tensor:
+        """What a loss reads of the outputs of all rows of a batch, which have these lengths in tokens."""
+        return outputs
+
+    def represent(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
+        """The outputs of the rows, each of which depends on its row alone."""
         pooled = Pooled(self.backbone.bert, packed, own.adaptation, hidden)(self.head_spec.pooling)
         spec, tensors = self.head_spec, under("head.", own.head)
         outputs = multiply_all(head.steps(spec, tensors), self.drop_output(pooled, own.stream).float())
@@ -226,8 +236,8 @@ class PairAdapter(HeadedAdapter):
     """An adapter that embeds texts: packed rows, of which neighbours are pairs, to outputs [pairs, 2, size]. The
     outputs of a head with terms are the logits of the whole vocabulary."""
 
-    def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
-        outputs = super().finish(own, packed, hidden)
+    def represent(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
+        outputs = super().represent(own, packed, hidden)
         return outputs.view(-1, 2, outputs.shape[-1])
 
 
@@ -235,8 +245,8 @@ class TokenPairAdapter(HeadedAdapter):
     """An adapter that embeds each token of texts: packed rows, of which neighbours are pairs, to the similarities
     [pairs, pairs] of first texts with second texts."""
 
-    def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
-        return similarities(super().finish(own, packed, hidden), packed.lengths)
+    def relate(self, outputs: Tensor, lengths: Sequence[int]) -> Tensor:
+        return similarities(outputs, lengths)
 
 
 class TextAdapter(TrainableAdapter):

@@ -11,11 +11,16 @@ class Stream:
     """The dropout and the routes of one pass, drawn in the order of the calls.
 
     They depend on `key` alone, such as a seed and a step: not on torch's global generator, not on other trainings in
-    the process, and not on whether a training was resumed. Without a key torch's global generator chooses one."""
+    the process, and not on whether a training was resumed. Without a key torch's global generator chooses one.
 
-    def __init__(self, *key: int) -> None:
-        self._key = key or (int(torch.randint(2**62, ())),)
+    A step may be divided into several pieces. They have the same routes, unless each row has its own, and dropouts of
+    their own."""
+
+    def __init__(self, *key: int, piece: int = 0) -> None:
+        whole = key or (int(torch.randint(2**62, ())),)
+        self._key = (*whole, piece) if piece else whole
         self._generator = np.random.Generator(np.random.SFC64(self._key))
+        self._of_whole = np.random.Generator(np.random.SFC64(whole)) if piece else self._generator
         self._on_device: torch.Generator | None = None
 
     def drop(self, x: Tensor, rate: float) -> Tensor:
@@ -42,5 +47,6 @@ class Stream:
         return torch.empty_like(x).bernoulli_(1 - rate, generator=self._on_device).div_(1 - rate)
 
     def routes(self, copies: int, shape: tuple[int, ...]) -> Tensor:
-        """Numbers below `copies`."""
-        return torch.from_numpy(self._generator.integers(copies, size=shape))
+        """Numbers below `copies`; the first dimension has the draws."""
+        generator = self._of_whole if shape[0] == 1 else self._generator
+        return torch.from_numpy(generator.integers(copies, size=shape))

@@ -22,6 +22,8 @@ from peltier_training.errors import TrainingError, shown
 
 DEFAULT_SHARE = 0.2
 CHECKPOINTS = Path("run")
+# Of a step's passes, by estimate.
+PASS_BYTES = 4 * 2**30
 # A request names the seed beside its settings; the other two follow from the number of rows.
 _NO_SETTINGS = ("seed", "validation_interval", "open_end", "max_steps")
 # What a tenant may ask for at most, so that one training neither fills the memory nor a log.
@@ -133,6 +135,7 @@ def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resu
         threads=machine.threads,
         resume=resume,
         writes_events=False,
+        pass_bytes=PASS_BYTES,
     )
 
 
