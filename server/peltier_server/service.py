@@ -119,7 +119,7 @@ class Service:
         self.event_feed = EventFeed(store.registry, lambda: store.sync.position)
         self._worker_process = WorkerProcess.of(settings)
         recorded_rate = settings.feedback.recorded_answers_per_second
-        recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics, recorded_rate)
+        recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics, recorded_rate, store.registry.now)
         self.predictor.follow(recorder.observe, always=recorded_rate > 0)
         self.rollouts = Rollouts(store, recorder, settings.feedback, metrics)
         self._training_publisher = TrainingPublisher(store, self.publisher, metrics)
@@ -150,6 +150,7 @@ class Service:
             registry = await Registry.open(settings.store.registry)
             opened.push_async_callback(registry.close)
             await require_own(registry, blobs)
+            authenticator.keyring.now = registry.now
             catalog = Catalog()
             sync = RegistrySync(registry, catalog, [authenticator])
             await sync.catch_up()

@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, ins
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import BatchUnknown, LeaseLost, QuotaReached, RegistryConflict
 from peltier_store.registry.files import add_result, find_file
+from peltier_store.registry.leases import is_over
 from peltier_store.registry.records import (
     ENDED_BATCHES,
     BatchDraft,
@@ -45,10 +46,13 @@ class BatchRegistry:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def create(self, tenant: str, draft: BatchDraft, *, actor: str) -> StoredBatch:
-        """Puts a batch into the queue. Raises TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for text that
-        cannot be stored."""
-        return await self._transactions.write(actor, lambda writing: _create(writing, tenant, draft))
+    async def create(
+        self, tenant: str, draft: BatchDraft, *, actor: str, key: IdempotencyKey | None = None
+    ) -> StoredBatch:
+        """Puts a batch into the queue, or finds the one that the request with this key has created. Raises
+        TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for text that cannot be stored or the key of another
+        request."""
+        return await self._transactions.write(actor, lambda writing: _create_once(writing, tenant, draft, key))
 
     async def find(self, tenant: str, batch_id: str) -> StoredBatch:
         """Raises BatchUnknown."""
@@ -118,6 +122,16 @@ class BatchRegistry:
         await self._transactions.write(
             NO_ACTOR, lambda writing: _finish(writing, batch_id, replica, state, (output, error), errors)
         )
+
+
+def _create_once(
+    writing: WriteTransaction, tenant: str, draft: BatchDraft, key: IdempotencyKey | None
+) -> StoredBatch:
+    if (repeated := find_repeated(writing.connection, tenant, key)) is not None:
+        return _find_own(writing.connection, tenant, repeated)
+    batch = _create(writing, tenant, draft)
+    keep(writing, tenant, key, batch.id)
+    return batch
 
 
 def _create(writing: WriteTransaction, tenant: str, draft: BatchDraft) -> StoredBatch:
@@ -196,8 +210,7 @@ def _has_work(connection: Connection) -> bool:
 
 
 def _is_free(now: datetime) -> ColumnElement[bool]:
-    unheld = BatchRow.lease_expires_at.is_(None) | (BatchRow.lease_expires_at <= now)
-    return BatchRow.state.not_in(ENDED_BATCHES) & unheld
+    return BatchRow.state.not_in(ENDED_BATCHES) & is_over(BatchRow.lease_expires_at, now, LEASE)
 
 
 def _claim(claiming: QueueTransaction, replica: str) -> StoredBatch | None:

@@ -161,6 +161,10 @@ class Registry:
         """The last change."""
         return await self._transactions.position()
 
+    def now(self) -> datetime:
+        """The database's time, which is that of all replicas, as far as it is known since the last snapshot."""
+        return self._transactions.now()
+
     async def snapshot(self, since: Position | None = None) -> RegistrySnapshot:
         """Every adapter, tenant and key that changed after `since`, complete; with None, all of them.
 

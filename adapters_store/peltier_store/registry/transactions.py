@@ -13,12 +13,13 @@ of the queue that they change, by SKIP LOCKED, and writers that change such a ro
 """
 
 import asyncio
+import time
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -73,7 +74,7 @@ _NEXT_REVISION = (
 _CHANGE = insert(ChangeRow).inline()
 _OLD_CHANGES = delete(ChangeRow).where(ChangeRow.number <= bindparam("last", type_=BigInteger))
 _AUDIT = insert(AuditRow).inline()
-_POSITION = select(RevisionRow.number, RevisionRow.registry_id, ChangeRow.id, _ID_OF_SEEN).join(
+_POSITION = select(RevisionRow.number, RevisionRow.registry_id, ChangeRow.id, _ID_OF_SEEN, _CLOCK).join(
     ChangeRow, ChangeRow.number == RevisionRow.number
 )
 _IDENTITY, _TIME = select(RevisionRow.registry_id), select(_CLOCK)
@@ -203,6 +204,7 @@ class Transactions:
         self._unfinished: set[asyncio.Task[object]] = set()
         self._identity: str | None = None
         self._seen: Position | None = None
+        self._clock = datetime.now(UTC), time.monotonic()
 
     async def close(self) -> None:
         """Finishes running transactions and closes every connection."""
@@ -223,6 +225,11 @@ class Transactions:
     async def position(self) -> Position:
         """The state of the database."""
         return await self.read(lambda connection: self._locate(connection, None))
+
+    def now(self) -> datetime:
+        """The database's time, as of the last position that was read and by this process's clock of durations."""
+        at, read_at = self._clock
+        return at + timedelta(seconds=time.monotonic() - read_at)
 
     async def follow(self, since: Position | None, work: Callable[[Connection, Position], T]) -> T:
         """Runs `work` on one state of the database with its position; what it reads is what this process knows.
@@ -292,6 +299,7 @@ class Transactions:
 
     def _locate(self, connection: Connection, seen: Position | None) -> Position:
         row = self._known(connection.execute(_POSITION, _number_of(seen)).one_or_none(), seen)
+        self._clock = row.at, time.monotonic()
         return Position(row.number, row.id)
 
     def _known(self, row: Row[Any] | None, seen: Position | None) -> Row[Any]:

@@ -2,10 +2,10 @@
 database to be authenticated."""
 
 import logging
-import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from heapq import nsmallest
 from typing import cast, get_args
 
@@ -81,27 +81,25 @@ class _KnownKey:
 
     key: Key
     caller: Caller
-    expires_at: float | None
 
     @classmethod
     def of(cls, key: Key) -> "_KnownKey":
         scopes = frozenset(cast(Scope, scope) for scope in key.scopes)
-        expires_at = None if key.expires_at is None else key.expires_at.timestamp()
-        return cls(key, Caller(key.tenant, scopes, f"key:{key.prefix}"), expires_at)
+        return cls(key, Caller(key.tenant, scopes, f"key:{key.prefix}"))
 
-    @property
-    def has_expired(self) -> bool:
-        return self.expires_at is not None and self.expires_at <= time.time()
+    def has_expired(self, now: datetime) -> bool:
+        return self.key.expires_at is not None and self.key.expires_at <= now
 
-    @property
-    def is_live(self) -> bool:
-        return self.key.revoked_at is None and not self.has_expired
+    def is_live(self, now: datetime) -> bool:
+        return self.key.revoked_at is None and not self.has_expired(now)
 
 
 class Keyring:
     """Holds every tenant and key. `unlock` must precede the first check of a key. It belongs to the event loop."""
 
     def __init__(self) -> None:
+        # Once the registry is open, its clock, so that a key expires at the same moment at every replica.
+        self.now: Callable[[], datetime] = partial(datetime.now, UTC)
         self._tenants: dict[str, TenantRecord] = {}
         self._keys: dict[str, _KnownKey] = {}
         # Whether the registry has been read.
@@ -143,7 +141,7 @@ class Keyring:
         """Whether the key with this prefix is the only live one with the scope `admin`, and so the only one that can
         create keys.
         """
-        admins = [held.key for held in self._keys.values() if "admin" in held.key.scopes and held.is_live]
+        admins = [held.key for held in self._keys.values() if "admin" in held.key.scopes and held.is_live(self.now())]
         return [key.prefix for key in admins] == [prefix]
 
     def caller(self, text: str) -> Caller:
@@ -158,7 +156,7 @@ class Keyring:
             raise Unauthorized("the API key is not one of this server's")
         if held.key.revoked_at is not None:
             raise Unauthorized(f"the API key {held.key.prefix} was revoked")
-        if held.has_expired:
+        if held.has_expired(self.now()):
             raise Unauthorized(f"the API key {held.key.prefix} expired")
         return held.caller
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from peltier_adapters.errors import AdapterError
@@ -180,7 +180,8 @@ class BatchRunner:
     async def _wait(self, batch: StoredBatch, requests: BatchRequests, pause: float) -> None:
         """Ends a turn without results. Nobody takes the batch again before `pause` seconds have passed."""
         since = self._fruitless_since.setdefault(batch.id, time.monotonic())
-        if batch.expires_at <= datetime.now(UTC) and time.monotonic() - since >= _EXPIRY_SECONDS:
+        is_late = batch.served_at is not None and batch.expires_at <= batch.served_at
+        if is_late and time.monotonic() - since >= _EXPIRY_SECONDS:
             del self._fruitless_since[batch.id]
             message = f"the request was not computed within the completion window of {batch.completion_window}"
             rest = error_lines(batch.id, requests.lines(batch.num_done), "batch_expired", message)

@@ -7,7 +7,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
@@ -55,13 +55,14 @@ class Recorder:
 
     def __init__(  # noqa: PLR0913 - what it looks at
         self, catalog: Catalog, predictor: Predictor, batcher: Batcher, metrics: Metrics, recorded_rate: int,
-        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime], clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._catalog = catalog
         self._predictor = predictor
         self._batcher = batcher
         self._metrics = metrics
         self._recorded_rate = recorded_rate
+        self._now = now
         self._clock = clock
         self._second, self._num_recorded = -math.inf, 0
         self._counts: dict[str, dict[str, Any]] = {}
@@ -133,7 +134,7 @@ class Recorder:
         if rollout.share is not None:
             self._match(rollout, is_candidate, _trial(outcome))
         entry = published.entries[number]
-        answers = [] if isinstance(outcome, Exception) else _answers(rollout.id, entry, request, outcome)
+        answers = [] if isinstance(outcome, Exception) else _answers(self._now(), rollout.id, entry, request, outcome)
         if rollout.share is not None or rollout.candidate not in published.entries:
             self._keep(answers)
         elif self._is_busy or len(request.inputs) > MAX_SHADOW_ROWS:
@@ -154,7 +155,8 @@ class Recorder:
         now = self._clock()
         if now - self._second >= 1:
             self._second, self._num_recorded = now, 0
-        answers = _answers(None, entry, request, prediction, self._recorded_rate - self._num_recorded)
+        left = self._recorded_rate - self._num_recorded
+        answers = _answers(self._now(), None, entry, request, prediction, left)
         self._num_recorded += len(answers)
         self._keep(answers)
 
@@ -264,17 +266,17 @@ def _trial(outcome: Prediction | Exception) -> Trial:
     return Trial(True, 0.0) if isinstance(outcome, Exception) else Trial(False, outcome.timings.compute)
 
 
-def _answers(
-    rollout_id: str | None, entry: Entry, request: PredictionRequest, prediction: Prediction,
+def _answers(  # noqa: PLR0913 - what an answer is
+    at: datetime, rollout_id: str | None, entry: Entry, request: PredictionRequest, prediction: Prediction,
     max_rows: int | None = None,
 ) -> list[StoredAnswer]:  # fmt: skip
-    now, request_id = datetime.now(UTC), request.target.context.request_id
+    request_id = request.target.context.request_id
     vectors = vectors_of(prediction.encoded[:max_rows])
     rows = zip(request.inputs, vectors, prediction.predictions, strict=False)
     return [
         StoredAnswer(
             request.tenant, request_id, row, entry.version.name, rollout_id, entry.number, answer_of(entry.task, one),
-            None, hash_input(value), now, vector=vector,
+            None, hash_input(value), at, vector=vector,
         )
         for row, (value, vector, one) in enumerate(rows, request.first_row)
     ]  # fmt: skip

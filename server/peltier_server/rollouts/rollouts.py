@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count, islice
 from typing import Any
 
@@ -49,7 +49,7 @@ class Rollouts:
     decides. Belongs to the event loop."""
 
     def __init__(self, store: Store, recorder: Recorder, settings: FeedbackSettings, metrics: Metrics) -> None:
-        self._registry = store.registry.rollouts
+        self._registry, self._now = store.registry.rollouts, store.registry.now
         self._catalog: Catalog = store.catalog
         self._sync = store.sync
         self._recorder = recorder
@@ -189,7 +189,7 @@ class Rollouts:
 
     async def _end_late(self) -> None:
         """Decides what has no time left."""
-        now = datetime.now(UTC)
+        now = self._now()
         known = [rollout for published in self._catalog.guarded.values() for rollout in published.rollouts.values()]
         for rollout in known:
             if rollout.ends_at <= now:
@@ -199,7 +199,7 @@ class Rollouts:
 
     async def _decide(self, rollout: StoredRollout) -> RolloutState:
         """Decides a rollout if its counts or its time allow it; returns its state."""
-        verdict = decide(rollout, datetime.now(UTC))
+        verdict = decide(rollout, self._now())
         if rollout.state != "running" or verdict.state is None:
             return rollout.state  # type: ignore[return-value]
         settled = await self._registry.settle(rollout.id, verdict.state, verdict.reason, verdict.numbers, actor=_ACTOR)

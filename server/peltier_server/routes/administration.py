@@ -1,7 +1,6 @@
 """Tenants with their quotas, API keys, and the audit log: who changed what. For the operator of the whole server."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
@@ -127,7 +126,7 @@ async def create_key(
     body: KeyRequest, response: Response, context: Context, keyring: Keys, service: Changing
 ) -> NewKey:
     """Make a key and show it, this once. With the first key of all, every call begins to need one."""
-    if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
+    if body.expires_at is not None and body.expires_at <= service.store.registry.now():
         raise InvalidInput(f"expires_at is {body.expires_at.isoformat()}: a key must have some time left")
     if context.caller == LOCAL and "admin" not in body.scopes:
         raise Conflict("the first key must have the scope admin: it shuts the server, and nobody could make another")

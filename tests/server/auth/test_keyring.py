@@ -118,6 +118,18 @@ def test_only_a_live_key_is_the_last_admin(keyring: Keyring) -> None:
     assert not keyring.is_last_admin(live.prefix)
 
 
+def test_a_key_expires_by_the_clock_of_the_registry(keyring: Keyring) -> None:
+    """Whatever the time of this machine is."""
+    text, key = make_key("a")
+    ends_at = NOW + timedelta(days=9)
+    keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("a"),), (replace(key, expires_at=ends_at),)))
+    keyring.now = lambda: ends_at - timedelta(seconds=1)
+    assert keyring.caller(text).tenant == "a"
+    keyring.now = lambda: ends_at
+    with pytest.raises(Unauthorized, match="expired"):
+        keyring.caller(text)
+
+
 def test_unknown_tenants_have_nothing(keyring: Keyring) -> None:
     """No quotas and no record."""
     assert keyring.quotas("z") == Quotas()

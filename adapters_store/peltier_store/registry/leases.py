@@ -1,0 +1,12 @@
+"""Leases on entries of a queue: who has one holds the entry until it is over, by the clock of the database."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement
+from sqlalchemy.orm import InstrumentedAttribute
+
+
+def is_over(expires_at: InstrumentedAttribute[datetime | None], now: datetime, lease: timedelta) -> ColumnElement[bool]:
+    """Whether nobody holds an entry, or its holder has died. A lease that ends later than one that is given now was
+    given before the clock was put back."""
+    return expires_at.is_(None) | (expires_at <= now) | (expires_at > now + 2 * lease)
