@@ -32,9 +32,9 @@ _MAX_KEYS = 1000
 # To describe one mistake takes thirty microseconds, and a longer list helps no reader.
 _MAX_MISTAKES = 1000
 # The event loop parses smaller bodies itself, in less time than a thread needs to start.
-_BYTES_ON_THE_LOOP = 16 * 1024
+SMALL_BODY_BYTES = 16 * 1024
 # To parse a byte takes as long as to tokenise a hundredth of a character.
-_BYTES_PER_COST = 100
+BYTES_PER_COST = 100
 # The keys of a body that hold a list of inputs, and the names of these lists in error messages.
 _LISTS = {"inputs": "inputs", "requests": "requests", "tasks": "tasks", "prompt": "prompts", "input": "inputs"}
 
@@ -105,10 +105,10 @@ class JSONRequest(Request):
         """
         text = (await self.body())[: self._num_bytes]
         try:
-            if len(text) <= _BYTES_ON_THE_LOOP:
+            if len(text) <= SMALL_BODY_BYTES:
                 return self._read(text)
             tenant = context_of(self.scope).tenant
-            work = self._preparation.run(tenant, len(text) // _BYTES_PER_COST, partial(self._read, text))
+            work = self._preparation.run(tenant, len(text) // BYTES_PER_COST, partial(self._read, text))
             return await cancel_on_disconnect(self, work)
         except json.JSONDecodeError as error:
             raise RefusedBody(BadRequest(f"the body is not JSON: {error.msg} at character {error.pos}")) from None
@@ -123,7 +123,7 @@ def read_json(text: bytes, *, model: BodyModel, hook: Hook, max_inputs: int) -> 
     """The parsed body, as an instance of `model` if that is given. Raises `JSONDecodeError` for text that is not
     JSON, `TooLarge` or `InvalidInput` for too many values or inputs, and `InvalidInput` for a failed validation.
     """
-    if model is not None and hook is None and len(text) <= _BYTES_ON_THE_LOOP:
+    if model is not None and hook is None and len(text) <= SMALL_BODY_BYTES:
         try:
             # A text this short cannot hold too many values, and this parses and validates it in half of the time.
             return model.model_validate_json(text)

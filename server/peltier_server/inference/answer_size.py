@@ -243,17 +243,6 @@ class AnswerBudget:
             )
         self._count(size.num_bytes)
 
-    def take_texts(self, texts: Sequence[str], what: str, count: int | None = None) -> None:
-        """Counts texts of the request that the answer repeats, at most `count` of them. `what` names them in the
-        message. Raises the same errors as `take`."""
-        lengths = sorted((len(to_json(text)) for text in texts), reverse=True)[:count]
-        if sum(lengths) > self._left:
-            raise InvalidInput(
-                f"the answer repeats {len(lengths)} {what} of up to {sum(lengths)} bytes, and {self._left} of at most "
-                f"{self._max_bytes} are left for it: send fewer {what}, or do not ask for them in the answer"
-            )
-        self._count(sum(lengths))
-
     def take_names(self, num_bytes: int, size: AnswerSize) -> None:
         """Counts `num_bytes` of labels that apply, in the part of this size. Raises the same errors as `take`."""
         left = self._left

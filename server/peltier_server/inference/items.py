@@ -116,7 +116,7 @@ def _slices(inputs: Sequence[Input]) -> Iterator[range]:
 
 
 class MixedAnswer:
-    """Computes the results of one mixed request. They share one `budget` of answer bytes. An item with an unknown name
+    """Computes the results of one mixed request. They share one budget of answer bytes. An item with an unknown name
     costs its tenant one token, like a refused input."""
 
     def __init__(
@@ -127,7 +127,7 @@ class MixedAnswer:
         context: RequestContext,
         items: Sequence[MixedItem],
     ) -> None:
-        self.budget = predictor.open_answer(context)
+        self._budget = predictor.open_answer(context)
         self._predictor = predictor
         self._metrics = metrics
         self._preparation = preparation
@@ -175,7 +175,7 @@ class MixedAnswer:
         item = self._items[number]
         try:
             self._results[number] = await self._predictor.predict_item(
-                target, item, self._arrived_at, self.budget, self._reader, row=number
+                target, item, self._arrived_at, self._budget, self._reader, row=number
             )
             status = HTTPStatus.OK
         except PeltierError as error:

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 from fastapi import Response
 from peltier_backbone.text.packing import Encoded
-from peltier_client.errors import ErrorBody
+from peltier_client.errors import ErrorBody, InvalidInput
 from peltier_client.protocol import AdapterRef, TextPrediction, Tier
+from pydantic import BaseModel
 from pydantic_core import to_json
 
+from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 
 # A text, or the fields of any other prediction of the protocol. To create and serialise a model takes four times as
@@ -22,6 +24,11 @@ OnePrediction = dict[str, Any] | TextPrediction
 BYTES_ON_THE_LOOP = 64 * 1024
 # Serialising this many bytes of an answer takes about as long as tokenising `MAX_PIECE_COST` characters.
 PIECE_BYTES = 128 * 1024
+
+# The first fields of predictions whose lists may be most of the largest answer, and how many of their values are
+# serialised together.
+_LISTS = ("vectors", "terms", "entities")
+_PIECE_VALUES = 16
 
 # The header that tells how many inputs were truncated.
 _TRUNCATED = "x-truncated-inputs"
@@ -84,73 +91,96 @@ class Prediction(NamedTuple):
         return to_json({**self.provenance, "predictions": self.predictions})
 
 
-async def prediction_json(preparation: Preparation, tenant: str, prediction: Prediction) -> bytes:
+async def prediction_json(preparation: Preparation, context: RequestContext, prediction: Prediction) -> bytes:
     """The JSON body of a prediction."""
     if prediction.max_bytes <= BYTES_ON_THE_LOOP:
         return prediction.json()
-    return await write_pieces(preparation, tenant, _pieces(prediction), prediction.max_bytes)
+    return await write_pieces(preparation, context, _pieces(prediction))
 
 
 async def mixed_json(
-    preparation: Preparation, tenant: str, results: Sequence[Prediction | ErrorBody], max_bytes: int,
+    preparation: Preparation, context: RequestContext, results: Sequence[Prediction | ErrorBody],
     tasks: Sequence[str] | None = None,
 ) -> bytes:  # fmt: skip
-    """The JSON body of a mixed answer, with the names of its `tasks` if given. The body has at most `max_bytes`,
-    without its errors and these names."""
-    return await write_pieces(preparation, tenant, _listed(results, tasks), max_bytes)
+    """The JSON body of a mixed answer, with the names of its `tasks` if given."""
+    return await write_pieces(preparation, context, _listed(results, tasks))
 
 
-async def write_pieces(preparation: Preparation, tenant: str, pieces: Iterator[bytes], max_bytes: int) -> bytes:
-    """A body of `pieces`, which have at most `max_bytes`; a large one in turns with the work of other tenants."""
-    if max_bytes <= BYTES_ON_THE_LOOP:
-        return b"".join(pieces)
-    body = bytearray()
-    while await preparation.run(tenant, MAX_PIECE_COST, partial(_write_some, pieces, body)):
-        pass
-    return await preparation.run(tenant, 1, partial(bytes, body))
+async def write_pieces(
+    preparation: Preparation, context: RequestContext, pieces: Iterator[bytes], num_before: int = 0
+) -> bytes:
+    """The body that `pieces` make, the first of them on the event loop, the others in a thread, in turns with the work
+    of other tenants.
+
+    Its bytes, and `num_before` that the answer has besides, are counted as they are written. Raises `InvalidInput` if
+    they are more than an answer may have, and `QueueFull` if there is no room for them.
+    """
+    body, limit = bytearray(), preparation.max_answer_bytes
+    more = _write_some(pieces, body, BYTES_ON_THE_LOOP)
+    while num_before + len(body) <= limit:
+        context.reserve(num_before + len(body))
+        if not more:
+            return bytes(body)
+        write = partial(_write_some, pieces, body, PIECE_BYTES, pause=True)
+        more = await preparation.run(context.tenant, MAX_PIECE_COST, write)
+    raise InvalidInput(
+        f"the answer has more than {limit} bytes, the most that an answer may have: send fewer inputs in a request, or "
+        "ask for less of each"
+    )
 
 
-def _write_some(pieces: Iterator[bytes], body: bytearray) -> bool:
-    """Appends pieces to `body`; returns whether more may follow. Runs in a thread."""
-    end = len(body) + PIECE_BYTES
+def _write_some(pieces: Iterator[bytes], body: bytearray, num_bytes: int, *, pause: bool = False) -> bool:
+    """Appends pieces of at least `num_bytes` to `body`; returns whether more may follow. Threads `pause`."""
+    end = len(body) + num_bytes
     for piece in pieces:
         body += piece
         if len(body) >= end:
             return True
-        # pydantic holds the GIL while it serialises a piece. This lets the event loop run between two pieces.
-        time.sleep(0)
+        if pause:
+            # pydantic holds the GIL while it serialises a piece. This lets the event loop run between two pieces.
+            time.sleep(0)
     return False
 
 
 def _pieces(prediction: Prediction) -> Iterator[bytes]:
-    yield to_json(prediction.provenance).removesuffix(b"}")
-    yield b',"predictions":'
-    before = b"["
+    before = to_json(prediction.provenance).removesuffix(b"}") + b',"predictions":['
     for one in prediction.predictions:
-        if isinstance(one, dict) and "vectors" in one:
-            # One text's vectors may be most of the largest answer.
-            rest = {name: value for name, value in one.items() if name != "vectors"}
-            yield before + b'{"vectors":['
-            yield from write_vectors(one["vectors"])
-            yield b"]," + to_json(rest)[1:] if rest else b"]}"
+        name = next((name for name in _LISTS if isinstance(one, dict) and name in one), None)
+        if isinstance(one, dict) and name is not None:
+            rest = {other: value for other, value in one.items() if other != name}
+            yield before + b'{"%s":' % name.encode()
+            yield from write_list(one[name])
+            yield b"," + to_json(rest)[1:] if rest else b"}"
         else:
             yield before + to_json(one)
         before = b","
     yield b"]}"
 
 
-def write_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[bytes]:
-    """The JSON of vectors without the brackets around them, a piece for each."""
-    before = b""
-    for vector in vectors:
-        yield before + to_json(vector)
+def write_list(values: Sequence[Any]) -> Iterator[bytes]:
+    """The JSON of a list, in pieces."""
+    before = b"["
+    for start in range(0, len(values), _PIECE_VALUES):
+        yield before + to_json(values[start : start + _PIECE_VALUES])[1:-1]
         before = b","
+    yield b"]" if values else b"[]"
+
+
+def write_with_list(empty: BaseModel, name: str, values: Sequence[Any]) -> Iterator[bytes]:
+    """The JSON of a response that is `empty` but for the list `name`, in pieces."""
+    key = b'"%s":' % name.encode()
+    # No text in JSON has these bytes: its quotes have backslashes.
+    head, tail = to_json(empty).split(key + b"[]")
+    yield head + key
+    yield from write_list(values)
+    yield tail
 
 
 def _listed(results: Sequence[Prediction | ErrorBody], tasks: Sequence[str] | None) -> Iterator[bytes]:
     before = b'{"results":[' if tasks is None else b'{"tasks":' + to_json(tasks) + b',"results":['
     for result in results:
-        yield before + (result.json() if isinstance(result, Prediction) else to_json(result))
+        yield before
+        yield from _pieces(result) if isinstance(result, Prediction) else (to_json(result),)
         before = b","
     yield b"]}"
 

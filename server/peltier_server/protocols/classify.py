@@ -126,7 +126,7 @@ async def classify_texts(body: TextClassifyRequest, request: Request) -> Respons
     truncate = bool(body.truncate)
     done = await _predict(request, target, body.rows, truncate=truncate, raw_scores=body.raw_scores)
     pieces = _ranked(target.entry.task, done, is_batch=body.is_batch)
-    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
+    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 
@@ -139,7 +139,7 @@ async def classify(body: ClassifyRequest, request: Request) -> Response:
     texts = [body.input] if isinstance(body.input, str) else body.input
     done = await _predict(request, target, texts, truncate=body.truncate, priority=body.priority)
     pieces = _classified(body.model, done, f"classify-{target.context.request_id}")
-    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
+    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 

@@ -176,7 +176,7 @@ async def embed(body: TextEmbedRequest, request: Request) -> Response:
     target = resolve_embedding(request, service, body.adapter_id)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, body.parameters))
     pieces = embedding_pieces(done, normalize=body.normalize and not target.entry.task.normalized)
-    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
+    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 
@@ -195,7 +195,7 @@ async def embed_sparse(body: SparseRequest, request: Request) -> Response:
     parameters = Parameters(truncate=bool(body.truncate), prompt_name=body.prompt_name)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, parameters))
     pieces = _sparse_pieces(done)
-    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
+    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 

@@ -66,7 +66,7 @@ async def pool(body: PoolingRequest, request: Request) -> Response:
     parameters = body.parameters.model_copy(update=_scores_of(task, body))
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, parameters))
     pieces = _pieces(body, done, f"pool-{target.context.request_id}")
-    answer = await write_pieces(request.app.state.preparation, target.context.tenant, pieces, done.max_bytes)
+    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
     return JSONBytes(answer, truncation_header(done.opening.num_truncated))
 
 

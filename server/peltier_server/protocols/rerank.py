@@ -18,13 +18,20 @@ from peltier_client.protocol import (
     Text,
 )
 from pydantic import Field, StrictBool
-from pydantic_core import to_json
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
 from peltier_server.http.application import accept, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, Prediction, truncation_header
+from peltier_server.inference.prediction import (
+    TRUNCATION_HEADER,
+    JSONBytes,
+    Prediction,
+    truncation_header,
+    write_list,
+    write_pieces,
+    write_with_list,
+)
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.inference.predictor import Predictor
 from peltier_server.protocols.embed import TruncationDirection
@@ -67,13 +74,11 @@ class RankedDocuments(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a request asks for: `documents` in the order of their relevance for a `query`. The answer repeats the texts
-    of the best `num_repeated` of them, or of all of them if it is None."""
+    """What a request asks for: `documents` in the order of their relevance for a `query`."""
 
     query: str
     documents: Sequence[str]
     parameters: Parameters
-    num_repeated: int | None = 0
 
 
 def check_document_length(target: ResolvedTask, max_tokens: int | None) -> None:
@@ -96,11 +101,9 @@ async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> Rank
         raise InvalidInput(
             f"task {name!r} is of type {task.type}; only ranking and multi-vector-embedding tasks rank documents"
         )
-    query, documents, parameters, num_repeated = asked
+    query, documents, parameters = asked
     predictor.check_count(len(documents), "documents")
     budget = predictor.open_answer(target.context)
-    if num_repeated != 0:
-        budget.take_texts(documents, "documents", num_repeated)
     try:
         if task.type == "ranking":
             pairs = [(query, document) for document in documents]
@@ -129,8 +132,7 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     service, texts = accept(request), body.texts
     target = resolve(request, service, body.model)
     check_document_length(target, body.max_tokens_per_doc)
-    num_repeated = body.top_n if body.return_documents else 0
-    asked = Asked(body.query, texts, Parameters(truncate=body.truncates), num_repeated)
+    asked = Asked(body.query, texts, Parameters(truncate=body.truncates))
     prediction, ranked = await cancel_on_disconnect(request, rank(service.predictor, target, asked))
     results = []
     for index, score in ranked[: body.top_n]:
@@ -138,8 +140,10 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
         results.append(RankedDocument(index=index, relevance_score=score, document=document))
     opening = prediction.opening
     usage = RerankUsage(total_tokens=opening.num_tokens, truncated_inputs=opening.num_truncated)
-    answer = RerankResponse(id=target.context.request_id, model=body.model, results=results, usage=usage)
-    return JSONBytes(to_json(answer), truncation_header(opening.num_truncated))
+    empty = RerankResponse(id=target.context.request_id, model=body.model, results=[], usage=usage)
+    pieces = write_with_list(empty, "results", results)
+    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
+    return JSONBytes(answer, truncation_header(opening.num_truncated))
 
 
 @router.post("/rerank", response_model=list[TextRank], responses=_RESPONSES)
@@ -148,10 +152,11 @@ async def rerank_texts(body: TextRerankRequest, request: Request) -> Response:
     service = accept(request)
     target = resolve(request, service, body.adapter_id)
     parameters = Parameters(truncate=body.truncate is not False, raw_scores=body.raw_scores)
-    asked = Asked(body.query, body.texts, parameters, None if body.return_text else 0)
+    asked = Asked(body.query, body.texts, parameters)
     prediction, ranked = await cancel_on_disconnect(request, rank(service.predictor, target, asked))
-    answer = [
+    ranks = [
         TextRank(index=index, score=score, text=body.texts[index] if body.return_text else None)
         for index, score in ranked
     ]
-    return JSONBytes(to_json(answer), truncation_header(prediction.opening.num_truncated))
+    answer = await write_pieces(request.app.state.preparation, target.context, write_list(ranks))
+    return JSONBytes(answer, truncation_header(prediction.opening.num_truncated))

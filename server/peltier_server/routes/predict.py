@@ -52,7 +52,7 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not body.stream:
         prediction = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, body.parameters))
-        answer = await prediction_json(request.app.state.preparation, target.context.tenant, prediction)
+        answer = await prediction_json(request.app.state.preparation, target.context, prediction)
         return JSONBytes(answer, _provenance(prediction))
     if len(inputs) != 1:
         raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
@@ -73,7 +73,7 @@ async def predict_mixed(body: MixedPredictRequest, request: Request) -> Response
     mixed = MixedAnswer(service.predictor, service.metrics.versions, preparation, context, items)
     results = await cancel_on_disconnect(request, mixed.results())
     truncated = sum(one.opening.num_truncated for one in results if isinstance(one, Prediction))
-    answer = await mixed_json(preparation, context.tenant, results, mixed.budget.taken_bytes, tasks)
+    answer = await mixed_json(preparation, context, results, tasks)
     return JSONBytes(answer, truncation_header(truncated))
 
 

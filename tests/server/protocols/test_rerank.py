@@ -141,7 +141,7 @@ def test_the_client_ranks(listening: Listening) -> None:
 def test_repeated_documents_count_in_the_answer(
     listen: Listen, bert_directory: Path, bert: Backbone, make_artifact: MakeArtifact
 ) -> None:
-    """In JSON, the longest `top_n` of them; both routes refuse before anything is computed."""
+    """In JSON; those that the answer does not repeat do not count."""
     documents = ["good \n" * 400, "bad", "dull \n" * 400]
     with listen(backbone=str(bert_directory), max_answer_bytes=5000) as other:
         other.upload(make_artifact(bert, "lora", task_type="ranking", inputs="pair", name="rank"))
@@ -155,8 +155,8 @@ def test_repeated_documents_count_in_the_answer(
         for answer in answers:
             assert answer.status_code == 422
             assert answer.json()["error"]["message"] == (
-                "the answer repeats 3 documents of up to 5609 bytes, and 5000 of at most 5000 are left for it: send "
-                "fewer documents, or do not ask for them in the answer"
+                "the answer has more than 5000 bytes, the most that an answer may have: send fewer inputs in a "
+                "request, or ask for less of each"
             )
 
 

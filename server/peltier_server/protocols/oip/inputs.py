@@ -1,7 +1,9 @@
 """Reads the texts of an inference request from its tensors, in JSON or in bytes after it."""
 
 import math
+import reprlib
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from fastapi import Request
@@ -30,14 +32,17 @@ def json_length(request: Request) -> int | None:
     return int(value)
 
 
-def read_inputs(asked: InferRequest, names: Sequence[str], tail: bytes) -> list[Input]:
-    """One input per row of the tensors, which must have `names`. `tail` is what follows the JSON in the body."""
+def read_inputs(asked: InferRequest, names: Sequence[str], tail: bytes, max_inputs: int) -> list[Input]:
+    """One input per row of the tensors, which must have `names`, and at most `max_inputs` texts each. `tail` is what
+    follows the JSON in the body."""
     tensors = {tensor.name: tensor for tensor in asked.inputs}
     if len(tensors) != len(asked.inputs):
         raise InvalidInput("two input tensors have the same name")
     if tensors.keys() != set(names):
         given, wanted = ", ".join(sorted(tensors)), ", ".join(names)
         raise InvalidInput(f"the input tensors are {given[:200]}: this task has {wanted}")
+    for tensor in asked.inputs:
+        _check_form(tensor, max_inputs)
     parts = dict(zip(tensors, _split(asked.inputs, tail), strict=True))
     columns = [_read_texts(tensors[name], parts[name]) for name in names]
     lengths = {name: len(column) for name, column in zip(names, columns, strict=True)}
@@ -58,7 +63,7 @@ def read_parameters(given: TensorParameters, num_labels: int | None) -> Paramete
     microseconds = values.pop("timeout", None)
     if microseconds is not None:
         if not isinstance(microseconds, int) or isinstance(microseconds, bool) or microseconds < 0:
-            raise InvalidInput(f"parameter timeout is {microseconds!r}: must be a number of microseconds")
+            raise InvalidInput(f"parameter timeout is {reprlib.repr(microseconds)}: must be a number of microseconds")
         if microseconds:
             values["timeout_ms"] = math.ceil(microseconds / 1000)
     unknown = sorted(values.keys() - _PARAMETERS)
@@ -71,7 +76,8 @@ def read_parameters(given: TensorParameters, num_labels: int | None) -> Paramete
         return Parameters.model_validate({**values, "top_k": num_labels})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise InvalidInput(f"parameter {first['loc'][0]} is {first['input']!r}: {first['msg'].lower()}") from None
+        shown = f"parameter {first['loc'][0]} is {reprlib.repr(first['input'])}"
+        raise InvalidInput(f"{shown}: {first['msg'].lower()}") from None
 
 
 def _split(tensors: Sequence[InputTensor], tail: bytes) -> Iterator[bytes | None]:
@@ -84,7 +90,8 @@ def _split(tensors: Sequence[InputTensor], tail: bytes) -> Iterator[bytes | None
             continue
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(tail) - start:
             raise InvalidInput(
-                f"input {tensor.name}: binary_data_size is {size!r}, and {len(tail) - start} bytes follow in the body"
+                f"input {tensor.name}: binary_data_size is {reprlib.repr(size)}, and {len(tail) - start} bytes follow "
+                "in the body"
             )
         yield tail[start : start + size]
         start += size
@@ -92,24 +99,33 @@ def _split(tensors: Sequence[InputTensor], tail: bytes) -> Iterator[bytes | None
         raise InvalidInput(f"the body has {len(tail) - start} bytes after its last tensor")
 
 
-def _read_texts(tensor: InputTensor, binary: bytes | None) -> list[str]:
+def _check_form(tensor: InputTensor, max_inputs: int) -> None:
+    """Checks what a tensor says of itself before its texts are read: three bytes may be a text."""
     if tensor.datatype != "BYTES":
         raise InvalidInput(f"input {tensor.name}: its datatype is {tensor.datatype[:20]!r}: texts are BYTES")
+    if not tensor.shape or tensor.shape[1:] not in ([], [1]):
+        raise InvalidInput(f"input {tensor.name}: its shape is {tensor.shape}: the shape of n texts is [n] or [n, 1]")
+    if tensor.shape[0] > max_inputs:
+        raise InvalidInput(f"input {tensor.name} has {tensor.shape[0]} texts; at most {max_inputs} are allowed")
+
+
+def _read_texts(tensor: InputTensor, binary: bytes | None) -> list[str]:
     if (tensor.data is None) == (binary is None):
         raise InvalidInput(f"input {tensor.name}: must have either data or binary_data_size")
-    texts = list(_flat(tensor.name, tensor.data)) if binary is None else list(_elements(tensor.name, binary))
-    wide = len(tensor.shape) > 2 or (len(tensor.shape) == 2 and tensor.shape[1] != 1)
-    if wide or not tensor.shape or tensor.shape[0] != len(texts):
+    elements = _flat(tensor.name, tensor.data or ()) if binary is None else _elements(tensor.name, binary)
+    texts = list(islice(elements, tensor.shape[0] + 1))
+    if len(texts) != tensor.shape[0]:
+        found = "more" if len(texts) > tensor.shape[0] else len(texts)
         raise InvalidInput(
-            f"input {tensor.name}: its shape is {tensor.shape[:8]}, and it has {len(texts)} texts: the shape must be "
-            f"[{len(texts)}] or [{len(texts)}, 1]"
+            f"input {tensor.name}: its shape is {tensor.shape}, and it has {found} texts: the shape of n texts is "
+            "[n] or [n, 1]"
         )
     return texts
 
 
-def _flat(name: str, data: Sequence[Any] | None) -> Iterator[str]:
+def _flat(name: str, data: Sequence[Any]) -> Iterator[str]:
     """The texts of a list of texts, or of a list of lists of one text."""
-    for number, value in enumerate(data or ()):
+    for number, value in enumerate(data):
         text = value[0] if isinstance(value, list) and len(value) == 1 else value
         if not isinstance(text, str):
             raise InvalidInput(f"input {name}: element {number} must be a text")

@@ -8,7 +8,8 @@ from peltier_client.protocol.predict import is_none
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 Datatype = Literal["BYTES", "FP32", "INT64"]
-TensorParameters = dict[str, StrictBool | StrictInt | StrictFloat | StrictStr]
+# The bounds are much more than any task has, and end the reading of a list or object of thousands early.
+TensorParameters = Annotated[dict[str, StrictBool | StrictInt | StrictFloat | StrictStr], Field(max_length=64)]
 Size = Annotated[StrictInt, Field(ge=0)]
 
 
@@ -16,7 +17,7 @@ class InputTensor(RequestModel):
     """A tensor of texts: `data` in row-major order, nested or flat, or `binary_data_size` bytes after the JSON."""
 
     name: StrictStr
-    shape: list[Size]
+    shape: Annotated[list[Size], Field(max_length=8)]
     datatype: StrictStr
     parameters: TensorParameters = Field(default_factory=dict)
     data: list[Any] | None = None
@@ -40,7 +41,7 @@ class InferRequest(RequestModel):
     model_name: StrictStr | None = None
     parameters: TensorParameters = Field(default_factory=dict)
     inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=3)]
-    outputs: list[RequestedOutput] | None = None
+    outputs: Annotated[list[RequestedOutput], Field(max_length=64)] | None = None
 
 
 class RepositoryIndexRequest(RequestModel):

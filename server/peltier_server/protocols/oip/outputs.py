@@ -1,5 +1,6 @@
 """The output tensors of a task: their description, and the values of predictions."""
 
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,8 +89,13 @@ def choose_outputs(outputs: Sequence[Output], asked: InferRequest) -> list[tuple
     _require_bool("binary_data_output", binary)
     if asked.outputs is None:
         return [(output, bool(binary)) for output in outputs]
-    known = {output.name: output for output in outputs}
-    return [(_known(known, one), _is_binary(one, default=bool(binary))) for one in asked.outputs]
+    known, chosen = {output.name: output for output in outputs}, dict[str, tuple[Output, bool]]()
+    for one in asked.outputs:
+        output = _known(known, one)
+        if one.name in chosen:
+            raise InvalidInput(f"output {one.name!r} is named twice: each output can be named once")
+        chosen[one.name] = output, _is_binary(one, default=bool(binary))
+    return list(chosen.values())
 
 
 class InferAnswer:
@@ -187,4 +193,4 @@ def _is_binary(asked: RequestedOutput, *, default: bool) -> bool:
 
 def _require_bool(what: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise InvalidInput(f"{what} is {value!r}: must be true or false")
+        raise InvalidInput(f"{what} is {reprlib.repr(value)}: must be true or false")

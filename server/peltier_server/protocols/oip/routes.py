@@ -1,7 +1,8 @@
 """Routes of the Open Inference Protocol, version 2."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version as release_of
 from typing import Literal
 
@@ -17,12 +18,15 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
+from peltier_client.protocol import Input
 from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry
 from peltier_server.context import context_of
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
+from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Accepted, AnyTime, Context, accept, accept_change, resolve
+from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import ScopedRoute, open_router, scoped_router
 from peltier_server.inference.prediction import (
@@ -30,6 +34,7 @@ from peltier_server.inference.prediction import (
     JSONBytes,
     Prediction,
     truncation_header,
+    write_list,
     write_pieces,
 )
 from peltier_server.inference.prediction_request import ResolvedTask
@@ -146,16 +151,17 @@ async def infer_version(model: str, version: str, body: InferRequest, request: R
 async def repository_index(request: Request, body: RepositoryIndexRequest = _EVERY) -> Response:
     """Every version of the caller's adapters, in order of name. A version in quarantine is not available."""
     service = accept(request)
-    tenant = context_of(request.scope).tenant
-    failing = _failing(service, tenant)
+    context = context_of(request.scope)
+    failing = _failing(service, context.tenant)
     models, last = list[IndexedModel](), ""
-    while page := service.catalog.page(tenant, after=last, containing="", limit=_PAGE):
+    while page := service.catalog.page(context.tenant, after=last, containing="", limit=_PAGE):
         for published in page:
             models += [_indexed(published.entries[number], failing) for number in sorted(published.entries)]
         last = page[-1].name
         # Lets other tasks of the event loop run between two pages.
         await asyncio.sleep(0)
-    return JSONBytes(to_json([one for one in models if one.state == "READY" or not body.ready]), {})
+    shown = [one for one in models if one.state == "READY" or not body.ready]
+    return JSONBytes(await write_pieces(request.app.state.preparation, context, write_list(shown)), {})
 
 
 @changes.post("/repository/models/{model}/load", response_model=ModelLoad, responses=_OF_LOADS)
@@ -180,9 +186,7 @@ async def _infer(model: str, reference: str, body: InferRequest, request: Reques
         raise InvalidInput(f"model_name is {body.model_name[:80]!r}; the path names {model[:80]!r}")
     target = resolve(request, service, reference)
     task = target.entry.task
-    whole = await request.body()
-    length = json_length(request)
-    inputs = read_inputs(body, TEXTS[: task.num_texts], b"" if length is None else whole[length:])
+    inputs = await _read(body, TEXTS[: task.num_texts], request)
     # Without this number the answer would have the scores of the best labels of a large task only.
     has_scores = task.type in _WITH_SCORES and not generates(task, body.parameters.get("answer"))
     parameters = read_parameters(body.parameters, len(task.labels) if has_scores else None)
@@ -190,6 +194,16 @@ async def _infer(model: str, reference: str, body: InferRequest, request: Reques
     done = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, parameters))
     answer = InferAnswer(chosen, done.predictions, _head(model, body, done))
     return await _response(request, target, answer, done)
+
+
+async def _read(body: InferRequest, names: Sequence[str], request: Request) -> list[Input]:
+    """The inputs of the tensors, those of a large body read in a thread."""
+    preparation: Preparation = request.app.state.preparation
+    whole, length = await request.body(), json_length(request)
+    read = partial(read_inputs, body, names, b"" if length is None else whole[length:], preparation.max_inputs)
+    if len(whole) <= SMALL_BODY_BYTES:
+        return read()
+    return await preparation.run(context_of(request.scope).tenant, len(whole) // BYTES_PER_COST, read)
 
 
 def _head(model: str, body: InferRequest, done: Prediction) -> dict[str, object]:
@@ -204,9 +218,10 @@ def _head(model: str, body: InferRequest, done: Prediction) -> dict[str, object]
 
 async def _response(request: Request, target: ResolvedTask, answer: InferAnswer, done: Prediction) -> Response:
     headers = truncation_header(done.opening.num_truncated)
-    preparation, tenant = request.app.state.preparation, target.context.tenant
-    tail = await write_pieces(preparation, tenant, answer.tail(), done.max_bytes) if answer.is_binary else b""
-    head = await write_pieces(preparation, tenant, answer.json(), done.max_bytes)
+    preparation, context = request.app.state.preparation, target.context
+    # The tail has no pieces if all outputs are in JSON. Its sizes are in the head.
+    tail = await write_pieces(preparation, context, answer.tail())
+    head = await write_pieces(preparation, context, answer.json(), len(tail))
     if not answer.is_binary:
         return JSONBytes(head, headers)
     headers = {LENGTH_HEADER: str(len(head)), **headers}

@@ -14,8 +14,9 @@ from pydantic import (
 )
 from pydantic_core import to_json
 
+from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.prediction import Prediction, write_pieces, write_vectors
+from peltier_server.inference.prediction import Prediction, write_list, write_pieces
 
 
 class EmbeddingRequest(RequestModel):
@@ -101,10 +102,10 @@ class EmbeddingResponse(ResponseModel):
 
 
 async def embeddings_json(
-    preparation: Preparation, tenant: str, asked: EmbeddingRequest, prediction: Prediction
+    preparation: Preparation, context: RequestContext, asked: EmbeddingRequest, prediction: Prediction
 ) -> bytes:
     """The JSON of an `EmbeddingResponse`. The prediction has the embeddings in the form that was `asked`."""
-    return await write_pieces(preparation, tenant, _pieces(asked, prediction), prediction.max_bytes)
+    return await write_pieces(preparation, context, _pieces(asked, prediction))
 
 
 def _vector(one: dict[str, Any]) -> Any:
@@ -119,9 +120,8 @@ def _pieces(asked: EmbeddingRequest, prediction: Prediction) -> Iterator[bytes]:
         assert isinstance(one, dict), "no text is generated"
         yield before + b'{"object":"embedding","index":%d,"embedding":' % index
         if "vectors" in one:
-            yield b"["
-            yield from write_vectors(one["vectors"])
-            yield b"]}"
+            yield from write_list(one["vectors"])
+            yield b"}"
         else:
             yield to_json(_vector(one)) + b"}"
         before = b","

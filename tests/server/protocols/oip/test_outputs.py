@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from peltier_client.errors import InvalidInput
 from peltier_server.http.app_call import AppAnswer
 from peltier_server.protocols.oip import outputs
 from peltier_server.protocols.oip.grpc.messages import read_infer
 from peltier_server.protocols.oip.inputs import LENGTH_HEADER
-from peltier_server.protocols.oip.outputs import InferAnswer, Output
+from peltier_server.protocols.oip.messages import InferRequest
+from peltier_server.protocols.oip.outputs import InferAnswer, Output, choose_outputs
 
 VECTORS = outputs._json("vectors")
 EMBEDDING = Output("embedding", "FP32", lambda found: found["embedding"], 2)
@@ -48,8 +50,16 @@ def written(chosen: list[tuple[Output, bool]]) -> tuple[bytes, bytes]:
 
 
 def test_the_bytes_of_every_type() -> None:
-    """In JSON and after it, with the sizes of what follows; also of an output that is asked for twice."""
+    """In JSON and after it, with the sizes of what follows."""
     assert written(CHOSEN) == (JSON, TAIL)
+
+
+def test_an_output_is_named_once() -> None:
+    """A request of 160 KB could name one 8,000 times, and its answer had 800 MB."""
+    known = [outputs._field("label", "BYTES"), outputs._field("score", "FP32")]
+    asked = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES"}], "outputs": [{"name": "label"}] * 2}
+    with pytest.raises(InvalidInput, match="output 'label' is named twice: each output can be named once"):
+        choose_outputs(known, InferRequest.model_validate(asked))
 
 
 def test_a_value_is_serialised_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,10 @@ def test_the_index_names_every_version(listening: Listening) -> None:
     ("body", "message"),
     [
         ({"inputs": [tensor(TEXTS, "args")]}, "the input tensors are args: this task has text"),
-        ({"inputs": [tensor(TEXTS) | {"shape": [2]}]}, "input text: its shape is [2], and it has 3 texts: the shape"),
+        (
+            {"inputs": [tensor(TEXTS) | {"shape": [2]}]},
+            "input text: its shape is [2], and it has more texts: the shape",
+        ),
         ({"inputs": [tensor(TEXTS) | {"datatype": "FP32"}]}, "input text: its datatype is 'FP32': texts are BYTES"),
         ({"inputs": [tensor([])]}, "the input tensors are empty: they must have at least one text"),
         ({"inputs": [tensor(TEXTS) | {"data": ["a", 1, "b"]}]}, "input text: element 1 must be a text"),

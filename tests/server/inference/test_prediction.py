@@ -1,0 +1,87 @@
+"""The writer of answers counts their bytes."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pytest
+from peltier_client.errors import InvalidInput, QueueFull
+from peltier_client.protocol import RankedDocument, RerankResponse, RerankUsage
+from peltier_server.auth.keyring import LOCAL
+from peltier_server.context import RequestContext
+from peltier_server.fairness.preparation import Preparation
+from peltier_server.fairness.shared_bound import Held
+from peltier_server.inference.prediction import (
+    BYTES_ON_THE_LOOP,
+    PIECE_BYTES,
+    write_list,
+    write_pieces,
+    write_with_list,
+)
+from peltier_server.quotas.enforcer import QuotaEnforcer
+from peltier_server.quotas.rates import Rates
+from peltier_server.settings import LimitSettings
+from peltier_store.registry import Quotas
+
+_PIECE = b"x" * 1000
+_MAX_BYTES = 200_000
+
+
+@pytest.fixture
+def preparation() -> Iterator[Preparation]:
+    """It allows answers of 200,000 bytes, and half a million in progress."""
+    limits = LimitSettings(max_answer_bytes=_MAX_BYTES, max_pending_answer_bytes=500_000)
+    made = Preparation(limits, QuotaEnforcer(Rates(), lambda _: Quotas()))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def context(preparation: Preparation) -> RequestContext:
+    """The context of a caller whose answers are counted."""
+    return RequestContext("1", known_caller=LOCAL, answer_bytes=Held(preparation.answer_bytes, LOCAL.tenant))
+
+
+@pytest.mark.parametrize("num_before", [0, 150_000])
+async def test_an_answer_ends_at_the_bound(preparation: Preparation, context: RequestContext, num_before: int) -> None:
+    """Whatever was forecast: of pieces without end it takes those that fit, and those of the last turn."""
+    taken = itertools.count()
+    pieces = (_PIECE for _ in taken)
+    with pytest.raises(InvalidInput, match="more than 200000 bytes, the most that an answer may have"):
+        await write_pieces(preparation, context, pieces, num_before)
+    assert 1000 * next(taken) <= _MAX_BYTES - num_before + BYTES_ON_THE_LOOP + PIECE_BYTES + 2000
+
+
+async def test_what_is_written_is_counted(preparation: Preparation, context: RequestContext) -> None:
+    """Also where nothing was reserved; without room for it the answer waits for a retry."""
+    body = await write_pieces(preparation, context, itertools.repeat(_PIECE, 100))
+    assert (body, preparation.answer_bytes.total) == (_PIECE * 100, len(body))
+    with preparation.answer_bytes.hold("other", 250_000), pytest.raises(QueueFull):
+        await write_pieces(preparation, context, itertools.repeat(_PIECE, 200))
+
+
+async def test_the_rest_of_a_large_answer_is_written_in_a_thread(
+    preparation: Preparation, context: RequestContext
+) -> None:
+    """After the first 64 KiB."""
+    threads = list[str]()
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(150):
+            threads.append(threading.current_thread().name)
+            yield _PIECE
+
+    await write_pieces(preparation, context, pieces())
+    are_others = [name.startswith("preparation") for name in threads]
+    assert are_others == sorted(are_others)
+    assert are_others.count(False) == BYTES_ON_THE_LOOP // 1000 + 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 40])
+def test_the_pieces_of_a_list_are_its_json(count: int) -> None:
+    """Also within a response, whose texts may look like the place of the list."""
+    results = [RankedDocument(index=number, relevance_score=0.5) for number in range(count)]
+    whole = RerankResponse(id='"results":[]', model="rank", results=results, usage=RerankUsage(total_tokens=3))
+    pieces = write_with_list(whole.model_copy(update={"results": []}), "results", results)
+    assert b"".join(pieces) == whole.model_dump_json().encode()
+    assert b"".join(write_list([[0.5], [1.0]] * count)) == str([[0.5], [1.0]] * count).replace(" ", "").encode()
