@@ -1,15 +1,17 @@
 """Bearer tokens of an OpenID Connect provider, if the settings name one, and the provider's public keys."""
 
 import asyncio
+import json
 import logging
 import re
+import ssl
 import time
 from dataclasses import dataclass
-from http.client import HTTPException
 from typing import Any
 
+import httpx2
 import jwt
-from jwt import PyJWK, PyJWKClient, PyJWKClientError, PyJWKError, PyJWKSetError
+from jwt import PyJWK, PyJWKSet
 from peltier_client.errors import Unauthorized, Unavailable
 
 from peltier_server import retry_hints
@@ -23,7 +25,10 @@ STALE_SECONDS = 3600.0
 # The shortest time between two fetches, so that callers with invented key ids cannot make this server flood the
 # provider.
 PAUSE_SECONDS = 10.0
+# The time for a whole fetch.
 _TIMEOUT_SECONDS = 5.0
+# Ten times the size of the largest providers' key sets.
+_MAX_KEY_SET_BYTES = 256 * 1024
 # How long a token with a known key waits for a fetch. After the fetch, a key that the provider has withdrawn is
 # refused.
 _COURTESY_SECONDS = 0.5
@@ -36,13 +41,36 @@ _LEEWAY_SECONDS = 10
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re.ASCII)
 
 
+_OUTAGE = {"outage": "identity provider"}
+
+
+async def _fetch_keys(url: str, trusted: ssl.SSLContext) -> PyJWKSet:
+    """The key set at `url`. Raises `ValueError` if it is too large or no JSON object."""
+    pieces = list[bytes]()
+    # An answer that is not compressed, because its bytes are counted.
+    async with (
+        httpx2.AsyncClient(verify=trusted, timeout=None) as client,
+        client.stream("GET", url, headers={"accept-encoding": "identity"}) as answer,
+    ):
+        answer.raise_for_status()
+        async for piece in answer.aiter_raw():
+            pieces.append(piece)
+            if sum(map(len, pieces)) > _MAX_KEY_SET_BYTES:
+                raise ValueError(f"they have more than {_MAX_KEY_SET_BYTES} bytes")
+    keys = json.loads(b"".join(pieces))
+    if not isinstance(keys, dict):
+        raise ValueError("they are no JSON object")
+    return await asyncio.to_thread(PyJWKSet.from_dict, keys)
+
+
 class KeySet:
-    """The keys at `url`, by their `kid`: fetched in a thread, cached, and fetched again at most every ten seconds. It
-    belongs to one event loop."""
+    """The keys at `url`, by their `kid`: cached, and fetched again at most every ten seconds. It belongs to one event
+    loop."""
 
     def __init__(self, url: str) -> None:
-        # The client's own cache is off: every token would need a thread to read it.
-        self._client = PyJWKClient(url, cache_jwk_set=False, timeout=_TIMEOUT_SECONDS)
+        self._url = url
+        # The certificates that this machine trusts. To read them takes a moment.
+        self._trusted = ssl.create_default_context()
         self._keys: dict[str, PyJWK] = {}
         self._fetched_at = self._tried_at = -STALE_SECONDS
         self._fetch: asyncio.Task[None] | None = None
@@ -85,9 +113,11 @@ class KeySet:
 
     async def _refresh(self) -> None:
         try:
-            keys = await asyncio.to_thread(self._client.get_jwk_set)
-        except (PyJWKClientError, PyJWKSetError, PyJWKError, ValueError, OSError, HTTPException) as error:
-            logger.warning("the keys at %s cannot be fetched: %s", self._client.uri, error)
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                keys = await _fetch_keys(self._url, self._trusted)
+        except Exception as error:  # the provider may answer anything
+            reason = f"not within {_TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error
+            logger.warning("the keys at %s cannot be fetched: %s", self._url, reason, extra=_OUTAGE)
             self._is_slow = True
             return
         finally:

@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Semaphore, Thread
 from typing import Any
@@ -18,7 +20,7 @@ from peltier_client.errors import Unauthorized, Unavailable
 from peltier_server.auth import oidc
 from peltier_server.auth.oidc import OidcTokens, Provider
 
-from tests.server.conftest import Serve
+from tests.server.conftest import Serve, until
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
@@ -38,6 +40,7 @@ class IdentityProvider:
         self.is_up = True
         self.answers = Event()
         self.answers.set()
+        self.pieces: Iterable[bytes] | None = None  # sent in place of the keys
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -47,7 +50,9 @@ class IdentityProvider:
                 provider.answers.wait()
                 self.send_response(200 if provider.is_up else 500)
                 self.end_headers()
-                self.wfile.write(json.dumps({"keys": provider.public}).encode() if provider.is_up else b"")
+                with suppress(ConnectionError):
+                    for piece in provider.pieces or [json.dumps({"keys": provider.public}).encode()]:
+                        self.wfile.write(piece if provider.is_up else b"")
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -139,6 +144,41 @@ async def test_a_wrong_token_is_refused(idp: IdentityProvider, why: str) -> None
     """For every kind of fault."""
     with pytest.raises(Unauthorized):
         await OidcTokens(idp.provider()).caller(WRONG[why](idp))
+
+
+def slowly() -> Iterator[bytes]:
+    """A byte at a time, without an end."""
+    while True:
+        time.sleep(0.01)
+        yield b" "
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reason"),
+    [
+        (itertools.repeat(b" " * 65_536), "they have more than 262144 bytes"),
+        (slowly(), "not within 0.5 s"),
+        ([b"[]"], "they are no JSON object"),
+        ([b"[" * 100_000], "maximum recursion depth exceeded"),
+        ([b'{"keys": [7]}'], "The JWK Set did not contain any usable keys"),
+    ],
+    ids=["endless", "slow", "no object", "nested", "no key"],
+)
+async def test_what_is_no_key_set_is_not_waited_for(
+    pieces: Iterable[bytes], reason: str, idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Its bytes and its time are bounded, and the log has one sentence. The next fetch may succeed."""
+    monkeypatch.setattr(oidc, "_TIMEOUT_SECONDS", 0.5 if reason.startswith("not within") else 60.0)
+    idp.pieces, tokens = pieces, OidcTokens(idp.provider())
+    with pytest.raises(Unavailable, match="the identity provider does not answer"):
+        await tokens.caller(idp.token())
+    await until(lambda: caplog.messages)
+    (message,) = caplog.messages
+    assert message.startswith(f"the keys at {idp.url}/keys cannot be fetched: {reason}")
+    monkeypatch.setattr(oidc, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "_TIMEOUT_SECONDS", 60.0)
+    idp.pieces = None
+    assert (await tokens.caller(idp.token())).tenant == "a"
 
 
 async def test_keys_are_fetched_once(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
