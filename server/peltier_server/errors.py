@@ -218,7 +218,7 @@ def _from_store(error: AdapterError) -> PeltierError:
     if isinstance(error, RegistryError | BlobError):
         # Without the reason, which is for the operator and may contain what callers must not see.
         return Unavailable(
-            "the server's store failed; its log has the reason under this request's x-request-id",
+            "the server's store failed; its log has the reason",
             retry_after=retry_hints.SOON,
         )
     return _failure()

@@ -64,7 +64,7 @@ class StoreWatch:
             self._is_gone = True
             raise
         if self._is_gone:
-            logger.info("the store is back, so changes are accepted again")
+            logger.info("the store is back, so changes are accepted again", extra={"outage": "blob store"})
         self._is_gone = False
 
     async def _watch(self) -> None:

@@ -132,7 +132,8 @@ class RegistrySync:
                 on_revision()
         self._read_at = read_at
         if self._is_failing or self._is_gone:
-            logger.info("the registry is back" if self._is_gone else "the registry answers again")
+            news = "the registry is back" if self._is_gone else "the registry answers again"
+            logger.info(news, extra={"outage": "registry"})
             self._is_failing = self._is_gone = False
 
     async def _apply_all(self, snapshot: RegistrySnapshot) -> None:

@@ -41,12 +41,12 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 
 def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
-    if isinstance(error, STORE_FULL):
-        # Every upload fails in this way until there is space again, and a traceback adds nothing to the message.
+    if isinstance(error, (PeltierError, RefusedBody, *STORE_GONE)):
+        return
+    if isinstance(error, STORE_FULL) or (isinstance(wire, Unavailable) and isinstance(error, AdapterError)):
+        # Other requests fail in this way too until the store is back, and a traceback adds nothing to the message.
         logger.warning("request %s: %s", request_id, error)
-    elif isinstance(wire, ServerError | Unavailable) and not isinstance(
-        error, (PeltierError, RefusedBody, *STORE_GONE)
-    ):
+    elif isinstance(wire, ServerError | Unavailable):
         logger.error("request %s failed", request_id, exc_info=error)
 
 

@@ -19,6 +19,7 @@ _RETRY_SECONDS = 1.0
 # The most connections of the listeners for other protocols than HTTP.
 MAX_GRPC_CONNECTIONS = 256
 MAX_ROUTING_CONNECTIONS = 64
+_OUTAGE = {"outage": "open files"}
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -79,6 +80,6 @@ class Listener:
     def _pause(self, error: OSError) -> None:
         # Any other error concerns one connection, which its caller has closed.
         if error.errno in _EXHAUSTED:
-            logger.error("no connection can be accepted for %g s: %s", _RETRY_SECONDS, error.strerror)
+            logger.error("no connection can be accepted for %g s: %s", _RETRY_SECONDS, error.strerror, extra=_OUTAGE)
             self._loop.remove_reader(self._socket)
             self._retry = self._loop.call_later(_RETRY_SECONDS, self._listen)

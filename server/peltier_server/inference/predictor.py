@@ -85,7 +85,7 @@ def load_failure(entry: Entry, request_id: str, error: AdapterError) -> PeltierE
         return Unavailable(f"{what}, as the server's store is gone", retry_after=retry_hints.SOON)
     # Callers of a public adapter are other tenants, so only the log tells where the store is and how it fails.
     logger.error("request %s: %s's %s: %s", request_id, version.tenant, what, error)
-    reason = "the server's log has the reason under this request's x-request-id"
+    reason = "the server's log has the reason"
     if isinstance(error, BlobNotFound | BlobDamaged):
         return InferenceFailed(f"{what}, as its stored bytes are missing or damaged; {reason}")
     return Unavailable(f"{what} just now; {reason}", retry_after=retry_hints.SOON)

@@ -15,6 +15,7 @@ from opentelemetry.trace import format_span_id, format_trace_id
 from peltier_server.auth.credentials import KEY_PATTERN
 from peltier_server.context import current_context
 from peltier_server.logs.access_log import enable_access_log
+from peltier_server.logs.outages import OutageFilter
 from peltier_server.settings import AuthSettings, LogSettings
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ def configure_logging(logs: LogSettings, auth: AuthSettings) -> None:
     of `auth`."""
     redactor = Redactor(auth.secrets)
     handler = logging.StreamHandler()
+    handler.addFilter(OutageFilter())
     handler.setFormatter(JsonFormatter(redactor) if logs.log_format == "json" else TextFormatter(redactor))
     level = getattr(logging, logs.log_level.upper())
     # Debug records of other libraries contain whole SQL statements and are never useful here.

@@ -120,7 +120,7 @@ class Fetches(Generic[K, A]):
         except TimeoutError:
             if not clock.expired():
                 raise
-            logger.error("the store has not answered within %g s", _FETCH_SECONDS)
+            logger.error("the store has not answered within %g s", _FETCH_SECONDS, extra={"outage": "blob store"})
             raise Unavailable("the store does not answer", retry_after=retry_hints.SOON) from None
         await self._loader.prove(artifact, tenant)
         # Not the result of the task, because that would keep it in memory as long as the task.
