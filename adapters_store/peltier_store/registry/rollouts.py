@@ -9,7 +9,7 @@ twice.
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -115,15 +115,18 @@ class RolloutRegistry:
     async def report(self, report: Report, keep: Retention) -> list[StoredRollout]:
         """Adds the counts and answers of a report, unless it is a repeated one; returns the rollouts that it counts.
 
-        A newer answer replaces that of an earlier request with the same id.
+        A newer answer replaces that of an earlier request with the same id. What is of a rollout that the registry
+        lacks, because it was restored, is left out.
         """
 
         def work(writing: WriteTransaction) -> list[StoredRollout]:
+            known = _known(writing.connection, {*report.counts, *(one.rollout_id or "" for one in report.answers)})
+            counted = [known[one] for one in report.counts if one in known]
             if not _take_number(writing, report):
-                return [_by_id(writing.connection, one) for one in report.counts]
-            _record(writing, report.answers)
+                return counted
+            _record(writing, [one for one in report.answers if one.rollout_id is None or one.rollout_id in known])
             _forget(writing, {answer.tenant for answer in report.answers}, keep)
-            return [_count(writing, _by_id(writing.connection, one), more) for one, more in report.counts.items()]
+            return [_count(writing, one, report.counts[one.id]) for one in counted]
 
         return await self._transactions.write(NO_ACTOR, work)
 
@@ -398,6 +401,11 @@ def _answer(connection: Connection, tenant: str, request_id: str, row: int, sinc
 
 def _rollout_of(connection: Connection, answer: StoredAnswer) -> StoredRollout | None:
     return None if answer.rollout_id is None else _by_id(connection, answer.rollout_id)
+
+
+def _known(connection: Connection, ids: Collection[str]) -> dict[str, StoredRollout]:
+    rows = connection.execute(select_rollouts().where(RolloutRow.id.in_(ids)))
+    return {one.id: one for one in map(rollout_of, rows)}
 
 
 def _by_id(connection: Connection, rollout_id: str) -> StoredRollout:

@@ -295,3 +295,15 @@ async def test_answers_end_with_their_version(registry: Registry) -> None:
     await registry.delete_adapter("acme", "sst2", actor="ann")
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r3", 0, KEEP)
+
+
+async def test_what_is_of_a_lost_rollout_is_left_out_of_a_report(registry: Registry) -> None:
+    """A restored registry may lack a rollout that a replica has counted; the rest of its report counts."""
+    rollout = await start(registry)
+    lost = replace(rollout, id="rol_lost")
+    answers = [answer(lost, "a", 1, "good"), answer(rollout, "b", 1, "good")]
+    (counted,) = await report(registry, answers, counts={"rol_lost": {"x": 1}, rollout.id: {"x": 2}})
+    assert (counted.id, counted.counts) == (rollout.id, {"x": 2})
+    with pytest.raises(AnswerUnknown):
+        await registry.rollouts.answer("acme", "a", 0, KEEP)
+    assert (await registry.rollouts.answer("acme", "b", 0, KEEP))[0].answer == "good"
