@@ -17,11 +17,13 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, ins
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import BatchUnknown, LeaseLost, QuotaReached, RegistryConflict
 from peltier_store.registry.files import add_result, find_file
+from peltier_store.registry.idempotency import find_repeated, keep
 from peltier_store.registry.leases import is_over
 from peltier_store.registry.records import (
     ENDED_BATCHES,
     BatchDraft,
     BatchPart,
+    IdempotencyKey,
     NewFile,
     Reservation,
     StoredBatch,
@@ -124,9 +126,7 @@ class BatchRegistry:
         )
 
 
-def _create_once(
-    writing: WriteTransaction, tenant: str, draft: BatchDraft, key: IdempotencyKey | None
-) -> StoredBatch:
+def _create_once(writing: WriteTransaction, tenant: str, draft: BatchDraft, key: IdempotencyKey | None) -> StoredBatch:
     if (repeated := find_repeated(writing.connection, tenant, key)) is not None:
         return _find_own(writing.connection, tenant, repeated)
     batch = _create(writing, tenant, draft)

@@ -75,8 +75,8 @@ class FileRegistry:
     async def list(
         self, tenant: str, *, purposes: Collection[str] | None = None, limit: int = 100, after: str | None = None
     ) -> list[StoredFile]:
-        """At most `limit` files of these purposes, newest first, that follow the file `after`. Raises FileUnknown for
-        that one."""
+        """At most `limit` files of these purposes, newest first, that follow the file `after`, which is one of them.
+        Raises FileUnknown for that one."""
         return await self._transactions.read(lambda connection: _list(connection, tenant, purposes, limit, after))
 
 
@@ -142,7 +142,7 @@ def _list(
     if purposes is not None:
         wanted = wanted.where(FileRow.purpose.in_(purposes))
     if after is not None:
-        last = find_file(connection, tenant, after)
+        last = find_file(connection, tenant, after, purposes)
         same_time = (FileRow.created_at == last.created_at) & (FileRow.id < last.id)
         wanted = wanted.where(or_(FileRow.created_at < last.created_at, same_time))
     return [_file_of(row) for row in connection.execute(wanted.limit(limit))]

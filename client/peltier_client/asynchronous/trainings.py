@@ -14,7 +14,7 @@ from peltier_client.asynchronous.sender import AsyncSender
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.patience import Patience
 from peltier_client.exchange.training_events import EventReader
-from peltier_client.protocol import Training, TrainingEvent, TrainingStatus
+from peltier_client.protocol import Training, TrainingEvent, TrainingStatus, TrainingSummary
 from peltier_client.resources import trainings
 from peltier_client.resources.trainings import (
     Examples,
@@ -89,8 +89,8 @@ class AsyncTrainings:
         """
         return await self._sender.wait(trainings.get_training(training_id), f"training {training_id}", timeout)
 
-    def list(self, status: TrainingStatus | None = None) -> AsyncIterator[Training]:
-        """Every training or those with a status, newest first, fetched page by page."""
+    def list(self, status: TrainingStatus | None = None) -> AsyncIterator[TrainingSummary]:
+        """Every training or those with a status, newest first, fetched page by page, without their requests."""
         pages = self._sender.pages(partial(trainings.list_trainings, status))
         return (training async for page in pages for training in page.trainings)
 

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from peltier_client.commands.tables import Heading, show, shown_minute
-from peltier_client.protocol import Training, TrainingEvent, TrainingProgress
+from peltier_client.protocol import Training, TrainingEvent, TrainingProgress, TrainingSummary
 from peltier_client.synchronous import Client
 
 _MINUTE = 60.0
@@ -50,7 +50,7 @@ def _progress_parts(progress: TrainingProgress) -> Iterator[str]:
         yield "best"
 
 
-def print_trainings(trainings: Iterable[Training]) -> None:
+def print_trainings(trainings: Iterable[TrainingSummary]) -> None:
     """One line per training."""
     rows = [
         (
@@ -90,7 +90,7 @@ def print_training(training: Training) -> None:
 _WISHES = {"pause": "paused", "cancel": "cancelled"}
 
 
-def shown_progress(training: Training) -> str:
+def shown_progress(training: TrainingSummary) -> str:
     """How far a training is, and how long it may take yet; empty before its first step."""
     progress = training.progress
     if progress is None or progress.step is None:

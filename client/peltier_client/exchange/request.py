@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Generic, Protocol, TypeVar
+from uuid import uuid4
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -67,6 +68,11 @@ def to_json(model: type[RequestModel], values: Mapping[str, object]) -> bytes:
     except ValidationError as error:
         details = [_sentence(".".join(map(str, e["loc"])), e["type"], e["msg"]) for e in error.errors()]
         raise InvalidInput(details[0], details) from error
+
+
+def new_key() -> dict[str, str]:
+    """The headers of a request that may be sent again after a broken connection."""
+    return {IDEMPOTENCY_HEADER: str(uuid4())}
 
 
 def raise_for_error(response: httpx2.Response) -> None:

@@ -185,6 +185,7 @@ from peltier_client.protocol.trainings import (
     TrainingRequest,
     TrainingSeed,
     TrainingStatus,
+    TrainingSummary,
     row_problem,
 )
 from peltier_client.protocol.wire import RequestModel, ResponseModel
@@ -351,6 +352,7 @@ __all__ = [
     "TrainingRequest",
     "TrainingSeed",
     "TrainingStatus",
+    "TrainingSummary",
     "UnjudgedRow",
     "UploadedVersion",
     "Usage",

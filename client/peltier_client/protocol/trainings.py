@@ -32,11 +32,12 @@ MAX_TRAINED_LABELS = 1000
 MAX_MULTIPLIER = 1000.0
 # A row is an object with texts, labels, and lists of both.
 MAX_ROW_DEPTH = 8
-# Of the name of a column, a label or a preset, and of the value of a setting.
+# Of the name of a column, a label, a preset or a setting, and of the value of a setting.
 MAX_WORD_LEN = 256
 
-Label = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
-Column = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
+Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)]
+Label = Word
+Column = Word
 TextColumns = Annotated[list[Column], Field(min_length=1, max_length=3)]
 TrainingSeed = Annotated[StrictInt, Field(ge=0, lt=2**32)]
 FileId = Annotated[str, Field(min_length=1, max_length=64)]
@@ -94,9 +95,9 @@ class TrainingRequest(RequestModel):
 
     task: Name
     task_type: TrainedType | None = None
-    preset: Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)] | None = None
-    recipe: Annotated[str, Field(min_length=1, max_length=MAX_WORD_LEN)] | None = None
-    settings: Annotated[dict[str, SettingValue], Field(max_length=MAX_SETTINGS)] = Field(default_factory=dict)
+    preset: Word | None = None
+    recipe: Word | None = None
+    settings: Annotated[dict[Word, SettingValue], Field(max_length=MAX_SETTINGS)] = Field(default_factory=dict)
     examples: Rows | None = None
     file_id: FileId | None = None
     validation: Rows | None = None
@@ -183,12 +184,11 @@ class TrainingCost(ResponseModel):
     seconds: float
 
 
-class Training(ResponseModel):
-    """A training and its state.
+class TrainingSummary(ResponseModel):
+    """A training in a list: about a kilobyte, however many labels its task has. `Training` has its request too.
 
-    `reason` says why it failed or what stopped it. `adapter` is the published version, such as `sst2@3`. `request` is
-    what was sent without the examples. `preflight` reports on the rows before the first step. `wish` is what was asked
-    for and is not done yet. `seconds_left` is an estimate while it runs, and null without one.
+    `reason` says why it failed or what stopped it. `adapter` is the published version, such as `sst2@3`. `wish` is what
+    was asked for and is not done yet. `seconds_left` is an estimate while it runs, and null without one.
     """
 
     id: str
@@ -198,12 +198,10 @@ class Training(ResponseModel):
     reason: str | None = None
     adapter: str | None = None
     progress: TrainingProgress | None = None
-    preflight: dict[str, Any] | None = None
     metrics: dict[str, float | None] | None = None
     cost: TrainingCost
     seconds_left: float | None = None
     attempts: int = 0
-    request: dict[str, Any] = Field(default_factory=dict)
     file_id: str | None = None
     validation_file_id: str | None = None
     created_at: datetime
@@ -217,10 +215,18 @@ class Training(ResponseModel):
         return self.status in ENDED
 
 
+class Training(TrainingSummary):
+    """A training and its state. `request` is what was sent without the examples, and `preflight` reports on the rows
+    before the first step."""
+
+    preflight: dict[str, Any] | None = None
+    request: dict[str, Any] = Field(default_factory=dict)
+
+
 class TrainingList(ResponseModel):
     """A page of trainings, newest first; `next_cursor` is that of the next page, null on the last."""
 
-    trainings: list[Training]
+    trainings: list[TrainingSummary]
     next_cursor: str | None = None
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx2
 
 from peltier_client.errors import InvalidInput
-from peltier_client.exchange.request import Request, page_query, raise_for_error, reader, to_json
+from peltier_client.exchange.request import Request, new_key, page_query, raise_for_error, reader, to_json
 from peltier_client.exchange.transfer import OnProgress
 from peltier_client.protocol import (
     Batch,
@@ -87,7 +87,7 @@ def _file(file_id: str) -> str:
 
 def create_batch(input_file_id: str, endpoint: BatchEndpoint, metadata: Mapping[str, str] | None) -> Request[Batch]:
     json = to_json(BatchRequest, {"input_file_id": input_file_id, "endpoint": endpoint, "metadata": metadata})
-    return Request("POST", "/v1/batches", reader(Batch), json=json)
+    return Request("POST", "/v1/batches", reader(Batch), json=json, headers=new_key())
 
 
 def get_batch(batch_id: str) -> Request[Batch]:

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, NamedTuple, TypedDict
 from urllib.parse import quote
-from uuid import uuid4
 
 import httpx2
 
 from peltier_client.errors import InvalidInput, TrainingFailed
 from peltier_client.exchange.request import (
-    IDEMPOTENCY_HEADER,
     Request,
+    new_key,
     page_query,
     raise_for_error,
     raise_unless_events,
@@ -142,8 +141,7 @@ def create_training(task: str, options: NewTraining) -> Request[Training]:
     wanted = {name: options[name] for name in _PUBLISHING if options.get(name) is not None}
     publish = {"publish": wanted} if wanted else {}
     json = to_json(TrainingRequest, {"task": check_name(task), **given, **publish})
-    headers = {IDEMPOTENCY_HEADER: str(uuid4())}
-    return Request("POST", "/v1/trainings", reader(Training), json=json, headers=headers)
+    return Request("POST", "/v1/trainings", reader(Training), json=json, headers=new_key())
 
 
 def list_trainings(status: TrainingStatus | None, cursor: str | None = None) -> Request[TrainingList]:

@@ -52,6 +52,7 @@ from peltier_server.http.application import (
     Threads,
     Uploads,
 )
+from peltier_server.http.list_pages import ListPage, answer_page, by_cursor
 from peltier_server.http.scoped_route import UploadRoute, scoped_router
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
@@ -121,13 +122,18 @@ async def upload(
 
 
 @router.get("", response_model=AdapterPage, responses=describe_errors(*_SHARED))
-async def list_adapters(
-    context: Context, service: Accepted, limit: Limit = 100, cursor: NameCursor = "", containing: Containing = ""
+async def list_adapters(  # noqa: PLR0913 - each is a query parameter
+    context: Context,
+    service: Accepted,
+    threads: Threads,
+    limit: Limit = 100,
+    cursor: NameCursor = "",
+    containing: Containing = "",
 ) -> Response:
     """The caller's adapters in order of name, a page at a time."""
     found = service.catalog.page(context.tenant, after=cursor, containing=containing, limit=limit + 1)
-    page = [published.summary for published in found[:limit]]
-    return _as_it_is(AdapterPage(adapters=page, next_cursor=page[-1].name if len(found) > limit else None))
+    page = ListPage("adapters", found, limit, lambda one: one.summary, by_cursor(lambda one: one.name))
+    return await answer_page(threads, context, page)
 
 
 def _as_it_is(body: BaseModel) -> Response:
@@ -151,14 +157,19 @@ async def change_adapter(name: str, body: AdapterChange, context: Context, servi
 
 
 @router.get("/{name}/versions", response_model=VersionList, responses=describe_errors(*_SHARED, AdapterNotFound))
-async def list_versions(
-    name: str, context: Context, service: Accepted, limit: Limit = 100, cursor: NumberCursor = ""
+async def list_versions(  # noqa: PLR0913 - each is a parameter of the address
+    name: str,
+    context: Context,
+    service: Accepted,
+    threads: Threads,
+    limit: Limit = 100,
+    cursor: NumberCursor = "",
 ) -> Response:
     """The live versions, newest first, a page at a time."""
     published = service.catalog.get(context.tenant, name)
     found = published.versions(before=int(cursor) if cursor else None, limit=limit + 1)
-    page = [entry.summary for entry in found[:limit]]
-    return _as_it_is(VersionList(versions=page, next_cursor=str(page[-1].version) if len(found) > limit else None))
+    page = ListPage("versions", found, limit, lambda one: one.summary, by_cursor(lambda one: one.number))
+    return await answer_page(threads, context, page)
 
 
 @router.get(

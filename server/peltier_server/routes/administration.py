@@ -34,7 +34,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from peltier_server.auth.keyring import LOCAL, metrics_problem
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import MAX_PAGE, Accepted, Changing, Context, Keys, Limit, NameCursor
+from peltier_server.http.application import MAX_PAGE, Accepted, Changing, Context, Keys, Limit, NameCursor, Threads
+from peltier_server.http.list_pages import ListPage, answer_page, by_cursor
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Left
@@ -52,12 +53,19 @@ keys = scoped_router("admin", "keys", "/v1/keys")
 audit = scoped_router("admin", "operations", "/v1/audit")
 
 
-@tenants.get("", responses=describe_errors(*_SHARED))
-async def list_tenants(keyring: Keys, service: Accepted, limit: Limit = 100, cursor: NameCursor = "") -> TenantList:
+@tenants.get("", response_model=TenantList, responses=describe_errors(*_SHARED))
+async def list_tenants(  # noqa: PLR0913 - each is a query parameter
+    context: Context,
+    keyring: Keys,
+    service: Accepted,
+    threads: Threads,
+    limit: Limit = 100,
+    cursor: NameCursor = "",
+) -> Response:
     """The tenants in order of name, with their quotas, a page at a time."""
     found = keyring.tenants(after=cursor, limit=limit + 1)
-    page = [_tenant_on_the_wire(tenant) for tenant in found[:limit]]
-    return TenantList(tenants=page, next_cursor=page[-1].name if len(found) > limit else None)
+    page = ListPage("tenants", found, limit, _tenant_on_the_wire, by_cursor(lambda one: one.name))
+    return await answer_page(threads, context, page)
 
 
 @tenants.post("", status_code=201, responses=describe_errors(*_SHARED, Conflict))
@@ -111,14 +119,20 @@ def _usage(left: Left | None) -> RateUsage | None:
     return RateUsage(used=left.rate.amount - left.amount, limit=left.rate.amount, seconds=left.rate.seconds)
 
 
-@keys.get("", responses=describe_errors(*_SHARED, NotFound))
-async def list_keys(
-    keyring: Keys, service: Accepted, tenant: OfTenant = None, limit: Limit = 100, cursor: NameCursor = ""
-) -> KeyList:
+@keys.get("", response_model=KeyList, responses=describe_errors(*_SHARED, NotFound))
+async def list_keys(  # noqa: PLR0913 - each is a query parameter
+    context: Context,
+    keyring: Keys,
+    service: Accepted,
+    threads: Threads,
+    tenant: OfTenant = None,
+    limit: Limit = 100,
+    cursor: NameCursor = "",
+) -> Response:
     """The keys without their secrets, oldest first, a page at a time."""
     found = keyring.list_keys(tenant, after=cursor, limit=limit + 1)
-    page = [KeyInfo(**_key_fields(key)) for key in found[:limit]]
-    return KeyList(keys=page, next_cursor=page[-1].prefix if len(found) > limit else None)
+    page = ListPage("keys", found, limit, lambda key: KeyInfo(**_key_fields(key)), by_cursor(lambda key: key.prefix))
+    return await answer_page(threads, context, page)
 
 
 @keys.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound, Conflict))
@@ -178,11 +192,19 @@ class AuditQuery(BaseModel):
     until: AwareDatetime | None = Field(None, description="Only before this time.")
 
 
-@audit.get("", responses=describe_errors(Unauthorized, Forbidden, InvalidInput, NotReady, Draining, Unavailable))
-async def read_audit(service: Accepted, query: Annotated[AuditQuery, Query()]) -> AuditPage:
+@audit.get(
+    "",
+    response_model=AuditPage,
+    responses=describe_errors(Unauthorized, Forbidden, InvalidInput, NotReady, Draining, Unavailable),
+)
+async def read_audit(
+    context: Context, service: Accepted, threads: Threads, query: Annotated[AuditQuery, Query()]
+) -> Response:
     """Every change of what is published, of aliases, tenants and keys, newest first; for operators."""
     before_id = int(query.cursor) if query.cursor else None
     wanted = AuditFilter(query.tenant, query.actor, query.action, query.since, query.until)
     entries = await service.store.registry.audit(wanted, limit=query.limit + 1, before_id=before_id)
-    records = [AuditRecord(**asdict(entry)) for entry in entries[: query.limit]]
-    return AuditPage(records=records, next_cursor=str(records[-1].id) if len(entries) > query.limit else None)
+    page = ListPage(
+        "records", entries, query.limit, lambda one: AuditRecord(**vars(one)), by_cursor(lambda one: one.id)
+    )
+    return await answer_page(threads, context, page)

@@ -24,10 +24,11 @@ from peltier_client.protocol import (
     FeedbackRequest,
     check_alias,
 )
-from peltier_store.registry import AliasRecord, StoredRollout
+from peltier_store.registry import AliasHistoryEntry, AliasRecord, StoredRollout
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, Changing, Context
+from peltier_server.http.application import Accepted, Changing, Context, Threads
+from peltier_server.http.list_pages import ListPage, answer_page
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.rollouts.rollouts import rollout_on_the_wire
 
@@ -52,17 +53,21 @@ async def list_aliases(name: str, context: Context, service: Accepted) -> AliasL
     return AliasList(aliases=[_on_the_wire(alias) for _, alias in sorted(published.aliases.items())])
 
 
-@router.get("/{alias}/history", responses=describe_errors(*_SHARED, VersionNotFound, Unavailable))
-async def alias_history(name: str, alias: str, context: Context, service: Accepted) -> AliasHistory:
+@router.get(
+    "/{alias}/history",
+    response_model=AliasHistory,
+    responses=describe_errors(*_SHARED, VersionNotFound, Unavailable),
+)
+async def alias_history(name: str, alias: str, context: Context, service: Accepted, threads: Threads) -> Response:
     """What an alias has meant, newest first, and who said so; no versions where it was deleted."""
     service.catalog.get(context.tenant, name)
     changes = await service.store.registry.alias_history(context.tenant, name, check_alias(alias))
-    return AliasHistory(
-        changes=[
-            AliasChange(versions=dict(one.split or {}), created_at=one.created_at, created_by=one.created_by)
-            for one in changes
-        ]
-    )
+    page = ListPage("changes", changes, len(changes), _change_on_the_wire, lambda _: {})
+    return await answer_page(threads, context, page)
+
+
+def _change_on_the_wire(change: AliasHistoryEntry) -> AliasChange:
+    return AliasChange(versions=dict(change.split or {}), created_at=change.created_at, created_by=change.created_by)
 
 
 @router.get("/{alias}", responses=describe_errors(*_SHARED, VersionNotFound, Unavailable))

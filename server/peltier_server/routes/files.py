@@ -1,7 +1,7 @@
 """Files of examples, and of requests and results of batches, in the shape of OpenAI's API: upload, list, read, download
 and delete them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
 from fastapi import Form, Query, Request, Response, UploadFile
@@ -18,29 +18,26 @@ from peltier_client.errors import (
     Unauthorized,
     Unavailable,
 )
-from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose, Scope
+from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose
 from peltier_store import registry
 from peltier_store.blobs.blobs import PIECE_BYTES
-from peltier_store.registry import batches
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
 from peltier_server.context import RequestContext
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, Changing, Context, Limit, Uploads, accept
+from peltier_server.http.application import Accepted, Changing, Context, Limit, Threads, Uploads, accept
+from peltier_server.http.list_pages import ListPage, answer_page, by_ids
 from peltier_server.http.scoped_route import ScopedRoute, UploadRoute, scoped_router
 from peltier_server.http.uploads import FORM_BYTES
 from peltier_server.service import Service
+from peltier_server.trainings.intake import SCOPES, readable_purposes
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
 
 After = Annotated[str | None, Query(max_length=64, description="The id of the last file of the page before.")]
 Purpose = Annotated[FilePurpose | Literal["batch_output"] | None, Query(description="Only files of this purpose.")]
 Order = Annotated[Literal["desc"], Query(description="The newest first.")]
-
-
-# The scope that a file needs, by its purpose.
-_SCOPES: Mapping[str, Scope] = {"fine-tune": "train", "batch": "predict", batches.RESULTS: "predict"}
 
 
 class FileRoute(ScopedRoute):
@@ -86,7 +83,7 @@ async def upload_file(
 ) -> File:
     """Keep a file: JSONL with an object a line, or for trainings CSV with a header. It is checked before it is kept.
     The purpose `fine-tune` needs the scope `train`, `batch` the scope `predict`."""
-    context.caller.require(_SCOPES[form.purpose])
+    context.caller.require(SCOPES[form.purpose])
     # The bytes that arrived, whatever the caller has declared.
     async with upload_turns.read(form.file.size or 0):
         data = await form.file.read()
@@ -94,24 +91,24 @@ async def upload_file(
     return file_on_the_wire(kept)
 
 
-@router.get("", responses=describe_errors(*_SHARED, FileNotFound))
+@router.get("", response_model=FileList, responses=describe_errors(*_SHARED, FileNotFound))
 async def list_files(  # noqa: PLR0913 - each is a query parameter
     context: Context,
     service: Accepted,
+    threads: Threads,
     purpose: Purpose = None,
     limit: Limit = 100,
     after: After = None,
     order: Order = "desc",
-) -> FileList:
+) -> Response:
     """The caller's files that its scopes allow, newest first, a page at a time, without the rows that were sent with
     trainings."""
     if purpose is not None:
-        context.caller.require(_SCOPES[purpose])
-    wanted = _purposes(context) if purpose is None else [purpose]
+        context.caller.require(SCOPES[purpose])
+    wanted = readable_purposes(context.caller) if purpose is None else [purpose]
     found = await service.store.registry.files.list(context.tenant, purposes=wanted, limit=limit + 1, after=after)
-    page = [file_on_the_wire(file) for file in found[:limit]]
-    first, last = (page[0].id, page[-1].id) if page else (None, None)
-    return FileList(data=page, first_id=first, last_id=last, has_more=len(found) > limit)
+    page = ListPage("data", found, limit, file_on_the_wire, by_ids(lambda file: file.id))
+    return await answer_page(threads, context, page)
 
 
 @router.get("/{file_id}", responses=describe_errors(*_SHARED, FileNotFound))
@@ -149,12 +146,7 @@ async def delete_file(file_id: str, context: Context, service: Changing) -> File
 
 async def _find(service: Service, context: RequestContext, file_id: str) -> registry.StoredFile:
     """A file of the caller. For a key without the scope of its purpose there is no such file."""
-    return await service.store.registry.files.find(context.tenant, file_id, purposes=_purposes(context))
-
-
-def _purposes(context: RequestContext) -> list[str]:
-    """The purposes of the files that the caller's scopes allow."""
-    return [purpose for purpose, scope in _SCOPES.items() if context.caller.may(scope)]
+    return await service.store.registry.files.find(context.tenant, file_id, purposes=readable_purposes(context.caller))
 
 
 def file_on_the_wire(file: registry.StoredFile) -> File:

@@ -1,6 +1,6 @@
 """Trainings: begin, list, watch, pause, resume, cancel and delete them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import ExitStack
 from dataclasses import fields
 from typing import Annotated, Any
@@ -30,12 +30,15 @@ from peltier_client.protocol import (
     TrainingProgress,
     TrainingRequest,
     TrainingStatus,
+    TrainingSummary,
 )
 from peltier_store import registry
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, Changing, Context, Limit, NameCursor, get_lifecycle
+from peltier_server.http.application import Accepted, Changing, Context, Limit, NameCursor, Threads, get_lifecycle
 from peltier_server.http.events import HEARTBEAT, MEDIA_TYPE, EventResponse, event, until_error
+from peltier_server.http.idempotency import Repeatable
+from peltier_server.http.list_pages import ListPage, answer_page, by_cursor
 from peltier_server.http.scoped_route import scoped_router
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
@@ -48,6 +51,7 @@ _STREAMED: dict[int | str, dict[str, Any]] = {
 
 # What a training has by the same name in the registry.
 _SAME = Training.model_fields.keys() & {field.name for field in fields(registry.StoredTraining)} - {"progress"}
+_SAME_IN_LISTS = _SAME & TrainingSummary.model_fields.keys()
 
 Statuses = Annotated[list[TrainingStatus] | None, Query(max_length=8, description="Only those in one of these.")]
 LastEvent = Annotated[str, Header(alias="Last-Event-ID", pattern="^[0-9]{0,18}$")]
@@ -56,22 +60,29 @@ router = scoped_router("train", "trainings", "/v1/trainings")
 
 
 @router.post("", status_code=202, responses=describe_errors(*_SHARED, FileNotFound, Conflict, QueueFull, StorageFull))
-async def create_training(body: TrainingRequest, context: Context, service: Changing) -> Training:
+async def create_training(body: TrainingRequest, context: Context, service: Changing, key: Repeatable) -> Training:
     """Train an adapter on examples. The training waits for a worker; its adapter then becomes the task's next
-    version."""
-    return training_on_the_wire(await service.training_intake.create(context.caller, body))
+    version. A repeated request with the same `Idempotency-Key` gets the training of the first one."""
+    intake = service.training_intake
+    training = await intake.find_repeated(context.caller, key) or await intake.create(context.caller, body, key)
+    return training_on_the_wire(training)
 
 
-@router.get("", responses=_OF_ONE)
-async def list_trainings(
-    context: Context, service: Accepted, status: Statuses = None, limit: Limit = 100, cursor: NameCursor = ""
-) -> TrainingList:
-    """The caller's trainings, newest first, a page at a time."""
+@router.get("", response_model=TrainingList, responses=_OF_ONE)
+async def list_trainings(  # noqa: PLR0913 - each is a query parameter
+    context: Context,
+    service: Accepted,
+    threads: Threads,
+    status: Statuses = None,
+    limit: Limit = 100,
+    cursor: NameCursor = "",
+) -> Response:
+    """The caller's trainings, newest first, a page at a time, without their requests."""
     found = await service.store.registry.trainings.list(
         context.tenant, states=status or (), limit=limit + 1, after=cursor or None
     )
-    page = [training_on_the_wire(training) for training in found[:limit]]
-    return TrainingList(trainings=page, next_cursor=page[-1].id if len(found) > limit else None)
+    page = ListPage("trainings", found, limit, _in_a_list, by_cursor(lambda one: one.id))
+    return await answer_page(threads, context, page)
 
 
 @router.get("/{training_id}", responses=_OF_ONE)
@@ -92,8 +103,8 @@ async def stream_events(
     caller that comes back with `Last-Event-ID` gets those that it has missed."""
     after, lifecycle, tenant = int(last_event_id or 0), get_lifecycle(request), context.tenant
     trainings = service.store.registry.trainings
-    training = await trainings.find(tenant, training_id)
-    if training.state in ENDED and not await trainings.events(tenant, training_id, after=after, limit=1):
+    state = await trainings.state(tenant, training_id)
+    if state in ENDED and not await trainings.events(tenant, training_id, after=after, limit=1):
         # Browsers connect again after any end of a stream but this one.
         return Response(status_code=204)
     with ExitStack() as opened:
@@ -144,15 +155,21 @@ def _error_event(error: PeltierError) -> bytes:
 
 def training_on_the_wire(training: registry.StoredTraining) -> Training:
     """A training as callers see it."""
+    return Training.model_validate(_values(training, _SAME))
+
+
+def _in_a_list(training: registry.TrainingSummary) -> TrainingSummary:
+    return TrainingSummary.model_validate(_values(training, _SAME_IN_LISTS))
+
+
+def _values(training: registry.TrainingSummary, same: Iterable[str]) -> dict[str, Any]:
     progress = None if training.progress is None else TrainingProgress.model_validate(training.progress)
     is_busy = training.state in ("running", "evaluating")
-    return Training.model_validate(
-        {
-            **{name: getattr(training, name) for name in _SAME},
-            "status": training.state,
-            "progress": progress,
-            "cost": TrainingCost(seconds=round(training.seconds, 3)),
-            "seconds_left": progress.seconds_left if progress is not None and is_busy else None,
-            "file_id": training.train_file_id,
-        }
-    )
+    return {
+        **{name: getattr(training, name) for name in same},
+        "status": training.state,
+        "progress": progress,
+        "cost": TrainingCost(seconds=round(training.seconds, 3)),
+        "seconds_left": progress.seconds_left if progress is not None and is_busy else None,
+        "file_id": training.train_file_id,
+    }

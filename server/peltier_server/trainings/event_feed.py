@@ -56,7 +56,7 @@ class EventFeed:
         """The events after the one with the id `after`, until the training has ended or the server `is_leaving`. None
         stands for a time in which nothing happened. Raises TrainingUnknown."""
         trainings = self._registry.trainings
-        state = (await trainings.find(tenant, training_id)).state
+        state = await trainings.state(tenant, training_id)
         while not is_leaving():
             position = self._position()
             page = await trainings.events(tenant, training_id, after=after, limit=_PAGE)

@@ -10,15 +10,17 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.tasks import ENCODER_TYPES
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import InvalidInput, PeltierError, QuotaExceeded, TooLarge
-from peltier_client.protocol import TrainingRequest
+from peltier_client.protocol import Scope, TrainingRequest
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import (
-    QuotaReached,
+    IdempotencyKey,
     RegistryError,
     StoredFile,
     StoredTraining,
     TrainingDraft,
     TrainingTooLarge,
+    TrainingWaits,
+    batches,
 )
 
 from peltier_server import retry_hints
@@ -27,12 +29,20 @@ from peltier_server.catalog.publisher import Store
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.settings import TrainingSettings
 from peltier_server.trainings.examples import PIECE_BYTES, ExampleCheck, kind_of, to_jsonl
+from peltier_server.trainings.labels import check_labels
 
 FINE_TUNE, BATCH = "fine-tune", "batch"
+# The scope that a file needs, by its purpose.
+SCOPES: Mapping[str, Scope] = {FINE_TUNE: "train", BATCH: "predict", batches.RESULTS: "predict"}
 MAX_FILE_NAME_CHARS = 255
 # To check a byte takes about as long as to tokenise a hundredth of a character.
 _COST = PIECE_BYTES // 100
 _Rows = Sequence[Mapping[str, Any]]
+
+
+def readable_purposes(caller: Caller) -> list[str]:
+    """The purposes of the files that the scopes of the caller allow. For the caller there are no other files."""
+    return [purpose for purpose, scope in SCOPES.items() if caller.may(scope)]
 
 
 class TrainingIntake:
@@ -62,10 +72,13 @@ class TrainingIntake:
             pass
         return await self._store_file(caller, name, data, check.num_rows, purpose=purpose)
 
-    async def create(self, caller: Caller, request: TrainingRequest) -> StoredTraining:
-        """Queues a training. Its rows become files of their own. Raises the error of a rule that the request breaks,
-        or of a quota."""
+    async def create(
+        self, caller: Caller, request: TrainingRequest, key: IdempotencyKey | None = None
+    ) -> StoredTraining:
+        """Queues a training, or finds the one of an earlier request with this key. Its rows become files of their own.
+        Raises the error of a rule that the request breaks, or of a quota."""
         self._check(request)
+        await self._preparation.run(caller.tenant, _COST, lambda: check_labels(request))
         created = list[StoredFile]()
         try:
             train = await self._file(caller, "examples", request.examples, request.file_id, created)
@@ -80,14 +93,23 @@ class TrainingIntake:
                 keep_examples=request.keep_examples,
                 owns_files=request.owns_files,
             )
-            return await self._create(caller, draft)
+            training = await self._create(caller, draft, key)
+            # Those of a request that was repeated while it was answered have taken the place of these.
+            used = (training.train_file_id, training.validation_file_id)
+            await self._remove(caller, [file for file in created if file.id not in used])
+            return training
         except BaseException:
             await asyncio.shield(self._remove(caller, created))
             raise
 
-    async def _create(self, caller: Caller, draft: TrainingDraft) -> StoredTraining:
+    async def _create(self, caller: Caller, draft: TrainingDraft, key: IdempotencyKey | None) -> StoredTraining:
         with _quota_of_trainings():
-            return await self._store.registry.trainings.create(caller.tenant, draft, actor=caller.actor)
+            return await self._store.registry.trainings.create(caller.tenant, draft, actor=caller.actor, key=key)
+
+    async def find_repeated(self, caller: Caller, key: IdempotencyKey | None) -> StoredTraining | None:
+        """The training that an earlier request with this key has created. Raises `InvalidRecord` for the key of another
+        request."""
+        return await self._store.registry.trainings.find_repeated(caller.tenant, key)
 
     async def resume(self, caller: Caller, training_id: str) -> StoredTraining:
         """Queues a paused or failed training again. Raises the error of a quota as `create`."""
@@ -169,5 +191,5 @@ def _quota_of_trainings() -> Iterator[None]:
         yield
     except TrainingTooLarge as error:
         raise TooLarge(str(error)) from None
-    except QuotaReached as error:
+    except TrainingWaits as error:
         raise QuotaExceeded(str(error), retry_after=retry_hints.TRAINING_ENDED) from None

@@ -1,7 +1,7 @@
 """Files of examples over a socket."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
 import httpx2
@@ -163,6 +163,50 @@ async def test_files_of_examples_need_the_scope_train(house: House) -> None:
     assert [one["id"] for one in (await house.reader.get("/v1/files")).json()["data"]] == [batch.json()["id"]]
     training = {"task": "demo", "file_id": batch.json()["id"]}
     assert (await house.a.post("/v1/trainings", json=training)).status_code == 404
+
+
+async def test_a_repeated_batch_is_created_once(house: House) -> None:
+    """By its key; the batch that a busy server has begun is the one that is answered."""
+    sent = {"files": {"file": ("a.jsonl", JSONL)}, "data": {"purpose": "batch"}}
+    file_id = (await house.a.post("/v1/files", **sent)).json()["id"]
+    body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+    answers = [await house.a.post("/v1/batches", json=body, headers={"idempotency-key": "one"}) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    assert len((await house.a.get("/v1/batches")).json()["data"]) == 1
+    refused = await house.a.post(
+        "/v1/trainings", json={"task": "demo", "file_id": "f"}, headers={"idempotency-key": "one"}
+    )
+    assert refused.status_code == 422
+
+
+async def test_a_key_learns_nothing_of_files_beyond_its_scopes(house: House) -> None:
+    """Every route answers as for a file that does not exist."""
+    missing = "file-" + "0" * 24
+    file_id = (await house.upload("a.jsonl", JSONL)).json()["id"]
+    sent = {"files": {"file": ("a.jsonl", JSONL)}, "data": {"purpose": "batch"}}
+    batch = (await house.reader.post("/v1/files", **sent)).json()["id"]
+    trainer_key = house.listening.add_key(house.tenant, "train").key
+    async with house.listening.client(trainer_key) as trainer:
+        for client, hidden in ((house.reader, file_id), (trainer, batch)):
+            calls: list[Callable[[str], Awaitable[httpx2.Response]]] = [
+                lambda one, client=client: client.get(f"/v1/files/{one}"),
+                lambda one, client=client: client.get(f"/v1/files/{one}/content"),
+                lambda one, client=client: client.get("/v1/files", params={"after": one}),
+                lambda one, client=client: client.delete(f"/v1/files/{one}"),
+                lambda one, client=client: client.post(
+                    "/v1/batches",
+                    json={"input_file_id": one, "endpoint": "/v1/embeddings", "completion_window": "24h"},
+                ),
+                lambda one, client=client: client.post("/v1/trainings", json={"task": "demo", "file_id": one}),
+                lambda one, client=client: client.post(
+                    "/v1/fine_tuning/jobs", json={"model": "bitfit", "training_file": one, "suffix": "No!"}
+                ),
+            ]
+            for call in calls:
+                answers = [await call(one) for one in (hidden, missing)]
+                assert answers[0].status_code == answers[1].status_code in (403, 404)
+                assert answers[0].text.replace(hidden, missing) == answers[1].text
 
 
 def test_a_file_name_is_printable(world: Listening) -> None:

@@ -296,7 +296,98 @@ async def test_quotas_of_trainings(house: House) -> None:
     sentence = f"the training has 4 examples, and a training of tenant {house.tenant!r} may have 3"
     assert answer.json()["error"]["message"] == sentence
     usage = (await house.operator.get(f"/v1/tenants/{house.tenant}/usage")).json()
-    assert usage["stored_bytes"] == 0
+    assert usage["stored_bytes"] == len(json.dumps(made["request"]))
+
+
+async def test_the_request_of_a_training_needs_room(house: House) -> None:
+    """As an artifact does."""
+    await house.limit(max_stored_bytes=1000)
+    answer = await house.a.post(
+        "/v1/trainings", json={**BODY, "labels": ["good", "bad", "x" * 250, "y" * 250, "z" * 250]}
+    )
+    assert answer.status_code == 202
+    answer = await house.a.post("/v1/trainings", json={**BODY, "labels": ["good", "bad", "x" * 250]})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage_full"), answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/trainings", "/v1/fine_tuning/jobs"])
+async def test_a_repeated_request_gets_the_first_training(house: House, path: str) -> None:
+    """By its key, also after its file is deleted and while the first is being answered; another body is refused."""
+    line = b'{"text": "x", "label": "good"}\n{"text": "y", "label": "bad"}\n'
+    file_id = (await house.upload("t.jsonl", line)).json()["id"]
+    body: dict[str, Any] = {"model": "bitfit", "training_file": file_id} if "jobs" in path else BODY
+    for word in ('"8e03978e-40d5-43dd-bc93-6894a57f9324"', "retry 1"):
+        headers = {"idempotency-key": word}
+        answers = await asyncio.gather(*(house.a.post(path, json=body, headers=headers) for _ in range(3)))
+        assert len({(answer.status_code, answer.json()["id"]) for answer in answers}) == 1
+        assert answers[0].is_success
+        made = answers[0].json()["id"]
+        await house.a.post(f"/v1/trainings/{made}/cancel")
+    await house.a.delete(f"/v1/files/{file_id}")
+    again = await house.a.post(path, json=body, headers=headers)
+    assert (again.is_success, again.json()["id"], again.json()["status"]) == (True, made, "cancelled")
+    assert len((await house.a.get("/v1/trainings")).json()["trainings"]) == 2
+    other = await house.a.post(path, json={**body, "seed": 7}, headers=headers)
+    assert (other.status_code, "was sent with another request" in other.text) == (400 if "jobs" in path else 422, True)
+
+
+async def test_a_repeated_request_leaves_no_rows(house: House) -> None:
+    """Those of the repetitions are deleted."""
+    headers = {"idempotency-key": "once"}
+    answers = await asyncio.gather(*(house.a.post("/v1/trainings", json=BODY, headers=headers) for _ in range(4)))
+    (made,) = {answer.json()["id"]: answer.json() for answer in answers}.values()
+    usage = (await house.operator.get(f"/v1/tenants/{house.tenant}/usage")).json()
+    content = (await house.a.get(f"/v1/files/{made['file_id']}/content")).content
+    assert usage["stored_bytes"] == len(content) + len(json.dumps(made["request"]))
+
+
+@pytest.mark.parametrize("word", ["", "a" * 256])
+async def test_a_key_that_is_none_is_refused(caller: Running, word: str) -> None:
+    """As any other value of the caller's."""
+    answer = await caller.client.post("/v1/trainings", json=BODY, headers={"idempotency-key": word})
+    assert answer.status_code == 422
+
+
+async def test_lists_have_no_requests(house: House) -> None:
+    """A page costs the same with a thousand labels; a list of jobs is cut where it would read too many of them."""
+    labels = [f"{number:04}" + "\u00e9" * 240 for number in range(1000)]
+    made = [await create(house, labels=labels, examples=[{"text": "x", "label": labels[0]}]) for _ in range(3)]
+    page = await house.a.get("/v1/trainings")
+    assert [one["id"] for one in page.json()["trainings"]] == [one["id"] for one in reversed(made)]
+    assert made[0].keys() - page.json()["trainings"][0].keys() == {"request", "preflight"}
+    assert len(page.content) < 3000
+    jobs = (await house.a.get("/v1/fine_tuning/jobs")).json()
+    assert ([one["id"] for one in jobs["data"]], jobs["has_more"]) == ([made[2]["id"]], True)
+    assert (await get(house, made[0]))["request"]["labels"] == labels
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"labels": ["good", "b\x1bad"]}, "labels.1: label 'b\\x1bad' contains the invisible character U+001B"),
+        ({"validation": [{"text": "x", "label": "a\u202eb"}]}, "row 0 of validation: label 'a\\u202eb' contains"),
+        ({"examples": [*ROWS, {"text": "x", "label": "l" * 257}]}, "row 2 of examples: label 'lllll"),
+        (
+            {"examples": [{"text": "x", "topic": ["a", "b\n"]}], "label_column": "topic", "task_type": "multilabel"},
+            "row 0 of examples: label 'b\\n' contains the invisible character U+000A",
+        ),
+    ],
+)
+async def test_labels_that_no_artifact_may_have_are_refused(
+    caller: Running, change: dict[str, Any], problem: str
+) -> None:
+    """With their rows, before the training waits for a worker."""
+    answer = await caller.client.post("/v1/trainings", json={**BODY, **change})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), answer.text
+    assert answer.json()["error"]["details"][0].startswith(problem)
+
+
+async def test_other_columns_may_have_any_text(caller: Running) -> None:
+    """So may the answers of texts, and numbers that are labels."""
+    rows = [{"text": "a\x1b", "label": 1}, {"text": "b\u202e", "label": 2}]
+    answer = await caller.client.post("/v1/trainings", json={**BODY, "examples": rows})
+    assert answer.status_code == 202
+    await caller.client.post(f"/v1/trainings/{answer.json()['id']}/cancel")
 
 
 @pytest.mark.parametrize(

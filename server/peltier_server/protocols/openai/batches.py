@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Response
 from peltier_client.errors import (
     BatchNotFound,
     Conflict,
@@ -21,9 +21,12 @@ from peltier_store.registry import BatchDraft, QuotaReached, StoredBatch, Stored
 
 from peltier_server import retry_hints
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, Changing, Context
+from peltier_server.http.application import Accepted, Changing, Context, Threads
+from peltier_server.http.idempotency import Repeatable
+from peltier_server.http.list_pages import ListPage, answer_page, by_ids
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
+from peltier_server.trainings.intake import readable_purposes
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
 _OF_ONE = describe_errors(*_SHARED, BatchNotFound, shape=OPENAI_ERRORS)
@@ -35,17 +38,18 @@ router = scoped_router("predict", "openai", "/v1/batches")
 
 
 @router.post("", responses=describe_errors(*_SHARED, FileNotFound, shape=OPENAI_ERRORS))
-async def create_batch(body: BatchRequest, context: Context, service: Changing) -> Batch:
+async def create_batch(body: BatchRequest, context: Context, service: Changing, key: Repeatable) -> Batch:
     """Answer the requests in a file, after live requests. The answers are in `output_file_id` at the end, the errors in
-    `error_file_id`."""
+    `error_file_id`. A repeated request with the same `Idempotency-Key` gets the batch of the first one."""
     registry = service.store.registry
-    file = await registry.files.find(context.tenant, body.input_file_id)
+    file = await registry.files.find(context.tenant, body.input_file_id, purposes=readable_purposes(context.caller))
     _check(file, service.settings.batches.max_batch_lines)
     draft = BatchDraft(body.endpoint, file.id, body.completion_window, request_metadata=body.metadata)
     try:
-        return batch_on_the_wire(await registry.batches.create(context.tenant, draft, actor=context.caller.actor))
+        batch = await registry.batches.create(context.tenant, draft, actor=context.caller.actor, key=key)
     except QuotaReached as error:
         raise QuotaExceeded(str(error), retry_after=retry_hints.BATCH_ENDED) from None
+    return batch_on_the_wire(batch)
 
 
 def _check(file: StoredFile, max_lines: int) -> None:
@@ -57,15 +61,14 @@ def _check(file: StoredFile, max_lines: int) -> None:
         )
 
 
-@router.get("", responses=_OF_ONE)
+@router.get("", response_model=BatchList, responses=_OF_ONE)
 async def list_batches(
-    context: Context, service: Accepted, limit: BatchLimit = 20, after: AfterBatch = None
-) -> BatchList:
+    context: Context, service: Accepted, threads: Threads, limit: BatchLimit = 20, after: AfterBatch = None
+) -> Response:
     """The batches of the caller, newest first."""
     found = await service.store.registry.batches.list(context.tenant, limit=limit + 1, after=after)
-    page = [batch_on_the_wire(batch) for batch in found[:limit]]
-    first, last = (page[0].id, page[-1].id) if page else (None, None)
-    return BatchList(data=page, first_id=first, last_id=last, has_more=len(found) > limit)
+    page = ListPage("data", found, limit, batch_on_the_wire, by_ids(lambda batch: batch.id))
+    return await answer_page(threads, context, page)
 
 
 @router.get("/{batch_id}", responses=_OF_ONE)
