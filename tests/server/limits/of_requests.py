@@ -17,7 +17,7 @@ from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server.context import VersionLabels
 from peltier_server.fairness.shared_bound import SharedBound
-from peltier_server.http import connection
+from peltier_server.http import connection, list_pages
 from peltier_server.http import incoming as pace
 from peltier_server.inference.answer_size import AnswerForm
 from peltier_server.metrics.series import WINDOW_ROWS
@@ -388,14 +388,33 @@ def _(servers: Servers) -> Met:
 
 
 @probe(
-    "entries on a page of adapters or versions (each below 8 KiB), keys, tenants, activity or the audit log",
+    "entries on a page of adapters, versions, trainings, files, keys, tenants, activity or the audit log",
     "peltier_server.http.application.MAX_PAGE",
 )
 def _(servers: Servers) -> Met:
-    lists = ("adapters", "adapters/demo/versions", "keys", "tenants", "activity", "audit")
+    lists = ("adapters", "adapters/demo/versions", "trainings", "files", "keys", "tenants", "activity", "audit")
     answers = [servers.bert.client.get(f"/v1/{path}", params={"limit": 1001}) for path in lists]
     assert {answer.text for answer in answers} == {answers[0].text}
     return answers[0]
+
+
+@probe(
+    "bytes of entries on such a page, and on one of batches or jobs, after which it ends",
+    "peltier_server.http.list_pages.MAX_PAGE_BYTES",
+)
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(list_pages, "MAX_PAGE_BYTES", 1)
+        page = servers.bert.client.get("/v1/audit").json()
+    assert (len(page["records"]), page["next_cursor"]) == (1, str(page["records"][0]["id"]))
+    return "the other entries are on the next page"
+
+
+@probe("characters of an `Idempotency-Key`", 255)
+def _(servers: Servers) -> Met:
+    headers = {"idempotency-key": "k" * 256}
+    rows = [{"text": "a", "label": "b"}]
+    return servers.bert.client.post("/v1/trainings", json={"task": "demo", "examples": rows}, headers=headers)
 
 
 @probe("models on a page of `GET /v1/models`", "peltier_server.protocols.openai.routes.MAX_MODELS")

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_server.trainings import event_feed
-from peltier_store.registry import NewEvent, training_holder, training_state
+from peltier_store.registry import NewEvent, training_holder, training_owner, training_state
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small
@@ -31,6 +31,16 @@ def _(servers: Servers) -> Met:
 @probe("rows of a file")
 def _(servers: Servers) -> Met:
     return _send(servers.bert, b'{"a": 1}\n' * 9)
+
+
+@probe("blank lines of a file")
+def _(servers: Servers) -> Met:
+    return _send(servers.bert, b"\n" * 9)
+
+
+@probe("size of a row of several lines", "peltier_server.trainings.examples.MAX_LINE_BYTES")
+def _(servers: Servers) -> Met:
+    return _send(servers.bert, b'a,b\n1,"' + b"\n" * 9000, "a.csv")
 
 
 @probe("size of a line of a file", "peltier_server.trainings.examples.MAX_LINE_BYTES")
@@ -71,7 +81,7 @@ def _(servers: Servers) -> Met:
     return _train(servers.bert, settings={f"s{number}": 1 for number in range(65)})
 
 
-@probe("characters of a label, a column, or the value of a setting", "peltier_client.protocol.trainings.MAX_WORD_LEN")
+@probe("characters of a label, a column, or the name or value of a setting", "peltier_client.protocol.trainings.MAX_WORD_LEN")
 def _(servers: Servers) -> Met:
     return _train(servers.bert, label_column="a" * 257)
 
@@ -134,6 +144,16 @@ def _(servers: Servers) -> Met:
     assert '"message":"0"' not in events
     assert '"message":"8"' in events
     return "the oldest entries of progress are dropped"
+
+
+@probe(
+    "trainings of a tenant without the quota `max_trainings` that have not ended",
+    "peltier_store.registry.training_owner.MAX_TRAININGS",
+)
+def _(servers: Servers) -> Met:
+    with servers.bert.tenant() as tenant, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_owner, "MAX_TRAININGS", 0)
+        return _train(tenant)
 
 
 @probe(
