@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import os
-import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -202,7 +201,7 @@ class Blobs:
         if self._root is None:
             return 0
         with as_blob_errors(f"the blob store {self._name!r} cannot be swept"):
-            return await asyncio.to_thread(remove_partial_files, self._root / FOLDER, time.time() - age.total_seconds())
+            return await asyncio.to_thread(remove_partial_files, self._root / FOLDER, age)
 
     async def require_present(self) -> None:
         """Raises BlobStoreGone if the store is missing or was replaced, and BlobError if it does not answer.

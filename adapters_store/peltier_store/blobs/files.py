@@ -1,6 +1,8 @@
 """Keys and files of a blob store: how they are named, read, made durable, and removed if a write was interrupted."""
 
+import os
 import re
+from datetime import timedelta
 from pathlib import Path
 
 from obstore.store import ObjectStore
@@ -50,10 +52,21 @@ def sync_file(path: Path) -> None:
     sync(path.parent)
 
 
-def remove_partial_files(directory: Path, before: float) -> int:
-    """Removes the partial files that were last written before that Unix time; returns how many."""
+def remove_partial_files(directory: Path, age: timedelta) -> int:
+    """Removes the partial files that were last written so long ago; returns how many."""
     partial = [path for path in directory.iterdir() if _PARTIAL.fullmatch(path.name)]
+    before = _time_in(directory) - age.total_seconds() if partial else 0.0
     return sum(_remove_older(path, before) for path in partial)
+
+
+def _time_in(directory: Path) -> float:
+    """The Unix time of the file system, which may be on another machine, as those of the files."""
+    path = directory / f"{'0' * 64}#{os.getpid()}"
+    path.write_bytes(b"")
+    try:
+        return path.stat().st_mtime
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _remove_older(path: Path, before: float) -> bool:

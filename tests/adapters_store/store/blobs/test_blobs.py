@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -228,6 +229,21 @@ async def test_a_sweep_passes_over_what_a_put_takes_away_meanwhile(local: Blobs,
     # A link to nowhere is listed, and not there when it is looked at.
     stored_file(tmp_path, f"{DIGEST}#1").symlink_to(tmp_path / "nowhere")
     assert await local.sweep(timedelta(hours=1)) == 0
+
+
+async def test_a_wrong_clock_sweeps_no_file_that_is_being_written(
+    local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The age of files in a shared directory is that by the clock of their file system."""
+    await local.put(DATA)
+    young, old = (stored_file(tmp_path, f"{DIGEST}#{number}") for number in (1, 2))
+    young.write_bytes(b"a part")
+    old.write_bytes(b"a part")
+    now = time.time()
+    os.utime(old, (now, now - 7200))
+    monkeypatch.setattr(time, "time", lambda: now + 10_800)
+    assert await local.sweep(timedelta(hours=1)) == 1
+    assert [path.name for path in sorted(young.parent.iterdir())] == [stored_file(tmp_path).name, young.name]
 
 
 @pytest.mark.parametrize("num_bytes", [5, 600_000])
