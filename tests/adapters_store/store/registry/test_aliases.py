@@ -3,9 +3,10 @@
 import asyncio
 import random
 from collections.abc import Mapping
+from datetime import timedelta
 
 import pytest
-from peltier_store.registry import InvalidRecord, Registry, RegistryConflict, VersionUnknown
+from peltier_store.registry import InvalidRecord, Registry, RegistryConflict, RolloutDraft, VersionUnknown
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
@@ -168,9 +169,24 @@ async def test_an_alias_that_is_not_there_is_named(registry: Registry) -> None:
         await registry.alias_history("acme", "sst2", "production")
 
 
+async def test_a_repeated_change_is_one_change(registry: Registry) -> None:
+    """A caller who has lost the answer sends it again, and a rollback still goes back to what the alias meant before.
+    While a guarded change is in progress it ends that."""
+    for split in ({1: 1.0}, {2: 1.0}, {2: 1.0}):
+        await set_alias(registry, split)
+    history = await registry.alias_history("acme", "sst2", "production")
+    assert [one.split for one in history] == [{2: 1.0}, {1: 1.0}]
+    draft = RolloutDraft(None, {}, timedelta(days=1))
+    await registry.rollouts.start("acme", "sst2", "production", 3, draft, actor="ann")
+    await set_alias(registry, {2: 1.0})
+    stopped = await registry.rollouts.find("acme", "sst2", "production")
+    assert stopped is not None
+    assert stopped.state == "stopped"
+
+
 async def test_flips_at_the_same_moment_leave_one_whole_alias(registry: Registry, url: str) -> None:
     """Two replicas set it many times at once: it names the last split, and its history has every change."""
-    splits = [{1: 1.0}, {2: 1.0}, {1: 0.5, 3: 0.5}] * 4
+    splits = [{1: number / 16, 2: 1 - number / 16} for number in range(1, 13)]
     async with opened(url) as other:
         await asyncio.gather(
             *(set_alias(one, split) for one, split in zip([registry, other] * 6, splits, strict=True)),
