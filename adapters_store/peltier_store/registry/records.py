@@ -265,7 +265,7 @@ class TrainingSummary:
     and `lease_expires_at` the time at which another may take the training. `attempts` counts the workers that began it
     since its newest checkpoint. `seconds` is the time that workers have spent on it. `wish` is what the owner asked
     for and the worker has not done yet: `pause` or `cancel`. The checkpoint and the artifact are blobs. The request has
-    `request_bytes` as JSON.
+    `request_bytes` as JSON; three of its names are here too.
     """
 
     id: str
@@ -273,6 +273,9 @@ class TrainingSummary:
     task: str
     state: str
     request_bytes: int
+    task_type: str | None
+    preset: str | None
+    recipe: str | None
     train_file_id: str | None
     validation_file_id: str | None
     keep_examples: bool

@@ -231,6 +231,9 @@ class TrainingRow(Base):
     state: Mapped[str] = mapped_column(Text, index=True)
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
     request_bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    task_type: Mapped[str | None] = mapped_column(Text)
+    preset: Mapped[str | None] = mapped_column(Text)
+    recipe: Mapped[str | None] = mapped_column(Text)
     train_file_id: Mapped[str | None] = mapped_column(ForeignKey(FileRow.id), index=True)
     validation_file_id: Mapped[str | None] = mapped_column(ForeignKey(FileRow.id), index=True)
     keep_examples: Mapped[bool]

@@ -188,11 +188,15 @@ class TrainingSummary(ResponseModel):
     """A training in a list: about a kilobyte, however many labels its task has. `Training` has its request too.
 
     `reason` says why it failed or what stopped it. `adapter` is the published version, such as `sst2@3`. `wish` is what
-    was asked for and is not done yet. `seconds_left` is an estimate while it runs, and null without one.
+    was asked for and is not done yet. `seconds_left` is an estimate while it runs, and null without one. `task_type`,
+    `preset` and `recipe` are those of the request.
     """
 
     id: str
     task: str
+    task_type: str | None = None
+    preset: str | None = None
+    recipe: str | None = None
     status: TrainingStatus
     wish: Literal["pause", "cancel"] | None = None
     reason: str | None = None
