@@ -1,6 +1,6 @@
 """The outputs of rows by the server's own forward, and the result of an evaluation on labelled data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,9 @@ from torch import Tensor
 from peltier_training.errors import NotFiniteError
 
 BATCH_ROWS = 32
+# As many as 32 rows of 512 tokens. A scored token also has logits and their softmax for the whole vocabulary.
+BATCH_TOKENS = 16_384
+_TOKEN_BYTES, _SCORED_BYTES = 64 * 1024, 2 * 4
 
 MeanGates = Mapping[str, Sequence[float | None]]
 
@@ -39,10 +42,26 @@ class Evaluation:
     scores: Tensor | None = None
 
 
+def batches(backbone: Backbone, rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """`rows` in their order, at most `BATCH_ROWS` at a time, of at most `BATCH_TOKENS` tokens unless a row alone has
+    more. A token that is scored counts as so many as need its memory."""
+    scored = 1 + backbone.config.vocab_size * _SCORED_BYTES / _TOKEN_BYTES
+    first, tokens = 0, 0.0
+    for place, row in enumerate(rows):
+        own = len(row.encoded) + (0.0 if row.scored is None else scored * len(row.scored.ids))
+        if place > first and (place - first == BATCH_ROWS or tokens + own > BATCH_TOKENS):
+            yield rows[first:place]
+            first, tokens = place, 0.0
+        tokens += own
+    if rows:
+        yield rows[first:]
+
+
 def run_rows(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
     """One output per row, batch by batch. Raises a `NotFiniteError` if an output is not finite."""
-    batches = [rows[first : first + BATCH_ROWS] for first in range(0, len(rows), BATCH_ROWS)]
-    found = [output for batch in batches for output in forward(backbone, batch, record_gates=record_gates)]
+    found = [
+        output for batch in batches(backbone, rows) for output in forward(backbone, batch, record_gates=record_gates)
+    ]
     if not all(bool(output.logits.isfinite().all()) for output in found):
         raise NotFiniteError("the adapter's outputs are not finite numbers")
     return found

@@ -27,9 +27,10 @@ from peltier_training.data.labels import Labels
 from peltier_training.data.targets import gold_targets, gold_texts, target_ids
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import metrics
-from peltier_training.evaluate.evaluation import BATCH_ROWS, Evaluation, MeanGates, mean_gates, run_rows
+from peltier_training.evaluate.evaluation import Evaluation, MeanGates, batches, mean_gates, run_rows
 
 _MAX_ROWS = 64
+_CACHE_BYTES, _FLOAT_BYTES = 2 * 2**30, 4
 _NO_NUMBER = -1.0  # the value of a text that is not a number (docs/methods.md#tasks-as-text)
 
 
@@ -51,10 +52,19 @@ def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[TextA
     assert task.decoding is not None, "a T5 task says how it answers"
     decoding = Decoding(task.decoding.max_new_tokens, task.decoding.num_beams)
     drafts = [create_draft(backbone, row, decoding) for row in rows]
-    generate(backbone, drafts, max_rows=_MAX_ROWS)
+    generate(backbone, drafts, max_rows=_max_rows(backbone, rows, decoding))
     if any(draft.failed for draft in drafts):
         raise NotFiniteError("the adapter's outputs are not finite numbers")
     return [text_answer(task, backbone, draft) for draft in drafts]
+
+
+def _max_rows(backbone: Backbone, rows: Sequence[Row], decoding: Decoding) -> int:
+    """How many texts are written at a time: those whose keys and values have at most `_CACHE_BYTES`. One text is always
+    written, with all its beams."""
+    config = backbone.t5.config
+    tokens = decoding.max_new_tokens + max((len(row.encoded) for row in rows), default=0)
+    row_bytes = tokens * config.num_decoder_layers * 2 * config.attention_size * _FLOAT_BYTES
+    return max(min(_MAX_ROWS, _CACHE_BYTES // row_bytes), 1)
 
 
 def _read_closed(
@@ -151,8 +161,8 @@ def decoder_gates(backbone: Backbone, rows: Sequence[Row]) -> MeanGates:
     without that part. The mean is over the scored tokens of `rows`, which share an adapter; gates of what
     cross-attention reads from the encoder are one per row, and their mean is over rows."""
     found: dict[tuple[str, int], list[Tensor]] = defaultdict(list)
-    for first in range(0, len(rows), BATCH_ROWS):
-        for group in _decoded(backbone, rows[first : first + BATCH_ROWS]):
+    for batch in batches(backbone, rows):
+        for group in _decoded(backbone, batch):
             for part, layers in (group.gates or {}).items():
                 for layer, gates in layers.items():
                     found[part, layer].append(gates)

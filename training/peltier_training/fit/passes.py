@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from peltier_adapters.spec.parts import Parts, PrefixSpec, count_parameters, served_parts
 from peltier_backbone.checkpoint.config import BackboneConfig
 
+from peltier_training.errors import TrainingError
+
 # Float32 values of each token in each block that a pass keeps until its backward pass, as multiples of the hidden size:
 # 0.24 MB a token on MiniLM for rows of 64 tokens, 0.38 for rows of 512, with the shares of an attention.
 _KEPT_STATES = 26
@@ -14,6 +16,11 @@ _KEPT_DECODER_STATES = 40
 # Logits of a written token, their softmax and a gradient. An adapter's inner values, their activations and a gradient.
 _COPIES = 3
 _FLOAT_BYTES = 4
+
+
+def as_gib(num_bytes: int) -> str:
+    """A number of bytes for a message, such as "4 GiB"."""
+    return f"{num_bytes / 2**30:.3g} GiB"
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,16 @@ class PassMemory:
         """Values of a token in each block that the adapter adds: as a map from the hidden size has them."""
         num = count_parameters(served_parts(self.parts), self.config)
         return _COPIES * num // (self.config.hidden_size * self.config.num_blocks)
+
+    def check(self, sizes: Sequence[Size], most: int) -> None:
+        """Raise a `TrainingError` if one of the rows alone needs more than `most` bytes."""
+        for size in (max(sizes, key=lambda size: size.read), max(sizes, key=lambda size: size.written)):
+            if (needed := self.num_bytes([size])) > most:
+                written = f" and writes {size.written:,}" if size.written else ""
+                raise TrainingError(
+                    f"a row reads {size.read:,} tokens{written}, which needs about {as_gib(needed)} in training, and "
+                    f"at most {as_gib(most)} are used; lower max_length{' or max_new_tokens' if written else ''}"
+                )
 
     def divide(self, items: Sequence[Sequence[Size]], most: int) -> Iterator[slice]:
         """Slices of `items`, which are rows or pairs of rows, whose passes need at most `most` bytes. An item alone may

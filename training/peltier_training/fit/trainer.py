@@ -292,10 +292,20 @@ def fit(  # noqa: PLR0913 - the last two are for callers that watch or share the
         "train_dataset": rows,
     }
     if isinstance(validation, EncodedRows):
-        trainer = AdapterTrainer(eval_dataset=validation, compute_metrics=partial(_measure, run), **options)
+        trainer: AdapterTrainer = AdapterTrainer(
+            eval_dataset=validation, compute_metrics=partial(_measure, run), **options
+        )
     else:
         trainer = JudgedAdapterTrainer(judge=validation, **options)
+    if run.pass_bytes is not None:
+        trainer.memory.check(_sizes(rows), run.pass_bytes)
     return conduct(run, trainer, checkpoint, callbacks)
+
+
+def _sizes(rows: EncodedRows | Sequence[TextRow]) -> list[Size]:
+    if isinstance(rows, EncodedRows):
+        return [Size(len(row)) for row in rows.encoded]
+    return [Size(len(row.encoded), len(row.read)) for row in rows]
 
 
 def _measure(run: Run, prediction: EvalPrediction) -> dict[str, float]:

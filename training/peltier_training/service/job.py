@@ -24,6 +24,7 @@ from peltier_training.service.chat import write_columns
 from peltier_training.service.checkpoint_times import CheckpointTimes
 from peltier_training.service.checkpoints import unpack
 from peltier_training.service.examples import check_lines
+from peltier_training.service.memory_check import check_memory
 from peltier_training.service.messages import (
     ARCHIVE,
     ASKED,
@@ -112,6 +113,7 @@ def _train(job: TrainingJob, send: Callable[[Message], None], member: Member | N
     prepared = _prepare(job, request)
     preflight = Preflight(prepared, job.seconds_per_token)
     preflight.check()
+    check_memory(prepared)
     send(Checked(preflight.report()))
     deadline = Deadline(prepared.run, request.budget, job.spent)
     callbacks = (deadline, Observer(prepared.run, deadline, ARCHIVE, send), CheckpointTimes(ASKED))
