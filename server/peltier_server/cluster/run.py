@@ -11,6 +11,7 @@ from peltier_backbone.machine.cores import usable_cores
 from peltier_backbone.machine.ray_cluster import join_cluster
 from ray import serve
 
+from peltier_server.cluster.proxy import CALLBACK, MIDDLEWARE
 from peltier_server.cluster.replica import HAPROXY, NAME, deploy, http_options
 from peltier_server.settings import Settings, SettingsError
 
@@ -29,6 +30,8 @@ def run(settings: Settings) -> None:
     if settings.network.is_private and os.environ.get(HAPROXY) == "1":
         raise SettingsError(f"with {HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
     stopped = threading.Event()
+    if "RAY_ADDRESS" not in os.environ:
+        os.environ.setdefault(CALLBACK, MIDDLEWARE)  # the processes of the cluster inherit it
     try:
         # All replicas fit, and one worker; further workers wait for cores that are there.
         wanted = settings.cluster.max_replicas * settings.compute.threads + int(settings.training.worker)

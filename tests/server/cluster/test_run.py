@@ -247,6 +247,21 @@ def test_a_killed_replica_fails_what_it_computes_and_loses_nothing(fleet: Fleet)
     assert home(cluster, "task-0") != killed
 
 
+def test_a_proxy_that_returns_is_not_ready(fleet: Fleet) -> None:
+    """Until it knows the application, it answers 503 and no other error."""
+    (proxy,) = [one for one in fleet.cluster.processes if "ProxyActor" in one.name() + " ".join(one.cmdline()[:1])]
+    proxy.kill()
+    proxy.wait(60)
+    answers, deadline = Counter[int](), time.monotonic() + 120
+    while answers[200] < 20:
+        assert time.monotonic() < deadline, answers
+        with suppress(httpx2.TransportError):
+            answer = httpx2.post(f"{fleet.cluster.url}/v1/tasks/{TASKS[0]}/predict", json={"inputs": "a"}, timeout=60)
+            assert answer.status_code != 503 or answer.headers["retry-after"]
+            answers[answer.status_code] += 1
+    assert answers.keys() <= {200, 503}
+
+
 def test_queued_tokens_add_and_remove_replicas(fleet: Fleet) -> None:
     """A long queue starts a third replica, an empty one stops it again. No request and no change is lost."""
     cluster = fleet.cluster
